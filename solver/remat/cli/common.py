@@ -69,7 +69,7 @@ machine_option = click.option(
 def format_option(*choices: str) -> Callable[[Decorated], Decorated]:
     """Return the option --format; the first choice is the default."""
     return click.option(
-        "--format", "format_", type=click.Choice(choices), default=choices[0], show_default=True, help="What to print."
+        "--format", "format_", type=click.Choice(choices), default=choices[0], show_default=True, help="Output format."
     )
 
 
@@ -78,8 +78,8 @@ def limit_options(time_limit: str, default: str | None = None) -> Callable[[Deco
 
     def add(command: Decorated) -> Decorated:
         for name, metavar, text in (
-            ("--patience", "TIME", "Stop a solve where nothing better was found for so long."),
-            ("--gap", "SHARE", "Stop a solve so near to the lower bound, such as 1%; 0.1% for auto."),
+            ("--patience", "TIME", "Stop if neither schedule nor bound improves for TIME."),
+            ("--gap", "SHARE", "Stop when the gap to the lower bound is at most SHARE (auto: 0.1%)."),
         ):
             command = click.option(name, metavar=metavar, help=text)(command)
         shown = default is not None
@@ -93,11 +93,11 @@ def limit_options(time_limit: str, default: str | None = None) -> Callable[[Deco
 
 def plot_options(command: Decorated) -> Decorated:
     """Add --plot and --view, a picture of a schedule."""
-    shown = click.option("--view", type=click.Choice(list(VIEWS)), help="What --plot shows; default: time.")
+    shown = click.option("--view", type=click.Choice(list(VIEWS)), help="View that --plot draws. [default: time]")
     where = click.option(
         "--plot",
         metavar="FILE",
-        help="Draw memory and resources over time, or a --view (.svg, .png, .pdf); .html: a page to look into.",
+        help="Draw memory and resources over time, or a --view (.svg, .png, .pdf); .html: an interactive page.",
     )
     return where(shown(command))
 
@@ -110,8 +110,8 @@ def verbosity_options(command: Decorated) -> Decorated:
             setattr(ctx.ensure_object(Session), str(param.name), True)
 
     for short, name, text in (
-        ("-v", "verbose", "Say what is being done; show tracebacks of internal errors."),
-        ("-q", "quiet", "Neither progress, nor remarks, nor a table."),
+        ("-v", "verbose", "Log progress in detail; show tracebacks of internal errors."),
+        ("-q", "quiet", "Print nothing except errors."),
     ):
         command = click.option(
             short, f"--{name}", is_flag=True, expose_value=False, is_eager=True, callback=note, help=text

@@ -62,23 +62,37 @@ class _Given:
 
 @click.command("compare", help=HELP)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=common.complete_instance)
-@click.option("-a", "--algorithms", metavar="NAMES", default="auto", show_default=True, help="Names, auto or all.")
-@click.option("-b", "--budget", "budgets", metavar="SIZES", multiple=True, help="Such as 4GB,8GB.")
-@click.option("--budget-fraction", "fractions", metavar="SHARES", help="Of the no-recompute peak, such as .5,70%.")
+@click.option(
+    "-a", "--algorithms", metavar="NAMES", default="auto", show_default=True, help="Algorithm names, auto or all."
+)
+@click.option("-b", "--budget", "budgets", metavar="SIZES", multiple=True, help="Budgets, for example 4GB,8GB.")
+@click.option(
+    "--budget-fraction",
+    "fractions",
+    metavar="SHARES",
+    help="Budgets as shares of the peak without recomputation: .5,70%.",
+)
 @click.option("--seeds", metavar="NUMBERS", default="0", show_default=True)
 @click.option(
-    "-O", "--option", "options", metavar="NAME.KEY=VALUE", multiple=True, help="Such as rotor-float.slots=500."
+    "-O",
+    "--option",
+    "options",
+    metavar="NAME.KEY=VALUE",
+    multiple=True,
+    help="Option of one algorithm: rotor-float.slots=500.",
 )
 @common.machine_option
 @common.limit_options("For each job.", "10s")
-@click.option("--memory-limit", metavar="SIZE", help="For each job; default: nine tenths of the computer's, shared.")
-@click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Workers at once; default: one for each core.")
-@click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True, help="Of each solve.")
+@click.option("--memory-limit", metavar="SIZE", help="Memory limit of each job. [default: 90% of the machine, shared]")
+@click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Number of workers. [default: number of cores]")
+@click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True, help="Threads of each solve.")
 @click.option("--executor", metavar="ADDRESS", help="local, or dask://HOST:PORT.")
-@click.option("-o", "--output", metavar="FOLDER", help="Journal, tables and report; resumes what stands there.")
-@click.option("--rerun", type=click.Choice(["failed", "all"]), help="Do again what the journal already has.")
-@click.option("--baseline", metavar="NAME", help="The algorithm that ratios are relative to; default: the best.")
-@click.option("--pages/--no-pages", default=None, help="With -o: a page of each schedule; default: up to 200 cells.")
+@click.option(
+    "-o", "--output", metavar="FOLDER", help="Folder for journal, tables and report; an existing run resumes."
+)
+@click.option("--rerun", type=click.Choice(["failed", "all"]), help="Repeat runs that the journal already has.")
+@click.option("--baseline", metavar="NAME", help="Algorithm that ratios are relative to. [default: the best one]")
+@click.option("--pages/--no-pages", default=None, help="Write a page for each schedule. [default: for up to 200 runs]")
 @common.format_option("table", "csv", "markdown", "json")
 @common.verbosity_options
 @click.pass_obj

@@ -24,7 +24,7 @@ Exit code 0: both are valid. 6: one of them breaks a rule."""
 @click.command("diff", help=HELP)
 @click.argument("first", type=click.Path())
 @click.argument("second", type=click.Path())
-@click.option("--of", metavar="INSTANCE", help="The instance; not needed if it is a shipped one.")
+@click.option("--of", metavar="INSTANCE", help="Instance of the schedules. [default: found if shipped]")
 @common.format_option("table", "json")
 @common.verbosity_options
 @click.pass_obj

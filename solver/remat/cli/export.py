@@ -34,16 +34,16 @@ PLAN = "remat.plan/1"
 
 @click.command("export", help=HELP)
 @click.argument("schedule", type=click.Path())
-@click.option("--of", metavar="INSTANCE", help="The instance of the schedule; a shipped one is found.")
-@click.option("--as", "format_", type=click.Choice(("pipeline-csv", "table")), required=True, help="The format.")
+@click.option("--of", metavar="INSTANCE", help="Instance of the schedule. [default: found if shipped]")
+@click.option("--as", "format_", type=click.Choice(("pipeline-csv", "table")), required=True, help="Output format.")
 @click.option(
     "--transfers",
     type=click.Choice(("none", "grouped", "single")),
     default="none",
     show_default=True,
-    help="Whether sends and receives are listed, and how.",
+    help="Transfers to list: none, or the mode of sends and receives.",
 )
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
+@click.option("-o", "--output", metavar="FILE", default="-", help="Output file (.gz too); - is standard output.")
 @common.verbosity_options
 @click.pass_obj
 def command(session: Session, /, schedule: str, of: str | None, format_: str, transfers: Any, output: str) -> int:

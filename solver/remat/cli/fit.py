@@ -11,13 +11,13 @@ from remat.cli import common
 from remat.cli.import_ import OPTIMIZER
 from remat.cli.session import ExitCode, Session, writing
 
-HELP = """Say whether a training step fits into memory, and plan it.
+HELP = """Check whether a training step fits into memory, and plan it.
 
 \b
   remat fit torch train:make --budget 8GB --optimizer adamw -o plan.json
   remat fit torch train:make --budget 8GB --max-batch 256"""
 
-TORCH_HELP = """Say whether a PyTorch training step fits into the memory of a device, and plan it.
+TORCH_HELP = """Check whether a PyTorch training step fits into the memory of a device, and plan it.
 
 FACTORY is a function in the Python module (or file.py) MODULE. It takes nothing and returns (module, args) or (module,
 args, kwargs); the module returns the loss. It is your code, and it runs; the training step itself is captured without
@@ -63,23 +63,23 @@ class _Asked:
 
 @command.command("torch", help=TORCH_HELP)
 @click.argument("factory", metavar="MODULE:FACTORY")
-@click.option("-b", "--budget", metavar="SIZE", required=True, help="Memory of the device, such as 8GB.")
+@click.option("-b", "--budget", metavar="SIZE", required=True, help="Device memory, for example 8GB.")
 @click.option(
     "--costs",
     metavar="COSTS",
-    help="roofline:DEVICE[-DTYPE], measure (each operator runs), or a file of such. [default: roofline:A100-fp32]",
+    help="roofline:DEVICE[-DTYPE], measure (runs each operator), or a file of costs. [default: roofline:A100-fp32]",
 )
-@click.option("--optimizer", metavar=OPTIMIZER, help="Whose states count. [default: none count]")
+@click.option("--optimizer", metavar=OPTIMIZER, help="Optimizer whose states count. [default: no states]")
 @click.option(
     "--reserve",
     metavar="SIZE",
-    help="What context and fragmentation of the device take. [default: 1GiB, on the CPU nothing]",
+    help="Memory reserved for context and fragmentation. [default: 1GiB, on the CPU 0]",
 )
-@click.option("--accumulate", is_flag=True, help="Gradients of an earlier step are there already.")
-@click.option("-a", "--algorithm", metavar="NAME", default="auto", show_default=True, help="As for solve.")
-@click.option("--time-limit", metavar="TIME", default="30s", show_default=True, help="Of each solve.")
+@click.option("--accumulate", is_flag=True, help="Gradients are accumulated: they exist before the step.")
+@click.option("-a", "--algorithm", metavar="NAME", default="auto", show_default=True, help="Algorithm, as for solve.")
+@click.option("--time-limit", metavar="TIME", default="30s", show_default=True, help="Time limit of each solve.")
 @click.option("--max-batch", type=click.IntRange(min=1), metavar="N", help="Find the largest batch up to N.")
-@click.option("--max-overhead", metavar="SHARE", help="Recomputation takes at most so much more: 0.1 or 10%.")
+@click.option("--max-overhead", metavar="SHARE", help="Largest overhead of recomputation: 0.1 or 10%.")
 @click.option("-o", "--output", metavar="FILE", help="Where to write the plan (.gz too).")
 @common.verbosity_options
 @click.pass_obj

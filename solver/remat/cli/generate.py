@@ -154,11 +154,9 @@ def command(ctx: click.Context) -> int:
 
 def _kind_command(kind: str) -> click.Command:
     @click.command(kind, cls=_KindCommand, help=f"Make an instance of kind {kind}.")
-    @click.option("--family", metavar="NAME", shell_complete=_complete_family, help="Which family.")
-    @click.option("--name", metavar="TEXT", help="Name of the instance; the family makes one up.")
-    @click.option(
-        "-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output."
-    )
+    @click.option("--family", metavar="NAME", shell_complete=_complete_family, help="Family of instances.")
+    @click.option("--name", metavar="TEXT", help="Name of the instance. [default: from the family]")
+    @click.option("-o", "--output", metavar="FILE", default="-", help="Output file (.gz too); - is standard output.")
     @common.verbosity_options
     @click.pass_obj
     def make(

@@ -29,7 +29,7 @@ MTX is a Matrix Market file (.gz too). Its pattern is made symmetric, ordered, a
 supernodes: a node with eta columns and a contribution block of order cb has f = cb^2 and m = (eta + cb)^2 - cb^2.
 Needs scipy: pip install 'remat[sparse]'."""
 
-PIPELINE_HELP = """Make a pipeline, and its schedule, of a CSV of torch.distributed.pipelining and its stages' times.
+PIPELINE_HELP = """Make a pipeline and its schedule from a CSV of torch.distributed.pipelining and stage times.
 
 CSV has a row a rank, and cells such as 0F0, 1B0, or 1I0 and 1W0 for a backward in halves (.gz too). The times are a
 JSON object: "stages", a list of objects, or one for all stages, with the times F and B, or F, I and W, and sizes as
@@ -42,7 +42,7 @@ between any two devices; "units", as in an instance.
   remat verify pipeline.json 1f1b.json
   remat solve pipeline.json                 is there a better one?"""
 
-PARTITIONING_HELP = """Make a stream of a layer graph for accelerators and CPUs.
+PARTITIONING_HELP = """Make a stream instance from a layer graph for accelerators and CPUs.
 
 JSON is a profile as the repository dnn-partitioning has them (.gz too): nodes with milliseconds on a CPU and on an
 accelerator, bytes, colour classes, edges with milliseconds. Accelerators lie around the memory of the CPUs; a transfer
@@ -55,7 +55,7 @@ is that of most edges, bytes by time.
   remat solve bert.json
   remat import dnn-partitioning bert24_inference.json -o bert.json --split expert.json --schedule plan.json"""
 
-PIPER_HELP = """Make a pipeline of a profile of layers, of their ways to run on one device, and on several together.
+PIPER_HELP = """Make a pipeline of a profile of layers, with execution variants for one device and for several.
 
 JSON is a profile as the repository piper has them (.gz too): seconds a sample, bytes in flight and throughout, edges in
 bytes. A micro-batch is one sample. What a layer holds in flight is its output and what it saves.
@@ -63,7 +63,7 @@ bytes. A micro-batch is one sample. What a layer holds in flight is its output a
 \b
   remat import piper bert32a100.json.gz --devices 8 --memory 16GiB --micro-batches 32 -o bert32.json"""
 
-TORCH_HELP = """Make a task graph of the training step of a PyTorch module.
+TORCH_HELP = """Make a task graph from the training step of a PyTorch module.
 
 FACTORY is a function in the Python module (or file.py) MODULE. It takes nothing and returns (module, args) or (module,
 args, kwargs); the module returns the loss. It is your code, and it runs; the training step itself is captured without
@@ -112,9 +112,9 @@ class _Matrix:
     metavar="N",
     default=0,
     show_default=True,
-    help="Nodes absorb children as long as they eliminate at most N columns.",
+    help="Merge children into nodes that eliminate at most N columns.",
 )
-@click.option("--symmetric/--full", default=False, help="Whether fronts keep one triangle. [default: full]")
+@click.option("--symmetric/--full", default=False, help="Store one triangle of each front. [default: full]")
 @click.option(
     "--factors",
     type=click.Choice(("out-of-core", "in-core")),
@@ -130,7 +130,7 @@ class _Matrix:
     help="Bytes of an entry; without it sizes count entries.",
 )
 @click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's, and the ordering].")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
+@click.option("-o", "--output", metavar="FILE", default="-", help="Output file (.gz too); - is standard output.")
 @common.verbosity_options
 @click.pass_obj
 def matrix(session: Session, /, **given: Any) -> int:
@@ -162,7 +162,7 @@ def matrix(session: Session, /, **given: Any) -> int:
 )
 @click.option("--schedule", metavar="FILE", help="Where to write the schedule, remat.schedule/2 with orders.")
 @click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's].")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
+@click.option("-o", "--output", metavar="FILE", default="-", help="Output file (.gz too); - is standard output.")
 @common.verbosity_options
 @click.pass_obj
 def pipeline_csv(
@@ -186,12 +186,19 @@ def pipeline_csv(
 @click.argument("path", metavar="JSON", type=click.Path())
 @click.option("--accelerators", type=click.IntRange(min=0, max=255), metavar="N", help="[default: the profile's]")
 @click.option("--cpus", type=click.IntRange(min=0, max=255), metavar="N", help="[default: the profile's]")
-@click.option("--memory", metavar="SIZE", help="Of each accelerator. [default: the profile's]")
-@click.option("--samples", type=click.IntRange(min=1), metavar="N", default=8, show_default=True, help="Looked at.")
+@click.option("--memory", metavar="SIZE", help="Memory of each accelerator. [default: the profile's]")
+@click.option(
+    "--samples",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=8,
+    show_default=True,
+    help="Number of samples to simulate.",
+)
 @click.option("--split", metavar="FILE", type=click.Path(), help="Which nodes each accelerator and CPU runs.")
 @click.option("--schedule", metavar="FILE", help="Where to write the split, as a schedule.")
 @click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's].")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
+@click.option("-o", "--output", metavar="FILE", default="-", help="Output file (.gz too); - is standard output.")
 @common.verbosity_options
 @click.pass_obj
 def partitioning(session: Session, /, **given: Any) -> int:
@@ -232,22 +239,26 @@ class _Partitioning:
 @command.command("piper", help=PIPER_HELP)
 @click.argument("path", metavar="JSON", type=click.Path())
 @click.option("--devices", type=click.IntRange(min=1, max=256), metavar="N", help="[default: the profile's]")
-@click.option("--memory", metavar="SIZE", help="Of each device. [default: the profile's]")
-@click.option("--bandwidth", metavar="RATE", help="Between any two, such as 25GiB/s. [default: the profile's]")
+@click.option("--memory", metavar="SIZE", help="Memory of each device. [default: the profile's]")
+@click.option(
+    "--bandwidth",
+    metavar="RATE",
+    help="Bandwidth between any two devices, for example 25GiB/s. [default: the profile's]",
+)
 @click.option("--micro-batches", type=click.IntRange(min=1), metavar="N", default=16, show_default=True)
 @click.option(
     "--forward-share",
     type=click.FloatRange(min=0, max=1),
     default=1 / 3,
-    help="What of a layer's time its forward takes. [default: a third]",
+    help="Share of the forward in a layer's time. [default: 1/3]",
 )
-@click.option("--way", metavar="NAME", default="vanilla", show_default=True, help="Which way to run each layer.")
-@click.option("--tensor", metavar="N,N", help="Devices that may run a layer together. [default: the profile's]")
+@click.option("--way", metavar="NAME", default="vanilla", show_default=True, help="Execution variant of each layer.")
+@click.option("--tensor", metavar="N,N", help="Tensor-parallel degrees. [default: the profile's]")
 @click.option(
     "--weights", type=click.Choice(("flush", "stash", "double", "single")), default="flush", show_default=True
 )
 @click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's].")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
+@click.option("-o", "--output", metavar="FILE", default="-", help="Output file (.gz too); - is standard output.")
 @common.verbosity_options
 @click.pass_obj
 def piper(session: Session, /, path: str, name: str | None, output: str, **given: Any) -> int:
@@ -270,10 +281,12 @@ def piper(session: Session, /, path: str, name: str | None, output: str, **given
 @click.option(
     "--costs",
     metavar="COSTS",
-    help="roofline:DEVICE[-DTYPE], measure (each operator runs), or a file of such. [default: roofline:A100-fp32]",
+    help="roofline:DEVICE[-DTYPE], measure (runs each operator), or a file of costs. [default: roofline:A100-fp32]",
 )
-@click.option("--optimizer", metavar=OPTIMIZER, help="Whose states count as static memory. [default: none count]")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
+@click.option(
+    "--optimizer", metavar=OPTIMIZER, help="Optimizer whose states count as static memory. [default: no states]"
+)
+@click.option("-o", "--output", metavar="FILE", default="-", help="Output file (.gz too); - is standard output.")
 @common.verbosity_options
 @click.pass_obj
 def torch(session: Session, /, factory: str, costs: str | None, optimizer: str | None, output: str) -> int:

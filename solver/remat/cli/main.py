@@ -20,17 +20,17 @@ from remat.version import __version__
 # Name -> (module, one line of help). The modules are imported when their command is called, not for this list.
 COMMANDS = {
     "solve": ("remat.cli.solve", "Find a schedule within the memory budget, and verify it."),
-    "verify": ("remat.cli.verify", "Judge a schedule against its instance."),
+    "verify": ("remat.cli.verify", "Check that a schedule is valid for its instance."),
     "compare": ("remat.cli.compare", "Compare algorithms over many instances and budgets."),
     "plan": ("remat.cli.plan", "Plan a training step on several devices."),
-    "sweep": ("remat.cli.sweep", "Compute time-memory curves, down to the least feasible budget."),
+    "sweep": ("remat.cli.sweep", "Compute time-memory curves, down to the minimum budget."),
     "diff": ("remat.cli.diff", "Show two schedules of one instance side by side."),
-    "show": ("remat.cli.show", "Print an instance's facts: sizes, bounds, what sets them."),
+    "show": ("remat.cli.show", "Print facts about an instance or a schedule: sizes, bounds, peaks."),
     "algorithms": ("remat.cli.algorithms", "List the algorithms, or explain one."),
-    "explain": ("remat.cli.explain", "Explain a word of an answer."),
+    "explain": ("remat.cli.explain", "Explain a term."),
     "generate": ("remat.cli.generate", "Make an instance: random, synthetic, or of a real architecture."),
     "import": ("remat.cli.import_", "Make an instance from a file of another format."),
-    "fit": ("remat.cli.fit", "Say whether a training step fits into memory, and plan it."),
+    "fit": ("remat.cli.fit", "Check whether a training step fits into memory, and plan it."),
     "completion": ("remat.cli.completion", "Complete names in the shell."),
     "export": ("remat.cli.export", "Write a schedule in the format of another program."),
 }
@@ -39,19 +39,19 @@ RESERVED = ("layout",)
 
 HELP = """Plan the execution of a computation under a memory budget.
 
-An instance says what must be computed, and on which machine; a schedule says what runs, is kept, recomputed or
-moved, and when. Every schedule is verified before it is shown.
+An instance describes a computation and a machine. A schedule decides what runs when, and what is kept, recomputed
+or moved. remat verifies every schedule before it prints anything.
 
 \b
-  remat show example:resnet50                           what must be computed
-  remat solve example:resnet50 --budget 1GiB            a schedule within 1 GiB
+  remat show example:resnet50                           print facts about an instance
+  remat solve example:resnet50 --budget 1GiB            find a schedule within 1 GiB
   remat solve net.json.gz -b 8GB -o schedule.json --plot memory.svg
-  remat solve net.json -b 8GB -a rotor -O gap=1%        a certain algorithm
-  remat solve net.json --max-overhead 20%               the least budget for a time
-  remat plan net.json --devices 8 --budget 8GB          stages on devices, and what each recomputes
+  remat solve net.json -b 8GB -a rotor -O gap=1%        a specific algorithm
+  remat solve net.json --max-overhead 20%               the smallest budget that meets a time limit
+  remat plan net.json --devices 8 --budget 8GB          stages on devices, with recomputation
   remat sweep net.json --plot curves.svg                all budgets
-  remat verify net.json schedule.json                   judge it again
-  remat algorithms --kind chain                         what there is
+  remat verify net.json schedule.json                   verify a schedule
+  remat algorithms --kind chain                         list the algorithms
   remat generate chain --family transformer --layers 24 | remat solve - -b 20GB
 
 Sizes are exact: 8GB is 8*10^9 bytes, 8GiB is 2^33. INSTANCE is a JSON file (.gz too), - for standard input, or

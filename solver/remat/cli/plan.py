@@ -59,31 +59,31 @@ class _Asked:
 
 @click.command("plan", help=HELP)
 @common.instance_argument
-@click.option("--devices", type=click.IntRange(min=1), metavar="N", help="How many devices there are.")
+@click.option("--devices", type=click.IntRange(min=1), metavar="N", help="Number of devices.")
 @common.budget_option
-@click.option("--micro-batches", type=click.IntRange(min=1), metavar="N", help="Of a step, on all ranks together.")
-@click.option("--link", metavar="BANDWIDTH", help="Between any two devices, such as 25GB/s.")
-@click.option("--data", metavar="N,N", default="1", show_default=True, help="Numbers of ranks to choose from.")
 @click.option(
-    "--tensor", metavar="N,N", help="Devices that may run a stage together. [default: as the layers list and fit]"
+    "--micro-batches", type=click.IntRange(min=1), metavar="N", help="Micro-batches per step, over all ranks."
 )
-@click.option("--zero", metavar="N,N", default="0", show_default=True, help="Stages of ZeRO to choose from.")
+@click.option("--link", metavar="BANDWIDTH", help="Bandwidth between any two devices, for example 25GB/s.")
+@click.option("--data", metavar="N,N", default="1", show_default=True, help="Numbers of data-parallel ranks to try.")
+@click.option("--tensor", metavar="N,N", help="Tensor-parallel degrees to try. [default: all that the layers list]")
+@click.option("--zero", metavar="N,N", default="0", show_default=True, help="ZeRO stages to try.")
 @click.option(
     "--objective",
     type=click.Choice(("sample", "makespan")),
     default="sample",
     show_default=True,
-    help="The least time per sample, or of a step.",
+    help="Minimise the time per sample, or of a step.",
 )
-@click.option("-O", "--option", "options", metavar="KEY=VALUE", multiple=True, help="An option of pipe-plan.")
+@click.option("-O", "--option", "options", metavar="KEY=VALUE", multiple=True, help="Option of pipe-plan.")
 @common.limit_options("Such as 30s or 5min, for all together.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule.")
-@click.option("--output-instance", metavar="FILE", help="Write the pipeline that the schedule is for.")
+@click.option("--output-instance", metavar="FILE", help="Write the pipeline instance of the schedule.")
 @common.format_option("table", "json")
 @click.option("--plot", metavar="FILE", help="Draw the devices over time (.svg, .png, .pdf).")
-@click.option("--as", "as_", type=click.Choice(("megatron",)), help="Say it as flags of another program.")
-@click.option("--explain", is_flag=True, help="Say what binds, and what one GiB or one device more would buy.")
+@click.option("--as", "as_", type=click.Choice(("megatron",)), help="Print the plan as flags for another program.")
+@click.option("--explain", is_flag=True, help="Explain what limits the plan, and the gain of one more GiB or device.")
 @common.verbosity_options
 @click.pass_obj
 def command(session: Session, /, **given: Any) -> int:

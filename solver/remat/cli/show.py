@@ -47,7 +47,7 @@ class _Given:
 
 @click.command("show", help=HELP)
 @click.argument("instance", required=False, shell_complete=common.complete_instance)
-@click.option("--of", metavar="INSTANCE", help="The instance of a schedule.")
+@click.option("--of", metavar="INSTANCE", help="Instance of the schedule.")
 @click.option("--examples", is_flag=True, help="List the shipped instances.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of remat.instance/3.")
 @common.budget_option

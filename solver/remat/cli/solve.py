@@ -27,22 +27,24 @@ INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a s
 \b
   remat solve example:resnet50 --budget 1GiB
   remat solve net.json -b 80% -o schedule.json.gz --plot memory.svg --trace trace.json
-  remat solve net.json -b 8GB --plot plan.html                a page to look into: zoom, hover, find
+  remat solve net.json -b 8GB --plot plan.html                an interactive page
   remat solve net.json -b 8GB --plot stages.svg --view stages
   remat solve net.json -b device=8GB -b host=64GB -a pofo -O slots=30
   remat solve loop.json -b 20 --format actions
-  remat solve net.json -b 8GB --gap 1% --patience 10s        good enough, and no longer than that
-  remat solve net.json --max-overhead 20%                    the least budget for a time
+  remat solve net.json -b 8GB --gap 1% --patience 10s        stop at 1 %, or after 10 s without progress
+  remat solve net.json --max-overhead 20%                    the smallest budget that meets a time limit
   remat solve net.json -b 8GB -O scale=batch -O batch=32     the largest batch for a budget
 
-Exit code 0: the schedule is verified (also after Ctrl-C, if there is one). 3: proved infeasible, for every schedule;
-the table names the least budget and the task that sets it, and the file of -o holds the answer, without steps. 4:
-nothing found in time, or only a class of schedules is known to have none."""
+\b
+Exit codes:
+  0  the schedule is verified (also after Ctrl-C, if a schedule was found)
+  3  no schedule fits: proved for all schedules; the table names the smallest budget
+  4  no schedule found, or infeasibility proved only for a class of schedules"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Outputs:
-    """Where a result goes."""
+    """The files and formats of a result."""
 
     schedule: str | None
     instance: str | None
@@ -107,7 +109,7 @@ class _Given:
 
     @property
     def outputs(self) -> _Outputs:
-        """Where the result goes."""
+        """The files and formats of the result."""
         return _Outputs(
             schedule=self.output,
             instance=self.output_instance,
@@ -129,25 +131,29 @@ class _Given:
     default="auto",
     show_default=True,
     shell_complete=common.complete_algorithm,
-    help="One of `remat algorithms`.",
+    help="Algorithm; `remat algorithms` lists them.",
 )
 @common.budget_option
 @common.machine_option
-@click.option("-O", "--option", "options", metavar="KEY=VALUE", multiple=True, help="An option of the algorithm.")
-@click.option("--max-overhead", metavar="SHARE", help="Find the least budget with at most this overhead: 0.2 or 20%.")
-@click.option("--max-makespan", metavar="TIME", help="Find the least budget with at most this makespan.")
-@common.limit_options("Such as 30s or 5min; 60s for the algorithm auto.")
-@click.option("--warm-start", metavar="FILE", help="A schedule of this instance to start from.")
+@click.option("-O", "--option", "options", metavar="KEY=VALUE", multiple=True, help="Option of the algorithm.")
+@click.option(
+    "--max-overhead", metavar="SHARE", help="Find the smallest budget with at most this overhead: 0.2 or 20%."
+)
+@click.option("--max-makespan", metavar="TIME", help="Find the smallest budget with at most this makespan.")
+@common.limit_options("Time limit, for example 30s or 5min. [auto: 60s]")
+@click.option("--warm-start", metavar="FILE", help="Start from this schedule of the instance.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule; - is standard output.")
-@click.option("--overwrite", is_flag=True, help="Let an answer without a schedule replace the schedule in --output.")
-@click.option("--output-instance", metavar="FILE", help="With -O scale=batch: write the instance for the batch found.")
+@click.option("--overwrite", is_flag=True, help="Overwrite the schedule in --output even if no schedule is found.")
+@click.option(
+    "--output-instance", metavar="FILE", help="Write the instance for the batch size found (with -O scale=batch)."
+)
 @common.format_option("table", "json", "actions")
 @common.plot_options
 @click.option("--trace", metavar="FILE", help="Write a trace for Chrome or Perfetto.")
-@click.option("--live", is_flag=True, help="Show how the solve stands: schedules, bound, gap, memory of the best.")
-@click.option("--log", metavar="FILE", help="Write each better schedule and bound with its time, as CSV.")
+@click.option("--live", is_flag=True, help="Show progress live: schedules, bound, gap, memory of the best schedule.")
+@click.option("--log", metavar="FILE", help="Log every better schedule and bound with its time, as CSV.")
 @common.verbosity_options
 @click.pass_obj
 def command(session: Session, /, **given: Any) -> int:

@@ -62,7 +62,7 @@ class _Given:
     "algorithms",
     metavar="NAME,...",
     multiple=True,
-    help="Some of `remat algorithms`, a curve each.  [default: auto]",
+    help="Algorithms, one curve each.  [default: auto]",
 )
 @click.option(
     "-b",
@@ -70,13 +70,11 @@ class _Given:
     "budgets",
     metavar="SIZE,...",
     multiple=True,
-    help="Budgets of the first memory (of the first storage level): sizes, or shares such as 80%.",
+    help="Budgets of the working memory (adjoint: the fastest storage level): sizes, or shares such as 80%.",
 )
-@click.option("--points", type=click.IntRange(2, 100_000), help="How many budgets to choose.  [default: 20, or all]")
+@click.option("--points", type=click.IntRange(2, 100_000), help="Number of budgets.  [default: 20, or all]")
 @common.machine_option
-@click.option(
-    "-O", "--option", "options", metavar="[NAME.]KEY=VALUE", multiple=True, help="An option of the algorithms."
-)
+@click.option("-O", "--option", "options", metavar="[NAME.]KEY=VALUE", multiple=True, help="Option of the algorithms.")
 @common.limit_options("For each curve, such as 30s or 5min.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True)

@@ -23,7 +23,7 @@ MOST_LINKS = 8
 MOST_SHOWN = 20
 """Violations in the table; the JSON document has all that the verifier names."""
 
-HELP = """Judge a schedule against its instance.
+HELP = """Check that a schedule is valid for its instance.
 
 SCHEDULE is a JSON file (.gz too) of remat.schedule/1, or - for standard input. Steps without start times are placed
 first. It is judged on its own machine (differences from the instance's are remarked), or on that of --machine. If it
@@ -44,7 +44,7 @@ Exit code 0: every rule holds. 6: some do not."""
 @common.instance_argument
 @click.argument("schedule", type=click.Path())
 @common.machine_option
-@click.option("--any-instance", is_flag=True, help="Judge a schedule that was made for another instance, too.")
+@click.option("--any-instance", is_flag=True, help="Accept a schedule that was made for another instance.")
 @common.format_option("table", "json")
 @common.verbosity_options
 @click.pass_obj
