@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.fuzz.readers.targets import MODULES
 
-GRACE = 120
+GRACE = 300
 """Seconds after its time at which a target's process is ended: a document makes it hang."""
 
 
@@ -57,8 +57,10 @@ def _outside(name, chosen):
             command += [f"--{flag}", str(value)]
     command += ["--plain"] if chosen.plain else []
     most = None if chosen.seconds is None else chosen.seconds + GRACE
+    chosen.findings.mkdir(parents=True, exist_ok=True)
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=most, check=False)
+        with (chosen.findings / f"{name}.log").open("wb") as log:
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, timeout=most, check=False)
         out, died = done.stdout, f"the process ended with code {done.returncode}" if done.returncode else ""
     except subprocess.TimeoutExpired as error:
         out, died = (error.stdout or b"").decode(), "a document makes the process hang"
@@ -71,7 +73,7 @@ def _outside(name, chosen):
         died = died or "the process ended without a report"
     if died:
         report["findings"][died] = 1
-        shown.append(f"{name}: {died}\n  {chosen.findings / f'{name}.current'}")
+        shown.append(f"{name}: {died}; see {name}.current and {name}.log in {chosen.findings}")
     if any(shown):
         print("\n".join(shown), flush=True)
     return report
@@ -81,8 +83,8 @@ def _inside(chosen):
     """Run one target in this process."""
     from tests.fuzz.readers import running
 
-    guided = not chosen.plain and running.instrumented()
     (name,) = chosen.target
+    guided = not chosen.plain and running.instrumented(name)
     run = running.Run(name, seconds=chosen.seconds, documents=chosen.documents, folder=chosen.findings)
     if guided:
         running.run_guided(run, chosen.seed, chosen.findings / "corpus" / name)

@@ -6,10 +6,9 @@ import random
 import re
 import sys
 import time
-from pathlib import Path
+from contextlib import suppress
 
 from tests.fuzz.readers import LARGEST_DOCUMENT
-from tests.fuzz.readers.judging import Judge
 from tests.fuzz.readers.mutation import mutated
 from tests.fuzz.readers.reduction import reduced
 from tests.fuzz.readers.targets import target
@@ -34,6 +33,8 @@ class Run:
 
     def __init__(self, name, *, seconds, documents, folder):
         self.target = target(name)
+        from tests.fuzz.readers.judging import Judge  # imports remat, which may have to be instrumented
+
         self.judge = Judge(self.target)
         self.seconds, self.most, self.folder = seconds, documents, folder
         self.began = time.monotonic()
@@ -124,25 +125,15 @@ def run_guided(run, seed, corpus):
     atheris.Fuzz()
 
 
-def instrumented():
-    """Import remat so that atheris sees which branches are taken; whether it is installed."""
+def instrumented(name):
+    """Import what a target needs so that atheris sees which branches are taken; whether atheris is installed."""
     try:
         import atheris
     except ImportError:
         return False
-    with atheris.instrument_imports(include=["remat", "json"], enable_loader_override=False):
-        import_everything()
+    with atheris.instrument_imports(include=["remat"], enable_loader_override=False):
+        known = target(name)
+        for data in known.seeds:  # some modules are imported when they are first used; the run judges
+            with suppress(Exception):
+                known.read(data)
     return True
-
-
-def import_everything():
-    """Import the core, but for what needs packages that may be missing."""
-    import importlib
-
-    import remat
-
-    root = Path(remat.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        parts = path.relative_to(root.parent).with_suffix("").parts
-        if not {"torch", "testing", "__main__", "checkpoint_schedules"} & set(parts):
-            importlib.import_module(".".join(parts).removesuffix(".__init__"))
