@@ -30,7 +30,7 @@ endif
 PINNED := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover test-all docs docs-test docs-test-all mutants fuzz test-torch test-torch-all lint format type bench build pins clean distclean
+.PHONY: help setup demo test cover test-all docs docs-test docs-test-all mutants fuzz fuzz-readers test-torch test-torch-all lint format type bench build pins clean distclean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -97,6 +97,22 @@ mutants: $(STAMP) ## Put single faults into a copy: do the tests notice? (MUTANT
 
 fuzz: $(STAMP) ## Draw instances, solve them with everything, and judge the answers (FUZZ="--solves N --seed S --jobs N")
 	$(PY) -m tests.fuzz $(FUZZ)
+
+# Coverage-guided fuzzing wants atheris, which has no builds for some platforms: without it, mutations are drawn.
+FUZZ_VENV := build/fuzz/venv
+FUZZ_STAMP := $(FUZZ_VENV)/.stamp
+FUZZ_SECONDS ?= 600
+ATHERIS ?= atheris==3.0.0
+
+$(FUZZ_STAMP): pyproject.toml constraints.txt
+	@test -x $(FUZZ_VENV)/bin/python || $(PYTHON) -m venv $(FUZZ_VENV)
+	$(PINNED) $(FUZZ_VENV)/bin/python -m pip install --quiet --editable '.[sparse]'
+	$(FUZZ_VENV)/bin/python -m pip install --quiet --only-binary :all: '$(ATHERIS)' || \
+		echo "$(ATHERIS) cannot be installed here: mutations are drawn from a seed" >&2
+	@touch $@
+
+fuzz-readers: $(FUZZ_STAMP) ## Fuzz everything that reads, each reader for FUZZ_SECONDS (600): broken documents get one line
+	$(FUZZ_VENV)/bin/python -m tests.fuzz.readers --seconds $(FUZZ_SECONDS) $(READERS)
 
 # An environment of its own: PyTorch is a gigabyte, and nothing else needs it.
 TORCH_VENV := build/torch

@@ -27,7 +27,9 @@ CORE_FLOORS = (
     ("texts", "lists of a document that are still its text"),
     ("documents", "reading and writing files"),
     ("shown", "what a notebook shows of results, drawn by `report` and `comparing`"),
-    ("units errors version", "sizes and times; the exception tree; the version"),
+    ("units", "sizes and times"),
+    ("errors version", "the exception tree; the version"),
+    ("messages", "the text of messages: one printable line, never longer than a limit"),
 )
 """Folders (and single files) of the core from top to bottom: each imports only what stands below it."""
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from remat.errors import InstanceError, RematError
+from remat.messages import brief
 
 
 class Limit(NamedTuple):
@@ -52,6 +53,9 @@ DEAREST = 256
 _CHUNK = 2**20
 _SAMPLE = 2**11
 _FEW = 32
+_UNPACKED, _RATIO = 2**23, 100
+"""What a compressed file may become: bytes, or times its own size."""
+
 _GZIP_MAGIC = b"\x1f\x8b"
 _KEY = re.compile(rb'"([^"]{0,200})"[ \t\r\n]*:')
 
@@ -132,12 +136,24 @@ def read_unparsed(source: str | os.PathLike[str] | IO[Any], what: str = "instanc
 
 
 def read_text(source: str | os.PathLike[str] | IO[Any], what: str, largest: int) -> tuple[str, str]:
-    """Read a text of at most `largest` bytes from where `read_document` reads; return its name for messages, and it.
+    """Read a text of at most `largest` bytes as `read_bytes` does.
 
     Raises
     ------
     InstanceError
         For what cannot be read, is damaged, is too large, or is no UTF-8.
+    """
+    name, data = read_bytes(source, what, largest)
+    return name, _decoded(data, name)
+
+
+def read_bytes(source: str | os.PathLike[str] | IO[Any], what: str, largest: int) -> tuple[str, bytes]:
+    """Read at most `largest` bytes from where `read_document` reads; return their name for messages, and them.
+
+    Raises
+    ------
+    InstanceError
+        For what cannot be read, is damaged, or is too large.
     """
 
     def charging(name: str) -> Callable[[bytes], None]:
@@ -153,8 +169,7 @@ def read_text(source: str | os.PathLike[str] | IO[Any], what: str, largest: int)
 
         return charge
 
-    name, data = _read_all(source, what, charging)
-    return name, _decoded(data, name)
+    return _read_all(source, what, charging)
 
 
 def _read_all(
@@ -415,7 +430,7 @@ def _parsed_strictly(text: str, name: str) -> Any:
         raise InstanceError(f"{name}: {str(error).partition(';')[0]}") from None
     if duplicates:
         path, key = _find_duplicate(document)
-        raise InstanceError(f"duplicate key {key[:60]!r} in {name}", path)
+        raise InstanceError(f"duplicate key {brief(key)} in {name}", path)
     return document
 
 
@@ -481,9 +496,14 @@ def _chunks(file: IO[Any], name: str) -> Iterator[bytes]:
         return
     import gzip
 
+    packed, total = _Rest(first, file), 0
     try:
-        with gzip.GzipFile(fileobj=cast("IO[bytes]", _Rest(first, file))) as unpacked:
+        with gzip.GzipFile(fileobj=cast("IO[bytes]", packed)) as unpacked:
             while chunk := unpacked.read(_CHUNK):
+                total += len(chunk)
+                if total > max(_UNPACKED, _RATIO * packed.taken):
+                    grown = f"{packed.taken:,} compressed bytes become more than {_shown(_UNPACKED)}"
+                    raise InstanceError(f"{name}: {grown}, and {_RATIO} times as many; unpack the file first")
                 yield chunk
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InstanceError(f"{name}: damaged gzip file ({error})") from None
@@ -499,13 +519,17 @@ class _Rest:
 
     def __init__(self, first: bytes, file: IO[Any]) -> None:
         self._first, self._file = first, file
+        self.taken = 0
+        """Bytes that were read."""
 
     def read(self, size: int) -> bytes:
         """Read on."""
         if self._first:
             taken, self._first = self._first[:size], self._first[size:]
-            return taken
-        return _read(self._file, size)
+        else:
+            taken = _read(self._file, size)
+        self.taken += len(taken)
+        return taken
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[IO[bytes]], None]) -> None:

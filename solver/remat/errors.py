@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from remat.messages import LONGEST_PATH, one_line
+
 
 class RematError(ValueError):
-    """Base of all errors that name something the caller can mend."""
+    """Base of all errors that name something the caller can mend.
+
+    Its text is one printable line of at most `remat.messages.LONGEST_MESSAGE` characters, whatever the message quotes.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+class QuantityError(RematError):
+    """A number, size, time, bandwidth or duration cannot be read, or is out of range."""
 
 
 class InstanceError(RematError):
@@ -17,15 +29,17 @@ class InstanceError(RematError):
     message : str
         What is wrong, with the figure and the remedy.
     path : str
-        JSON path of the offending place (``$.stages[3].forward_time``); empty when there is none.
+        JSON path of the offending place (``$.stages[3].forward_time``); empty when there is none. Long keys in it are
+        elided.
     more : sequence of str
         What else is wrong in the document, a line each: notes of the exception, which a traceback shows.
     """
 
     def __init__(self, message: str, path: str = "", more: Sequence[str] = ()) -> None:
+        path = one_line(path, LONGEST_PATH)
         super().__init__(f"{path}: {message}" if path else message)
         self.path = path
-        self.more = tuple(more)
+        self.more = tuple(map(one_line, more))
         for line in self.more:
             self.add_note(line)
 
@@ -51,7 +65,7 @@ class OptionError(RematError):
     def __init__(self, message: str, *, argument: str = "", option: str = "") -> None:
         named = f"option {option}" if option else argument
         super().__init__(f"{named}: {message}" if named else message)
-        self.message = message
+        self.message = one_line(message)
         self.argument = argument
         self.option = option
 

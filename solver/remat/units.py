@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Literal
 
+from remat.errors import QuantityError
+from remat.messages import brief
+
 Number = int | float
 """A time: an `int` stays an `int` all the way through, anything else is a float64."""
 
@@ -16,6 +19,9 @@ LARGEST_SIZE = 2**62
 
 LARGEST_TIME = 10.0**300
 """Largest single time: sums over a schedule must stay finite in float64."""
+
+SMALLEST_BANDWIDTH = LARGEST_SIZE / LARGEST_TIME
+"""Smallest bandwidth: a transfer of the largest size takes the largest time."""
 
 LARGEST_TOTAL = 10.0**308
 """Largest time in a schedule: what 10^8 of the largest times add up to, and finite with one more."""
@@ -54,7 +60,7 @@ class Units:
 def _split(text: str, what: str) -> tuple[Decimal, str]:
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text[:60]!r} is not a {what}")
+        raise QuantityError(f"{brief(text)} is not a {what}")
     return Decimal(match[1]), match[2]
 
 
@@ -90,13 +96,13 @@ def _plain(number: Decimal) -> str:
 def _as_size(number: Decimal, shown: str) -> int:
     # Compare before converting: int(Decimal('1e9999')) would build a number of ten thousand digits.
     if not number.is_finite():
-        raise ValueError(f"{shown} is not a finite size")
+        raise QuantityError(f"{shown} is not a finite size")
     if number < 0:
-        raise ValueError(f"{shown} is negative; a size is an integer >= 0")
+        raise QuantityError(f"{shown} is negative; a size is an integer >= 0")
     if number > LARGEST_SIZE:
-        raise ValueError(f"{shown} is larger than the largest size, 2^62")
+        raise QuantityError(f"{shown} is larger than the largest size, 2^62")
     if number != number.to_integral_value():
-        raise ValueError(f"{shown} is not a whole number of bytes or units")
+        raise QuantityError(f"{shown} is not a whole number of bytes or units")
     return int(number)
 
 
@@ -117,22 +123,22 @@ def parse_size(value: object, units: Units | None = None) -> int:
 
     Raises
     ------
-    ValueError
+    QuantityError
         For anything else: booleans, fractions, negative, NaN or huge numbers, unknown suffixes.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal, str)):
-        raise ValueError(f"{brief(value)} is not a size (an integer, or a string such as '8GB' or '8GiB')")
+        raise QuantityError(f"{brief(value)} is not a size (an integer, or a string such as '8GB' or '8GiB')")
     if isinstance(value, str):
         number, suffix = _split(value, "size; write an integer, or a string such as '8GB' or '8GiB'")
         factor = _SIZE_FACTORS.get(suffix)
         if factor is None:
             meant = _meant_size(value.strip().removesuffix(suffix).strip()[:30], suffix)
-            raise ValueError(f"{value[:60]!r} has an unknown unit {suffix[:20]!r}{meant}")
+            raise QuantityError(f"{brief(value)} has an unknown unit {brief(suffix)}{meant}")
         if suffix and units is not None and units.memory == "unit":
-            raise ValueError(
-                f"{value[:60]!r} is in bytes, but this instance counts memory in units; write a bare number"
+            raise QuantityError(
+                f"{brief(value)} is in bytes, but this instance counts memory in units; write a bare number"
             )
-        return _as_size(number * factor, repr(value[:60]))
+        return _as_size(number * factor, brief(value))
     if isinstance(value, int):
         if 0 <= value <= LARGEST_SIZE:
             return value
@@ -158,34 +164,61 @@ def parse_time(value: object, units: Units | None = None, *, largest: float = LA
         An `int` where `value` is one, or where the string is a whole number of units.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal, str)):
-        raise ValueError(f"{brief(value)} is not a time (a number >= 0, or a string such as '3ms')")
+        raise QuantityError(f"{brief(value)} is not a time (a number >= 0, or a string such as '3ms')")
     unit = units.time if units is not None else "s"
     if isinstance(value, str):
         number, suffix = _split(value, "time; write a number, or a string such as '3ms' or '1.5s'")
         if suffix:
             if unit == "unit":
-                raise ValueError(f"{value[:60]!r} has a unit, but this instance counts time in units")
+                raise QuantityError(f"{brief(value)} has a unit, but this instance counts time in units")
             if suffix not in _TIME_FACTORS:
                 meant = _meant_time(number, value.strip().removesuffix(suffix).strip()[:30], suffix, _TIME_FACTORS)
-                raise ValueError(f"{value[:60]!r} has an unknown unit {suffix[:20]!r}{meant}")
+                raise QuantityError(f"{brief(value)} has an unknown unit {brief(suffix)}{meant}")
             number = number * _TIME_FACTORS[suffix] / _TIME_FACTORS[unit]
-        return _as_time(number, repr(value[:60]), whole=True, largest=largest)
+        return _as_time(number, brief(value), whole=True, largest=largest)
     if isinstance(value, int):
         if value < 0 or value > LARGEST_SIZE:
-            raise ValueError(f"{brief(value)} is out of range; a whole time lies between 0 and 2^62")
+            raise QuantityError(f"{brief(value)} is out of range; a whole time lies between 0 and 2^62")
         return value
     return _as_time(Decimal(value), brief(value), whole=False, largest=largest)
 
 
 def _as_time(number: Decimal, shown: str, *, whole: bool, largest: float = LARGEST_TIME) -> Number:
     if not number.is_finite():
-        raise ValueError(f"{shown} is not a finite time")
+        raise QuantityError(f"{shown} is not a finite time")
     if number < 0:
-        raise ValueError(f"{shown} is negative; a time is a number >= 0")
+        raise QuantityError(f"{shown} is negative; a time is a number >= 0")
     if number > largest:
-        raise ValueError(f"{shown} is larger than the largest time, {largest:.0e}".replace("e+", "e"))
+        raise QuantityError(f"{shown} is larger than the largest time, {largest:.0e}".replace("e+", "e"))
     if whole and number <= LARGEST_SIZE and number == number.to_integral_value():
         return int(number)
+    return float(number)
+
+
+def parse_number(value: object, *, largest: float = LARGEST_TIME) -> Number:
+    """Read a finite number >= 0 that is no text: the one conversion of numbers from documents that have no unit.
+
+    Returns
+    -------
+    int or float
+        An `int`, up to 2^62, where `value` is one.
+
+    Raises
+    ------
+    QuantityError
+        For anything else: booleans, texts, negative numbers, NaN, numbers above `largest`.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise QuantityError(f"expected a number >= 0, not {brief(value)}")
+    if isinstance(value, int):
+        if not 0 <= value <= LARGEST_SIZE:
+            raise QuantityError(f"{brief(value)} is out of range; a whole number lies between 0 and 2^62")
+        return value
+    number = Decimal(value)
+    if not number.is_finite() or number < 0:
+        raise QuantityError(f"expected a finite number >= 0, not {brief(value)}")
+    if number > largest:
+        raise QuantityError(f"{brief(value)} is larger than the largest number, {largest:.0e}".replace("e+", "e"))
     return float(number)
 
 
@@ -200,17 +233,19 @@ def parse_bandwidth(value: object, units: Units | None = None) -> Number | None:
     if isinstance(value, str):
         size_text, slash, time_text = value.partition("/")
         if not slash or time_text.strip() not in _TIME_FACTORS:
-            raise ValueError(f"{value[:60]!r} is not a bandwidth; write a number, or a string such as '12GB/s'")
+            raise QuantityError(f"{brief(value)} is not a bandwidth; write a number, or a string such as '12GB/s'")
         if units.time == "unit":
-            raise ValueError(f"{value[:60]!r} is per second, but this instance counts time in units; write a number")
+            raise QuantityError(f"{brief(value)} is per second, but this instance counts time in units; write a number")
         size = Decimal(parse_size(size_text, units))
         rate = size * _TIME_FACTORS[units.time] / _TIME_FACTORS[time_text.strip()]
     elif isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         rate = Decimal(value)
     else:
-        raise ValueError(f"{brief(value)} is not a bandwidth; write a number, or a string such as '12GB/s'")
+        raise QuantityError(f"{brief(value)} is not a bandwidth; write a number, or a string such as '12GB/s'")
     if rate.is_finite() and rate == 0:
-        raise ValueError("a bandwidth of 0 would never transfer anything; leave the link out instead")
+        raise QuantityError("a bandwidth of 0 would never transfer anything; leave the link out instead")
+    if rate.is_finite() and 0 < rate < SMALLEST_BANDWIDTH:
+        raise QuantityError(f"{brief(value)} is smaller than the smallest bandwidth, {SMALLEST_BANDWIDTH:.1e}")
     return _as_time(rate, brief(value), whole=True)
 
 
@@ -222,12 +257,12 @@ def parse_duration(text: str) -> float:
         if factor is None:
             plain = text.strip().removesuffix(suffix).strip()[:30]
             meant = _meant_time(number, plain, suffix, _DURATION_FACTORS)
-            raise ValueError(f"{text[:60]!r} is not a duration: unknown unit {suffix[:20]!r}{meant}")
+            raise QuantityError(f"{brief(text)} is not a duration: unknown unit {brief(suffix)}{meant}")
         seconds = float(number * factor)
     except InvalidOperation:
-        raise ValueError(f"{text[:60]!r} is not a duration; write 30, 30s, 5min or 1h") from None
+        raise QuantityError(f"{brief(text)} is not a duration; write 30, 30s, 5min or 1h") from None
     if not 0 <= seconds < 1e9:
-        raise ValueError(f"{text[:60]!r} is out of range; a limit lies between 0 and 1e9 seconds")
+        raise QuantityError(f"{brief(text)} is out of range; a limit lies between 0 and 1e9 seconds")
     return seconds
 
 
@@ -272,39 +307,3 @@ def format_time(time: Number, units: Units | None = None) -> str:
         if seconds >= factor:
             return f"{seconds / factor:.5g} {name}"
     return f"{seconds / 1e-9:.5g} ns"
-
-
-_LINES = str.maketrans("", "", "\n")
-
-
-def printable(text: str, *, lines: bool = False) -> str:
-    """Return a text as a terminal may show it: whatever would steer it is escaped as JSON does it.
-
-    With `lines`, line breaks stay. What was JSON stays the same JSON: there such characters stand in strings only.
-    """
-    if (text.translate(_LINES) if lines else text).isprintable():
-        return text
-    return "".join(letter if letter.isprintable() or (lines and letter == "\n") else _escape(letter) for letter in text)
-
-
-def _escape(letter: str) -> str:
-    short = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}.get(letter)
-    if short is not None:
-        return short
-    code = ord(letter)
-    if code < 0x10000:
-        return f"\\u{code:04x}"
-    return f"\\u{0xD800 + (code - 0x10000 >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
-
-
-def brief(value: object) -> str:
-    """Show what somebody gave for a figure or a word, in a few characters, however large or deep it is."""
-    if isinstance(value, (dict, list, tuple)):
-        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value):,}"
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
-        return "a number of more than 30 digits"
-    if isinstance(value, str):
-        return repr(value[:60])
-    text = {True: "true", False: "false", None: "null"}.get(value) if isinstance(value, (bool, type(None))) else None
-    text = text or (str(value) if isinstance(value, (int, float, Decimal)) else repr(value))
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -266,3 +266,14 @@ def test_what_would_never_end_is_no_journal(tmp_path):
     for name in ("pipe", "zero"):
         with pytest.raises(RematError, match="is no journal"):
             Journal(tmp_path / name)
+
+
+@pytest.mark.parametrize("figure", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 400])
+def test_a_line_with_a_number_beyond_all_range_is_damaged(tmp_path, figure):
+    """Whoever makes ratios of such figures would get an error, or nonsense."""
+    path = tmp_path / "j.jsonl"
+    entry = '{"key":"%s","answer":{"outcome":"feasible","makespan":%s,"peak_memory":{"memory":%s}}}\n'
+    path.write_text('{"schema":"remat.journal/1"}\n' + entry % ("a", figure, 1) + entry % ("b", 2, 3))
+    answers, damaged = reread(path)
+    assert list(answers) == ["b"]
+    assert damaged == 1

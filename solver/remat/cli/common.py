@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from remat.cli.session import Session
 from remat.errors import InstanceError, MissingExtraError, OptionError, RematError, ScheduleForInstanceError
+from remat.messages import brief
 from remat.report import VIEWS
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def instance_of_schedule(document: Any, path: str) -> Instance:
             if isinstance(about, dict) and digest(loaded) == about.get("digest"):
                 return loaded
     raise OptionError(
-        f"name the instance that {path!r} is a schedule of ({str(name)[:60]!r} is no shipped one)", argument="of"
+        f"name the instance that {path!r} is a schedule of ({brief(name)} is no shipped one)", argument="of"
     )
 
 
@@ -311,7 +312,7 @@ def split_assignments(option: str, given: Sequence[str]) -> dict[str, str]:
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise OptionError(f"{option}: expected KEY=VALUE, not {text[:60]!r}")
+            raise OptionError(f"{option}: expected KEY=VALUE, not {brief(text)}")
         if key.strip() in result:
             raise OptionError(f"{option}: {key.strip()!r} is given twice")
         result[key.strip()] = value.strip()
@@ -340,7 +341,7 @@ def split_numbers(text: str, argument: str) -> list[int]:
     """Split a list of numbers such as ``1,2,4``."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and len(part) < 8 for part in parts):
-        raise OptionError(f"expected numbers such as 1,2,4, not {text[:60]!r}", argument=argument)
+        raise OptionError(f"expected numbers such as 1,2,4, not {brief(text)}", argument=argument)
     return [int(part) for part in parts]
 
 
@@ -350,7 +351,7 @@ def split_budgets(given: tuple[str, ...]) -> dict[str, int | str | None]:
     for text in given:
         name, equals, size = text.rpartition("=")
         if equals and not name.strip():
-            raise OptionError(f"the memory's name is missing in {text[:60]!r}", argument="budget")
+            raise OptionError(f"the memory's name is missing in {brief(text)}", argument="budget")
         if name.strip() in capacities:
             what = f"memory {name.strip()!r}" if name.strip() else "the first memory"
             raise OptionError(f"{what} is given twice", argument="budget")

@@ -15,6 +15,7 @@ import click
 from remat.cli import common
 from remat.cli.session import ExitCode, Session, emit
 from remat.errors import OptionError
+from remat.messages import brief
 
 if TYPE_CHECKING:
     from remat.comparing.comparison import Comparison
@@ -155,12 +156,12 @@ def _share(text: str) -> float:
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise OptionError(f"{text[:60]!r} is no share; write .5 or 50%", argument="budget_fraction") from None
+        raise OptionError(f"{brief(text)} is no share; write .5 or 50%", argument="budget_fraction") from None
 
 
 def _number(option: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise OptionError(f"{option}: {text[:60]!r} is no whole number >= 0")
+        raise OptionError(f"{option}: {brief(text)} is no whole number >= 0")
     return int(text)
 
 
@@ -169,7 +170,7 @@ def _options(given: Sequence[str]) -> dict[str, dict[str, str]]:
     for key, value in common.split_assignments("--option", given).items():
         name, dot, option = key.rpartition(".")
         if not dot or not name or not option:
-            raise OptionError(f"expected ALGORITHM.KEY=VALUE, not {key[:60]!r}", argument="options")
+            raise OptionError(f"expected ALGORITHM.KEY=VALUE, not {brief(key)}", argument="options")
         found.setdefault(name, {})[option] = value
     return found
 

@@ -16,6 +16,7 @@ from remat.errors import OptionError
 from remat.generate import KINDS, Family, Parameter, families, find, generate_rows
 from remat.generate.document import Rows
 from remat.generate.options import LEAST_RATE
+from remat.messages import brief
 from remat.units import parse_bandwidth, parse_size
 
 HELP = """Make an instance: random, synthetic, or of a real architecture.
@@ -44,9 +45,9 @@ def _number(text: str) -> int | float:
     try:
         exact = Decimal(text)
     except InvalidOperation:
-        raise click.BadParameter(f"{text[:60]!r} is not a number") from None
+        raise click.BadParameter(f"{brief(text)} is not a number") from None
     if not exact.is_finite() or abs(exact) > Decimal("1e300"):
-        raise click.BadParameter(f"{text[:60]!r} is out of range")
+        raise click.BadParameter(f"{brief(text)} is out of range")
     whole = abs(exact) < 2**63 and exact == exact.to_integral_value()
     return int(exact) if whole else float(exact)
 
@@ -61,7 +62,7 @@ def _rate(text: str) -> int | float:
     try:
         found = parse_bandwidth(text if "/" in text else f"{text}/s")
     except ValueError:
-        raise click.BadParameter(f"{text[:60]!r} is not a bandwidth; write 12GB/s, say") from None
+        raise click.BadParameter(f"{brief(text)} is not a bandwidth; write 12GB/s, say") from None
     assert found is not None
     return found
 

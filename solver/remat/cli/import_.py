@@ -27,7 +27,7 @@ MATRIX_HELP = """Make the assembly tree of a sparse matrix: the task tree of its
 
 MTX is a Matrix Market file (.gz too). Its pattern is made symmetric, ordered, and its elimination tree is condensed to
 supernodes: a node with eta columns and a contribution block of order cb has f = cb^2 and m = (eta + cb)^2 - cb^2.
-Needs scipy: pip install 'remat[sparse]'."""
+The ordering rcm needs scipy: pip install 'remat[sparse]'."""
 
 PIPELINE_HELP = """Make a pipeline and its schedule from a CSV of torch.distributed.pipelining and stage times.
 

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from remat.errors import RematError
+from remat.messages import printable
 from remat.report.text.schedule_view import COLUMNS, profile_lines
-from remat.units import Number, Units, format_size, format_time, printable
+from remat.units import Number, Units, format_size, format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -15,6 +15,7 @@ import click
 
 from remat.cli.session import ExitCode, Session, abandon
 from remat.errors import AlgorithmError, ClaimError, OptionError, RematError
+from remat.messages import LONGEST_MESSAGE, one_line
 from remat.version import __version__
 
 # Name -> (module, one line of help). The modules are imported when their command is called, not for this list.
@@ -251,9 +252,9 @@ def _remarks_as_lines(session: Session) -> Iterator[None]:
 
 def _complain(message: str, code: ExitCode, more: Sequence[str] = ()) -> int:
     try:
-        click.echo(f"Error: {_one_line(message)}", err=True)
+        click.echo(_one_line(f"Error: {message}"), err=True)
         for line in more:
-            click.echo(f"  {_one_line(line)}", err=True)
+            click.echo(f"  {_one_line(line, LONGEST_MESSAGE - 2)}", err=True)
     except OSError:
         abandon(sys.stderr)
     return code
@@ -272,8 +273,6 @@ def _show_traceback(session: Session) -> None:
         click.echo(traceback.format_exc().rstrip(), err=True)
 
 
-def _one_line(text: str) -> str:
-    """Return the text as one line that a terminal shows as it is."""
-    from remat.units import printable
-
-    return printable(" ".join(text.split()))
+def _one_line(text: str, longest: int = LONGEST_MESSAGE) -> str:
+    """Return the text as one line of at most `longest` characters that a terminal shows as it is."""
+    return one_line(" ".join(text.split()), longest)

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from remat.cli.session import Session
-from remat.units import Units, format_time, printable
+from remat.messages import printable
+from remat.units import Units, format_time
 
 if TYPE_CHECKING:
     from remat.plugin.context import Progress

@@ -67,14 +67,14 @@ class Session:
     def remark(self, text: str) -> None:
         """Say on standard error what is being done, if anybody wants to know."""
         if self.verbose and not self.quiet:
-            from remat.units import printable
+            from remat.messages import printable
 
             click.echo(f"remat: {printable(text)}", err=True)
 
     def note(self, text: str) -> None:
         """Say on standard error what the answer leaves out, unless nothing is to be said."""
         if not self.quiet:
-            from remat.units import printable
+            from remat.messages import printable
 
             click.echo(f"Note: {printable(text)}", err=True)
 
@@ -102,7 +102,7 @@ def writing() -> Iterator[None]:
 
 def emit(text: str) -> None:
     """Write a result and a line break to standard output (see `writing` for the errors)."""
-    from remat.units import printable
+    from remat.messages import printable
 
     with writing():
         click.echo(printable(text, lines=True))

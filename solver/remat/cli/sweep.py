@@ -11,6 +11,7 @@ from remat.cli import common
 from remat.cli.progress import progress
 from remat.cli.session import ExitCode, Session, emit, writing
 from remat.errors import OptionError
+from remat.messages import brief
 
 if TYPE_CHECKING:
     from remat.solving.questions.curves import Sweep
@@ -122,7 +123,7 @@ def _split(option: str, given: tuple[str, ...]) -> list[str]:
     """Split ``a,b`` texts of a repeatable option."""
     parts = [part.strip() for text in given for part in text.split(",")]
     if "" in parts:
-        raise OptionError(f"{option}: an entry of {','.join(given)[:60]!r} is empty")
+        raise OptionError(f"{option}: an entry of {brief(','.join(given))} is empty")
     return parts
 
 

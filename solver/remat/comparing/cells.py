@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from remat.plugin.proposal import ALL_SCHEDULES
-from remat.units import Number
+from remat.units import LARGEST_TOTAL, Number
 
 
 class Outcome(enum.StrEnum):
@@ -114,6 +114,9 @@ class Answer:
                 raise TypeError(f"{name}: {type(value).__name__}")
             if isinstance(value, dict) and not all(type(size) is int for size in value.values()):
                 raise TypeError(f"{name}: sizes are whole numbers")
+            numbers = value.values() if isinstance(value, dict) else () if isinstance(value, str) else (value,)
+            if not all(abs(number) <= LARGEST_TOTAL for number in numbers):
+                raise ValueError(f"{name}: out of range, or no number")
         given["outcome"] = Outcome(document["outcome"])
         if given["outcome"] is Outcome.INFEASIBLE and given.get("scope", ALL_SCHEDULES) != ALL_SCHEDULES:
             given["outcome"] = Outcome.UNKNOWN  # written when that was said of a class, too

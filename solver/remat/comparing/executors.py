@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from remat.comparing.supervision import Limits, Worker
 from remat.errors import OptionError
+from remat.messages import brief
 
 Reply = tuple[int, dict[str, Any]]
 """Index of a request, and what a worker said to it."""
@@ -115,4 +116,4 @@ def open_executor(address: str | Any | None, *, jobs: int | None, limits: Limits
         from remat.comparing.cluster import ClusterExecutor
 
         return ClusterExecutor(address.removeprefix("dask://"), limits)
-    raise OptionError(f"{address[:60]!r} is neither local nor dask://HOST:PORT", argument="executor")
+    raise OptionError(f"{brief(address)} is neither local nor dask://HOST:PORT", argument="executor")

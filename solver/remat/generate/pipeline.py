@@ -12,6 +12,7 @@ from remat.generate.networks.parameters import States
 from remat.generate.networks.transformer import PRESETS
 from remat.generate.networks.transformer import transformer as chain_of_transformer
 from remat.generate.tensor import with_groups
+from remat.messages import brief
 from remat.units import parse_bandwidth, parse_size, parse_time
 
 MOST_PARTS = 64
@@ -267,7 +268,7 @@ def _in_sizes(model: dict[str, Any], sizes: str, *, split: bool) -> dict[str, An
         return {}
     listed = [part.strip() for part in sizes.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in listed):
-        raise ValueError(f"sizes are numbers of sequences, such as 2,4, not {sizes[:60]!r}")
+        raise ValueError(f"sizes are numbers of sequences, such as 2,4, not {brief(sizes)}")
     rows = [
         {"samples": size, "layers": _works(chain_of_transformer(**dict[str, Any](model, batch=size)), split=split)}
         for size in map(int, listed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remat.generate.networks.transformer import Architecture
+from remat.messages import brief
 
 _TIMES = ("forward_time", "backward_time", "weight_time", "update_time")
 _WHOLE = ("output_size", "gradient_size")
@@ -24,7 +25,7 @@ def with_groups(layers: list[dict[str, Any]], tensor: str, shape: Architecture) 
     """
     degrees = [part.strip() for part in tensor.split(",")] if tensor else []
     if not all(part.isdecimal() and int(part[:9]) > 1 for part in degrees):
-        raise ValueError(f"tensor is numbers of devices above 1, such as 2,4, not {tensor[:60]!r}")
+        raise ValueError(f"tensor is numbers of devices above 1, such as 2,4, not {brief(tensor)}")
     for count in map(int, degrees):
         if shape.heads % count:
             raise ValueError(f"{count} devices do not divide the {shape.heads} heads")

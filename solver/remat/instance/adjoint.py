@@ -8,7 +8,7 @@ from pydantic import ConfigDict, PlainSerializer, PlainValidator, TypeAdapter, W
 
 from remat.instance.base import BaseInstance
 from remat.instance.fields import Bandwidth, LazySchema, Many, Model, Name, Size, Time, check_total, fail
-from remat.units import brief
+from remat.messages import brief
 
 MOST_STEPS = 10**9
 _LIVE = "live"

@@ -11,7 +11,8 @@ from remat.instance.base import BaseInstance, Text, check_in_memory_names
 from remat.instance.fields import LARGEST_COUNT, Count, Flag, Many, Model, Name, Size, Time, check_total, fail
 from remat.instance.machine import ANY, MachineModel
 from remat.instance.sharding import ShardingModel
-from remat.units import Number, brief
+from remat.messages import brief
+from remat.units import Number
 
 Read = Literal["input", "output", "saved"]
 Reads = Annotated[tuple[Read, ...], Field(max_length=3)]

@@ -26,7 +26,8 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from remat.units import LARGEST_SIZE, Number, Units, brief, parse_bandwidth, parse_size, parse_time
+from remat.messages import brief
+from remat.units import LARGEST_SIZE, Number, Units, parse_bandwidth, parse_size, parse_time
 
 LARGEST_COUNT = 10_000_000
 """Most stages, tasks, values or tree nodes in one instance (after `repeat`)."""
@@ -317,6 +318,7 @@ _NAME_SCHEMA: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": L
 NameOrNames = Annotated[
     str | tuple[str, ...],
     PlainValidator(_names),
+    PlainSerializer(lambda names: names if isinstance(names, str) else list(names)),
     WithJsonSchema({"anyOf": [_NAME_SCHEMA, {"type": "array", "minItems": 2, "items": _NAME_SCHEMA}]}),
 ]
 Flag = Annotated[bool, PlainValidator(_flag), WithJsonSchema({"type": "boolean"})]

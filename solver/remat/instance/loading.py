@@ -16,8 +16,9 @@ from remat.instance.fields import MOST_COUNTED, MOST_NAMED, UNCOUNTED, units_sco
 from remat.instance.kinds import KINDS, model_of
 from remat.instance.machine import MachineModel
 from remat.instance.plainly import plainly
+from remat.messages import brief
 from remat.texts import ListText, opened
-from remat.units import Units, brief
+from remat.units import Units
 
 if TYPE_CHECKING:
     from remat.instance.kinds import Instance

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from remat.instance.fields import Count, Flag, Model, Size, fail
-from remat.units import brief
+from remat.messages import brief
 
 LARGEST_STAGE = 3
 

@@ -8,7 +8,8 @@ from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from remat.instance.base import Text
 from remat.instance.fields import LONGEST_NAME, Count, Flag, Many, Model, Name, Size, TimeByType, fail
-from remat.units import LARGEST_SIZE, Number, brief
+from remat.messages import brief
+from remat.units import LARGEST_SIZE, Number
 
 Names = Annotated[tuple[Name, ...], Many]
 Label = Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]

@@ -14,6 +14,7 @@ from remat.instance.cluster import ClusterModel
 from remat.instance.divisions import check_work
 from remat.instance.fields import LARGEST_COUNT, fail
 from remat.instance.layers import Layer, TensorWork
+from remat.messages import brief
 from remat.units import Number
 
 WAITS = (("forward_time", "forward_collective_size"), ("backward_time", "backward_collective_size"))
@@ -43,7 +44,7 @@ def check_tensor(layers: Sequence[Layer]) -> None:
         for key, work in layer.tensor.items():
             at = f".layers[{index}].tensor.{key[:20]}"
             if not key.isdecimal() or str(int(key[:9])) != key or not 2 <= int(key) <= LARGEST_COUNT:
-                raise fail(f"{key[:20]!r} is no number of devices, such as 2", at)
+                raise fail(f"{brief(key)} is no number of devices, such as 2", at)
             check_work(work, layer, at)
 
 

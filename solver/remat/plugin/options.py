@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from remat.errors import OptionError
+from remat.messages import brief
 from remat.plugin.registry import Algorithm
 
 
@@ -61,7 +62,7 @@ def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"]) or "options"
-        shown = f", not {str(first.get('input'))[:60]!r}" if first["loc"] else ""
+        shown = f", not {brief(first.get('input'))}" if first["loc"] else ""
         if first["type"] == "string_pattern_mismatch" and name in model.model_fields:
             # What a regular expression means, the description says in words.
             first["msg"] = (model.model_fields[name].description or first["msg"]).rstrip(".")

@@ -15,6 +15,7 @@ from remat.graph.machine import Machine
 from remat.graph.names import Names
 from remat.graph.taskgraph import NumberArray, TaskGraph
 from remat.instance.fields import units_scope
+from remat.messages import brief
 from remat.schedule.reading import columns_of
 from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps
 from remat.texts import ListText
@@ -150,7 +151,7 @@ def _checked_head(document: Any) -> dict[str, Any]:
         raise InstanceError("a schedule is a JSON object", "$")
     schema = document.get("schema")
     if schema not in SCHEMAS:
-        hint = "the key is missing" if schema is None else f"found {str(schema)[:60]!r}"
+        hint = "the key is missing" if schema is None else f"found {brief(schema)}"
         if str(schema).startswith("remat.instance/"):
             hint += ", an instance"
         elif schema == SUMMARY_SCHEMA:
@@ -198,11 +199,11 @@ def read_initial(document: dict[str, Any], graph: TaskGraph, machine: Machine) -
     for name, memories in given.items():
         value = graph.values.find(name)
         if value is None:
-            raise InstanceError(f"unknown value {name[:60]!r}", "$.initial")
+            raise InstanceError(f"unknown value {brief(name)}", "$.initial")
         for memory in memories if isinstance(memories, list) else [memories]:
             index = machine.memory_index.get(memory) if isinstance(memory, str) else None
             if index is None:
-                raise InstanceError(f"unknown memory {str(memory)[:60]!r}", f"$.initial.{name}")
+                raise InstanceError(f"unknown memory {brief(memory)}", f"$.initial.{name}")
             places.append((value, index))
     return tuple(places)
 
@@ -250,7 +251,7 @@ def _refuse_unknown(document: dict[str, Any], known: Collection[str], where: str
         key = min(extra)
         near = difflib.get_close_matches(key, sorted(known), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
-        raise InstanceError(f"unknown key {key[:60]!r} in {where}; {hint}", path)
+        raise InstanceError(f"unknown key {brief(key)} in {where}; {hint}", path)
 
 
 _KEYS = {

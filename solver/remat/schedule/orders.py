@@ -23,6 +23,7 @@ from remat.graph.machine import Link, Machine
 from remat.graph.taskgraph import BoolArray, IntArray, Ragged, TaskGraph
 from remat.instance.fields import LARGEST_COUNT
 from remat.instance.tensor import Degree
+from remat.messages import brief
 from remat.schedule.again import Segment, Segments, read_recompute, recompute_document, segments_of
 from remat.units import Number
 
@@ -399,9 +400,7 @@ def read_operation(text: object, path: str) -> Pass:
     """Read ``F2.0``; InstanceError for anything else."""
     found = _OPERATION.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise InstanceError(
-            f"{str(text)[:60]!r} is no operation such as F2.0 (F, B, W, BW or R; stage; micro-batch)", path
-        )
+        raise InstanceError(f"{brief(text)} is no operation such as F2.0 (F, B, W, BW or R; stage; micro-batch)", path)
     return Pass(Phase[found[1]], int(found[2]), int(found[3]))
 
 
@@ -411,7 +410,7 @@ def read_pair(text: object, path: str) -> tuple[Pass, ...]:
         return (read_operation(text, path),)
     pair = tuple(read_operation(part, path) for part in text.split("&", 1))
     if pair[0].phase is not Phase.F or pair[1].phase not in (Phase.B, Phase.BW):
-        raise InstanceError(f"{text[:60]!r}: a forward and a backward go on at once, as in F2.0&B5.3", path)
+        raise InstanceError(f"{brief(text)}: a forward and a backward go on at once, as in F2.0&B5.3", path)
     return pair
 
 
@@ -445,7 +444,7 @@ def read_orders(document: dict[str, Any], devices: Sequence[str], layers: int, b
     for name, operations in listed.items():
         path = f"$.orders.{name}"
         if name not in known:
-            raise InstanceError(f"unknown device {name[:60]!r}", "$.orders")
+            raise InstanceError(f"unknown device {brief(name)}", "$.orders")
         if not isinstance(operations, list):
             raise InstanceError("expected a list of operations", path)
         read: list[Pass] = []
@@ -495,7 +494,7 @@ def read_stages(
                 "a stage is an object with the keys layers and device, and perhaps part, recompute and tensor", path
             )
         if not isinstance(stage["device"], str) or stage["device"] not in known:
-            raise InstanceError(f"unknown device {str(stage['device'])[:60]!r}", f"{path}.device")
+            raise InstanceError(f"unknown device {brief(stage['device'])}", f"{path}.device")
         held, part = _read_layers(stage["layers"], layers, f"{path}.layers"), _read_part(stage, f"{path}.part")
         again = read_recompute(stage["recompute"], held, f"{path}.recompute") if "recompute" in stage else ()
         together = stage.get("tensor", 1)

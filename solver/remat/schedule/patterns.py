@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from remat.errors import InstanceError
 from remat.graph.machine import Machine
+from remat.messages import brief
 from remat.schedule.orders import Phase, Stage, read_stages, stages_document
 from remat.units import LARGEST_TOTAL, Number, Units, parse_time
 
@@ -128,7 +129,7 @@ def _read_beat(entry: object, stages: int, period: Number, units: Units, path: s
     name = entry["copy" if is_copy else "run"]
     found = _OPERATION.fullmatch(name) if isinstance(name, str) else None
     if found is None:
-        raise InstanceError(f"{str(name)[:60]!r} is no operation such as F2 (F, B, W or BW; stage)", path)
+        raise InstanceError(f"{brief(name)} is no operation such as F2 (F, B, W or BW; stage)", path)
     phase, stage = Phase[found[1]], int(found[2])
     if stage >= stages:
         raise InstanceError(f"{name}: there are {stages} stages, counted from 0", path)

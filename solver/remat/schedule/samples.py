@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from remat.errors import InstanceError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
+from remat.messages import brief
 from remat.schedule.document import initial_of_places, read_initial
 from remat.schedule.patterns import MOST_SHIFTS, read_time
 from remat.schedule.steps import StepKind
@@ -154,7 +155,7 @@ class _Reader:
             find = getattr(names, "find", None)
             found = find(name) if find is not None else (names.index(name) if name in names else None)
         if found is None:
-            raise InstanceError(f"unknown {what} {str(name)[:60]!r}", path)
+            raise InstanceError(f"unknown {what} {brief(name)}", path)
         return int(found)
 
     def _when(self, entry: dict[str, Any], path: str) -> tuple[Number, int, int]:

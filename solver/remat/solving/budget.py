@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from remat.errors import OptionError
 from remat.graph.machine import Machine
+from remat.messages import brief
 from remat.plugin.problem import Problem
 from remat.units import Units, parse_size
 
@@ -61,7 +62,7 @@ def _types_resolved(machine: Machine, given: Mapping[str, int | str | None]) -> 
         memories = {machine.memories[p.memory].name for p in machine.processors if p.type and p.type == kind}
         if not memories:
             known = ", ".join(dict.fromkeys(p.type for p in machine.processors if p.type)) or "none"
-            raise OptionError(f"no processor is of type {kind[:60]!r}; the types are: {known}", argument="budget")
+            raise OptionError(f"no processor is of type {brief(kind)}; the types are: {known}", argument="budget")
         for name in sorted(memories - given.keys()):
             if name in found:
                 raise OptionError(f"memory {name!r} belongs to processors of two types", argument="budget")

@@ -10,6 +10,7 @@ import numpy as np
 from remat.errors import OptionError
 from remat.graph.taskgraph import IntArray, TaskGraph
 from remat.instance import load
+from remat.messages import brief
 from remat.placement import Unplaceable, place
 from remat.plugin.emit import check_length, run_in_order
 from remat.plugin.problem import Problem
@@ -84,7 +85,7 @@ def _tasks(graph: TaskGraph, runs: Iterable[str]) -> IntArray:
         if index is None:
             near = difflib.get_close_matches(str(name), list(graph.tasks[:10_000]), n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise OptionError(f"run {len(found)}: there is no task {str(name)[:60]!r}{hint}", argument="runs")
+            raise OptionError(f"run {len(found)}: there is no task {brief(name)}{hint}", argument="runs")
         found.append(index)
     check_length(len(found), "the given plan")
     return np.array(found, dtype=np.int64)

@@ -8,8 +8,9 @@ from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from remat.errors import ClaimError, OptionError
+from remat.errors import ClaimError, OptionError, QuantityError
 from remat.graph.machine import Machine
+from remat.messages import brief
 from remat.plugin import registry
 from remat.plugin.context import Context
 from remat.plugin.options import make_options
@@ -45,7 +46,7 @@ def share_of(budget: object) -> Decimal | None:
 
     Raises
     ------
-    ValueError
+    QuantityError
         A percentage that is no number above 0 and up to 10,000.
     """
     if not isinstance(budget, str) or not budget.rstrip().endswith("%"):
@@ -55,7 +56,7 @@ def share_of(budget: object) -> Decimal | None:
     except InvalidOperation:
         percent = Decimal("NaN")
     if not (percent.is_finite() and 0 < percent <= 10_000):
-        raise ValueError(f"{budget[:60]!r} is no share of the peak; write a size such as 8GB, or 80%")
+        raise QuantityError(f"{brief(budget)} is no share of the peak; write a size such as 8GB, or 80%")
     return percent / 100
 
 

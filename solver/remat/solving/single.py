@@ -11,9 +11,10 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
-from remat.errors import AlgorithmError, OptionError, RematError
+from remat.errors import AlgorithmError, OptionError, QuantityError, RematError
 from remat.instance import MachineModel, load_machine
 from remat.instance.lowering import machine_of
+from remat.messages import brief
 from remat.plugin import registry
 from remat.plugin.context import Context, interruptible
 from remat.plugin.problem import Problem
@@ -21,7 +22,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Bound, Proposal, Termination
 from remat.solving.budget import Budget, apply_budget
 from remat.solving.scopes import speaks_for_all
 from remat.solving.time_guard import grace, guarded
-from remat.units import brief, parse_duration
+from remat.units import parse_duration, parse_number
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -146,15 +147,13 @@ def make_problem(
 
 def read_share(value: object, argument: str) -> Fraction:
     """Read ``0.2``, ``"0.2"`` or ``"20%"`` exactly."""
-    text = str(value).strip()
+    text = value.strip() if isinstance(value, str) else ""
     try:
-        if isinstance(value, bool):
-            raise ValueError
-        number = Decimal(text.removesuffix("%").strip())
+        number = Decimal(text.removesuffix("%").strip() if isinstance(value, str) else str(parse_number(value)))
         if not number.is_finite() or not 0 <= number <= 10**12:
             raise ValueError
     except (InvalidOperation, ValueError):
-        raise OptionError(f"{text[:60]!r} is no share >= 0; write 0.2 or 20%", argument=argument) from None
+        raise OptionError(f"{brief(value)} is no share >= 0; write 0.2 or 20%", argument=argument) from None
     return Fraction(number) / (100 if text.endswith("%") else 1)
 
 
@@ -163,17 +162,13 @@ def read_seconds(limit: float | str | None, default: float | None, argument: str
     if limit is None:
         return default
     try:
-        return parse_duration(limit if isinstance(limit, str) else repr(float(limit)))
-    except TypeError:
-        raise OptionError(
-            f"{str(limit)[:60]!r} is not a duration; write 30, 30s, 5min or 1h", argument=argument
-        ) from None
-    except ValueError as error:
+        return parse_duration(limit if isinstance(limit, str) else repr(float(parse_number(limit))))
+    except QuantityError as error:
         raise OptionError(f"{error}", argument=argument) from None
 
 
 def read_whole(value: object, name: str, least: int) -> int:
     """Check an argument that is a whole number."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise OptionError(f"expected a whole number >= {least}, not {value!r:.60}", argument=name)
+        raise OptionError(f"expected a whole number >= {least}, not {brief(value)}", argument=name)
     return value

@@ -13,6 +13,7 @@ from remat.graph.taskgraph import TaskGraph
 from remat.instance import MachineModel, digest, load, load_machine
 from remat.instance.kinds import is_chain, is_pipeline
 from remat.instance.lowering import lower, machine_of, samples_of
+from remat.messages import brief
 from remat.placement import Unplaceable, place
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.document import parse_steps, read_head, read_initial
@@ -23,7 +24,7 @@ from remat.schedule.samples import SamplePattern, read_samples
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.divisions import of_schedule
 from remat.solving.result import Result
-from remat.units import LARGEST_TOTAL, Number, brief, parse_time
+from remat.units import LARGEST_TOTAL, Number, parse_time
 from remat.verifier import Report, Violation, check, check_cycle, nothing_run
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def examine(
     def judged(report: Report, *more: Violation) -> Report:
         violations = (*report.violations, *more)
         if foreign and not any_instance:
-            text = f"the schedule was made for an instance of digest {str(stated)[:60]}, this one's is {digest(loaded)}"
+            text = f"the schedule was made for an instance of digest {brief(stated)}, this one's is {digest(loaded)}"
             violations = (*violations, Violation(None, "other-instance", text))
         claims = _claims(document, report) if report.makespan or len(report.start) else ()
         return replace(report, violations=violations, notes=(*report.notes, *notes, *claims))
@@ -332,17 +333,17 @@ def _claims(document: dict[str, Any], report: Report) -> list[str]:
     notes = []
     stated = document.get("makespan")
     if stated is not None and not _close(stated, report.objective):
-        notes.append(f"the schedule states makespan {stated}, verified is {report.objective}")
+        notes.append(f"the schedule states makespan {brief(stated)}, verified is {report.objective}")
     peaks = document.get("peak_memory")
     if isinstance(peaks, dict):
         for name, size in peaks.items():
             if name in report.peaks and size != report.peaks[name].size:
-                notes.append(f"the schedule states peak {size} in {name}, verified is {report.peaks[name].size}")
+                notes.append(f"the schedule states peak {brief(size)} in {name}, verified is {report.peaks[name].size}")
     return notes
 
 
 def _close(stated: Any, verified: Any) -> bool:
     try:
         return abs(float(stated) - float(verified)) <= 1e-9 * max(abs(float(verified)), 1e-300)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from remat.graph.taskgraph import IntArray, NumberArray
+from remat.messages import one_line
 from remat.units import Number
 
 
@@ -20,16 +21,19 @@ class Violation:
     rule : str
         Name of the rule, such as ``read-missing``.
     message : str
-        The figures.
+        The figures, on one line.
     """
 
     step: int | None
     rule: str
     message: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", one_line(self.message))
+
     def __str__(self) -> str:
         where = "schedule" if self.step is None else f"step {self.step}"
-        return f"{where}: {self.rule}: {self.message}"
+        return one_line(f"{where}: {self.rule}: {self.message}")
 
 
 @dataclass(frozen=True, slots=True)

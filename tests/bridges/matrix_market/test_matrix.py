@@ -33,10 +33,13 @@ def test_minimum_degree_compares_with_others(name: str) -> None:
     assert remat.solve(made, algorithm="liu-postorder").makespan == sum(made["time"])
 
 
-def test_scipy_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "scipy.io", None)
+def test_scipy_may_be_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "scipy.sparse", None)
+    path = tmp_path / "x.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate pattern general\n1 1 1\n1 1\n")
+    assert import_matrix(path)["parent"] == [-1]
     with pytest.raises(MissingExtraError, match=r"remat\[sparse\]"):
-        import_matrix("x.mtx")
+        import_matrix(path, ordering="rcm")
 
 
 def test_options_are_checked() -> None:

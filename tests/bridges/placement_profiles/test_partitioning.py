@@ -83,7 +83,7 @@ def spoilt(change):
         (lambda d: d.pop("nodes"), r"\$\.nodes: expected a list of objects"),
         (lambda d: d["nodes"][1].update(id=1), r"\$\.nodes\[1\]\.id: a second node 1"),
         (lambda d: d["nodes"][0].pop("cpuLatency"), r"nodes\[0\]\.cpuLatency: .*the key is missing"),
-        (lambda d: d["nodes"][0].update(fpgaLatency=-1), r"nodes\[0\]\.fpgaLatency: .*found '-1'"),
+        (lambda d: d["nodes"][0].update(fpgaLatency=-1), r"nodes\[0\]\.fpgaLatency: -1 is out of range"),
         (lambda d: d["nodes"][0].update(colorClass=1.5), r"nodes\[0\]\.colorClass: expected a whole number"),
         (lambda d: d["edges"][0].update(destId=9), r"edges\[0\]\.destId: no node 9"),
         (lambda d: d["edges"][1].update(cost=7), r"edges\[1\]\.cost: 7 ms, and another edge from node 1 takes 0\.5"),

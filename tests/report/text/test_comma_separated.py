@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remat.messages import printable
 from remat.report.text.comma_separated import to_csv
-from remat.units import printable
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\x1b[31m", "\u202e=", "a,b", 'a"b', "a\nb", ""])

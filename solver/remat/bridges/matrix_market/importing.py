@@ -46,8 +46,10 @@ def import_matrix(
 
     Raises
     ------
-    InstanceError, MissingExtraError
+    InstanceError
         See `read_matrix`.
+    MissingExtraError
+        For the ordering ``rcm`` without scipy.
     OptionError
         For an unknown ordering or an option out of range.
     """

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import io
 import os
-import zlib
-from gzip import GzipFile
-from pathlib import Path
-from typing import Any
+from collections import deque
+from typing import NamedTuple
 
-from remat.errors import InstanceError, MissingExtraError
-from remat.generate.sparse.pattern import Pattern, pattern_of
+import numpy as np
+
+from remat.documents import read_bytes
+from remat.errors import InstanceError
+from remat.generate.sparse.pattern import IntArray, Pattern, pattern_of
 
 LARGEST_FILE = 4 * 2**30
 """Most bytes of a matrix, after decompression, that are read."""
+
+LARGEST_ORDER = 10_000_000
+FEW_ROWS = 20_000
+"""Rows that a matrix may have, whatever it has in them; one with more has an entry for every eight of them."""
+
+TOGETHER = 2**20
+"""Bytes that are taken apart together."""
 
 FIELDS = ("real", "integer", "pattern", "double")
 SYMMETRIES = ("general", "symmetric", "skew-symmetric")
@@ -36,44 +44,54 @@ def read_matrix(path: str | os.PathLike[str]) -> Pattern:
     InstanceError
         A file that cannot be read, is damaged or no Matrix Market file; a matrix that is not square, empty, dense or
         complex.
-    MissingExtraError
-        Without scipy.
+
+    Notes
+    -----
+    `scipy.io.mmread` is of no use here: entries that are no numbers end the process with a segmentation fault.
     """
+    name, data = read_bytes(path, "matrix", LARGEST_FILE)
+    head = _check_header(data, name)
     try:
-        from scipy.io import mmread
-    except ImportError:
-        raise MissingExtraError("reading Matrix Market files", "sparse") from None
-    name = str(path)
-    data = _content(Path(path), name)
-    rows, columns, entries = _check_header(data, name)
-    try:
-        matrix: Any = mmread(io.BytesIO(data))
-    except (ValueError, TypeError, OverflowError, EOFError, IndexError, StopIteration) as error:
+        rows, columns = _entries(data, head)
+    except (ValueError, OverflowError) as error:
         raise InstanceError(f"{name}: malformed Matrix Market file: {error}") from None
-    if matrix.shape != (rows, columns) or matrix.nnz < entries:
-        raise InstanceError(f"{name}: malformed Matrix Market file: {matrix.nnz} entries instead of {entries}")
-    return pattern_of(rows, matrix.row, matrix.col)
+    return pattern_of(head.order, rows, columns)
 
 
-def _content(path: Path, name: str) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
-    except (OSError, ValueError) as error:
-        raise InstanceError(f"cannot read matrix {name!r}: {getattr(error, 'strerror', None) or error}") from None
-    if data[:2] == b"\x1f\x8b":
-        try:
-            with GzipFile(fileobj=io.BytesIO(data)) as unpacked:
-                data = unpacked.read(LARGEST_FILE + 1)
-        except (EOFError, OSError, zlib.error) as error:
-            raise InstanceError(f"{name}: damaged gzip file ({error})") from None
-    if len(data) > LARGEST_FILE:
-        raise InstanceError(f"{name}: more than {LARGEST_FILE // 2**30} GiB")
-    return data
+class _Head(NamedTuple):
+    """What the first lines say: the order of the matrix, its entries, words in a line, and where the entries begin."""
+
+    order: int
+    entries: int
+    words: int
+    begin: int
 
 
-def _check_header(data: bytes, name: str) -> tuple[int, int, int]:
-    """Return rows, columns and entries; refuse what is no square sparse real matrix before it is parsed."""
+def _entries(data: bytes, head: _Head) -> tuple[IntArray, IntArray]:
+    """Return the rows and columns of all entries, from 0; `ValueError` for anything else than a line for each."""
+    rows, columns = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    count, begin = 0, head.begin
+    while begin < len(data):
+        end = data.find(b"\n", begin + TOGETHER) + 1 or len(data)
+        text = data[begin:end]
+        words = text.split()
+        lines = sum(map(bool, map(bytes.strip, text.split(b"\n"))))
+        if len(words) != lines * head.words:
+            raise ValueError(f"expected {head.words} words a line")
+        for place, parts in ((0, rows), (1, columns)):
+            numbers = [*map(int, words[place :: head.words])]
+            if numbers and not (min(numbers) >= 1 and max(numbers) <= head.order):
+                raise ValueError(f"an entry beyond the {head.order} rows and columns")
+            parts.append(np.array(numbers, dtype=np.int64) - 1)
+        deque(map(float, words[2 :: head.words] if head.words > 2 else ()), maxlen=0)
+        count, begin = count + lines, end
+    if count != head.entries:
+        raise ValueError(f"{count} entries instead of {head.entries}")
+    return np.concatenate(rows), np.concatenate(columns)
+
+
+def _check_header(data: bytes, name: str) -> _Head:
+    """Refuse what is no square sparse real matrix before it is parsed."""
     if not data.strip():
         raise InstanceError(f"{name}: the file is empty")
     lines = io.BytesIO(data)
@@ -98,7 +116,7 @@ def _check_header(data: bytes, name: str) -> tuple[int, int, int]:
         raise InstanceError(f"{name}: the matrix is {rows} x {columns}; only square ones have an elimination tree")
     if rows < 1:
         raise InstanceError(f"{name}: the matrix is empty ({rows} x {columns})")
-    if entries < 0 or 2 * entries > len(data) or rows > 10_000_000:
-        # Each entry takes a line: more than the file holds must not make anybody allocate them.
+    if entries < 0 or 2 * entries > len(data) or rows > min(LARGEST_ORDER, max(FEW_ROWS, 8 * entries)):
+        # Each entry takes a line: more than the file holds must not make anybody allocate them; nor may empty rows.
         raise InstanceError(f"{name}: malformed Matrix Market file: order {rows}, {entries} entries, {len(data)} bytes")
-    return rows, columns, entries
+    return _Head(rows, entries, 2 if field == "pattern" else 3, lines.tell())

@@ -18,6 +18,7 @@ from typing import IO, Any
 from remat.documents import read_text
 from remat.errors import InstanceError
 from remat.instance.cluster import MOST_DEVICES
+from remat.messages import brief
 
 LARGEST_FILE = 2**26
 MOST_CELLS = 2_000_000
@@ -156,7 +157,7 @@ def _read_action(text: str, cell: str, name: str, place: Place) -> Action:
     if found is None:
         known = ", ".join(kind.value for kind in Kind)
         raise InstanceError(
-            f"{name}: {place}: {cell[:60]!r} is no action such as 0F0 (stage, one of {known}, micro-batch)"
+            f"{name}: {place}: {brief(cell)} is no action such as 0F0 (stage, one of {known}, micro-batch)"
         )
     kind = Kind(found[2])
     if kind in OF_STAGES and found[3] is not None:

@@ -17,11 +17,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from remat.bridges.placement_profiles.reading import Source, count, listed, name_of, number, read_source, size
+from remat.bridges.placement_profiles.reading import Source, count, listed, name_of, number, read_source, size, text
 from remat.errors import InstanceError, OptionError
 from remat.instance import DagInstance, digest, instance_from_document
 from remat.instance.lowering import machine_of, samples_of
+from remat.instance.machine import MOST_PROCESSORS
+from remat.messages import brief
 from remat.placement import place_stream
+from remat.units import LARGEST_SIZE, LARGEST_TIME, Number
 
 DEVIATION = 1e-12
 """Share by which the time of an edge may differ from that of its bytes."""
@@ -56,8 +59,8 @@ class Imported:
 class _Node:
     number: int
     name: str
-    cpu: float
-    accelerator: float | None
+    cpu: Number
+    accelerator: Number | None
     size: int
     colour: int
     backward: bool
@@ -118,6 +121,8 @@ def import_partitioning(
     others = count(document, "maxCPUs", "$") if cpus is None else cpus
     if not some + others:
         raise InstanceError("neither an accelerator nor a CPU", "$.maxFPGAs")
+    if some + others > MOST_PROCESSORS:
+        raise InstanceError(f"more than {MOST_PROCESSORS} accelerators and CPUs", "$.maxFPGAs")
     room = size(document, "maxSizePerFPGA", "$") if memory is None else memory
     machine = _machine(some, others, room, made.bandwidth)
     if not others:
@@ -155,7 +160,7 @@ def _nodes(document: dict[str, Any]) -> Iterator[_Node]:
         able = bool(number(entry, "supportedOnFpga", path))
         yield _Node(
             own,
-            str(entry.get("name") or f"node{own}"),
+            text(entry, "name", path) or f"node{own}",
             number(entry, "cpuLatency", path),
             number(entry, "fpgaLatency", path) if able else None,
             size(entry, "size", path),
@@ -184,7 +189,7 @@ class _Outputs:
     def of(document: dict[str, Any], known: set[int]) -> tuple[_Outputs, tuple[str, ...]]:
         """Read the edges."""
         read: dict[int, list[int]] = defaultdict(list)
-        cost: dict[int, float] = {}
+        cost: dict[int, Number] = {}
         given: dict[int, int] = {}
         for index, entry in enumerate(listed(document, "edges")):
             path = f"$.edges[{index}]"
@@ -206,6 +211,9 @@ class _Outputs:
         for source, time in cost.items():
             amount = given[source]
             if abs(amount / bandwidth - time) > DEVIATION * time:
+                if time * bandwidth > LARGEST_SIZE:
+                    what = f"{time} ms at {bandwidth:.10g} bytes/ms are more bytes than the largest size, 2^62"
+                    raise InstanceError(f"the output of node {source}: {what}", "$.edges")
                 amount = round(time * bandwidth)
             bytes_[source] = amount
             worst = max(worst, abs(amount / bandwidth - time))
@@ -219,16 +227,17 @@ class _Outputs:
         return _Outputs(bytes_, read, bandwidth), tuple(notes)
 
 
-def _bandwidth(cost: dict[int, float], given: dict[int, int]) -> float:
+def _bandwidth(cost: dict[int, Number], given: dict[int, int]) -> Number:
     """Return the bytes a millisecond of most edges; where none says both, so many that times are exact to 1e-12."""
-    ratios = Counter(given[source] / time for source, time in cost.items() if time and given[source])
+    known = (given[source] / time for source, time in cost.items() if time and given[source])
+    ratios = Counter(ratio for ratio in known if 0 < ratio <= LARGEST_TIME)
     if not ratios:
         return 1e12
     most, _ = max(ratios.items(), key=lambda item: (item[1], item[0]))
     return int(most) if most == int(most) else most
 
 
-def _machine(accelerators: int, cpus: int, capacity: int | str, bandwidth: float) -> dict[str, Any]:
+def _machine(accelerators: int, cpus: int, capacity: int | str, bandwidth: Number) -> dict[str, Any]:
     """Return accelerators around the memory of the CPUs; transfers keep them from computing."""
     names = [f"{ACCELERATOR}{index}" for index in range(accelerators)]
     processors: list[dict[str, Any]] = []
@@ -289,8 +298,8 @@ def import_split(imported: Imported, source: Source) -> ImportedSplit:
             if nodes and place >= len(own):
                 raise InstanceError(f"there are {len(own)} of these", path)
             for node in nodes:
-                if node not in imported.names:
-                    raise InstanceError(f"no node {str(node)[:60]}", path)
+                if type(node) is not int or node not in imported.names:
+                    raise InstanceError(f"no node {brief(node)}", path)
                 if node in homes:
                     raise InstanceError(f"node {node} stands there twice", path)
                 homes[node] = own[place]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from decimal import Decimal
 from typing import IO, Any
 
 from remat.documents import read_document
-from remat.errors import InstanceError
+from remat.errors import InstanceError, QuantityError
+from remat.messages import brief
+from remat.units import LARGEST_SIZE, LARGEST_TIME, Number, parse_number
 
 Source = str | os.PathLike[str] | IO[Any] | dict[str, Any]
 
@@ -39,24 +40,32 @@ def listed(document: dict[str, Any], key: str, path: str = "$") -> list[dict[str
     return found
 
 
-def number(entry: dict[str, Any], key: str, path: str) -> float:
+def number(entry: dict[str, Any], key: str, path: str, largest: float = LARGEST_TIME) -> Number:
     """Return a finite number >= 0; an int where it is one."""
-    found = entry.get(key)
-    found = float(found) if isinstance(found, Decimal) else found
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found) or found < 0:
-        shown = "the key is missing" if key not in entry else f"found {str(found)[:60]!r}"
-        raise InstanceError(f"expected a number >= 0: {shown}", f"{path}.{key}")
-    return found
+    if key not in entry:
+        raise InstanceError("expected a number >= 0: the key is missing", f"{path}.{key}")
+    try:
+        return parse_number(entry[key], largest=largest)
+    except QuantityError as error:
+        raise InstanceError(str(error), f"{path}.{key}") from None
 
 
 def size(entry: dict[str, Any], key: str, path: str) -> int:
     """Return a number of bytes, rounded up."""
-    return math.ceil(number(entry, key, path))
+    return math.ceil(number(entry, key, path, LARGEST_SIZE))
 
 
 def count(entry: dict[str, Any], key: str, path: str) -> int:
     """Return a whole number >= 0."""
-    found = number(entry, key, path)
+    found = number(entry, key, path, LARGEST_SIZE)
     if found != int(found):
         raise InstanceError(f"expected a whole number, not {found}", f"{path}.{key}")
     return int(found)
+
+
+def text(entry: dict[str, Any], key: str, path: str) -> str:
+    """Return a text; empty where the key is missing or null."""
+    found = entry.get(key)
+    if found is not None and not isinstance(found, str):
+        raise InstanceError(f"expected a text, not {brief(found)}", f"{path}.{key}")
+    return found or ""

@@ -19,9 +19,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from remat.bridges.placement_profiles.reading import Source, count, listed, name_of, number, read_source, size
+from remat.bridges.placement_profiles.reading import Source, count, listed, name_of, number, read_source, size, text
 from remat.errors import InstanceError
 from remat.instance import PipelineInstance, instance_from_document
+from remat.messages import elided
 
 FORWARD = 1 / 3
 """Share of a layer's time that its forward takes, by default."""
@@ -170,7 +171,7 @@ def _works(index: int, entry: dict[str, Any], output: int, chosen: Chosen) -> di
     wanted = [degree for degree in listed_ if degree != "1" and degree in degrees]
     found: dict[str, Any] = {}
     for degree in wanted if chosen.weights == "flush" else ():
-        path = f"$.nodes[{index}].TMPCs.{str(degree)[:20]}"
+        path = f"$.nodes[{index}].TMPCs.{elided(degree, 20)}"
         ways = degrees[degree]
         if not isinstance(ways, list):
             raise InstanceError("expected a list of ways to run it on so many devices", path)
@@ -192,7 +193,7 @@ def _layer(index: int, entry: dict[str, Any], own: int, output: int, chosen: Cho
         raise InstanceError(f"no way {chosen.way!r}; there is {known}", f"{path}.1")
     together = _works(index, entry, output, chosen)
     return {
-        "name": f"{entry.get('name') or 'layer'}{own}",
+        "name": f"{text(entry, 'name', f'$.nodes[{index}]') or 'layer'}{own}",
         **_work(ways[place], f"{path}.1[{place}]", output, chosen),
         **({"tensor": together} if together else {}),
     }

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from remat.comparing.comparison import Comparison
 from remat.comparing.report.tables import grid, leaders, problems, relative_to, standings_header, standings_rows
+from remat.messages import printable
 from remat.report.text.columns import fitted, room
-from remat.units import printable
 
 MOST_COLUMNS = 8
 """Algorithms that a grid has columns for; of more, a terminal is shown the best of each row."""

@@ -61,9 +61,7 @@ def nested_dissection(pattern: Pattern) -> list[int]:
         levels = _levels(graph, part, labels, vertices[0]) if vertices else []
         reached = sum(map(len, levels))
         if 0 < reached < len(vertices):  # not connected
-            component = {vertex for level in levels for vertex in level}
-            stack.append([vertex for vertex in vertices if vertex not in component])
-            stack.append(sorted(component))
+            stack += reversed(_components(graph, part, labels, vertices))
             continue
         if len(vertices) > LEAF:
             for _ in range(2):
@@ -76,6 +74,18 @@ def nested_dissection(pattern: Pattern) -> list[int]:
         stack += sides
     # A separator was listed before its sides, and comes behind them.
     return [vertex for piece in reversed(pieces) for vertex in piece]
+
+
+def _components(graph: list[list[int]], part: list[int], label: int, vertices: list[int]) -> list[list[int]]:
+    """Return the connected components of a part, in the order of their first vertices."""
+    seen: set[int] = set()
+    components = []
+    for start in vertices:
+        if start not in seen:
+            component = [vertex for level in _levels(graph, part, label, start) for vertex in level]
+            seen.update(component)
+            components.append(sorted(component))
+    return components
 
 
 def _levels(graph: list[list[int]], part: list[int], label: int, start: int) -> list[list[int]]:
@@ -112,6 +122,8 @@ def _split(graph: list[list[int]], levels: list[list[int]]) -> tuple[list[int], 
 
 
 def _leaf_order(graph: list[list[int]], vertices: list[int]) -> list[int]:
+    if len(vertices) == 1:
+        return vertices
     number = {vertex: index for index, vertex in enumerate(vertices)}
     edges = [(number[v], number[o]) for v in vertices for o in graph[v] if o in number]
     rows, columns = ([v for v, _ in edges], [o for _, o in edges])

@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from remat.units import printable
+from remat.messages import printable
 
 _FORMULAS = ("=", "+", "-", "@")
 

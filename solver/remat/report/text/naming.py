@@ -5,8 +5,8 @@ from __future__ import annotations
 from remat.graph.machine import Machine
 from remat.graph.names import with_module
 from remat.graph.taskgraph import TaskGraph
+from remat.messages import printable
 from remat.schedule.steps import StepKind, Steps
-from remat.units import printable
 
 LONGEST_NAME = 48
 """Names longer than this are abbreviated in tables; the JSON documents have them in full."""

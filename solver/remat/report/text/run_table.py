@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from remat.instance.kinds import is_dag
+from remat.messages import printable
 from remat.report.text.naming import shown_name
 from remat.schedule.document import Run, StepView
 from remat.solving.verifying import Examined
-from remat.units import format_time, printable
+from remat.units import format_time
 
 HEADER = ("run", "start", "task", "phase", "module", "op", "source", "drops")
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from remat.graph.machine import Machine
+from remat.messages import printable
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.report.text.columns import text_width
 from remat.report.text.naming import shown_name, shown_step, shown_task
 from remat.solving.result import Answer, Result
-from remat.units import Number, Units, format_size, format_time, printable
+from remat.units import Number, Units, format_size, format_time
 from remat.verifier import Report, Steady
 
 ROUNDING = 1e-12

@@ -22,9 +22,10 @@ from remat.comparing.report.tables import (
     with_spread,
 )
 from remat.comparing.report.words import MOST_SENTENCES, sentences
+from remat.messages import printable
 from remat.report.glossary import find_term
 from remat.report.palette import DARK, LIGHT, Role
-from remat.units import format_size, format_time, printable
+from remat.units import format_size, format_time
 from remat.version import __version__
 
 MOST_CHARTS = 60

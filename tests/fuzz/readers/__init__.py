@@ -1,0 +1,19 @@
+"""Fuzzing of everything that reads: broken documents, one target per reader, and what each reader promises.
+
+``python -m tests.fuzz.readers --seconds 600`` (``make fuzz-readers FUZZ_SECONDS=600``) runs the targets one after the
+other, each in a process of its own. With atheris installed, coverage guides the mutations; without it, they are drawn
+from a seed. A reader raises `remat.RematError` or nothing, its message is one line of at most 300 characters, and no
+document of up to 60 kB takes more than 3 s of CPU time or 1 GiB of memory. What can be read survives its next stage.
+"""
+
+LARGEST_DOCUMENT = 60_000
+"""Bytes of a document."""
+
+LONGEST_MESSAGE = 300
+"""Characters of a message, as promised; not imported from what is tested."""
+
+SECONDS = 3.0
+"""CPU time of a document."""
+
+MEMORY = 2**30
+"""Bytes that a document may take beyond what the process has."""
