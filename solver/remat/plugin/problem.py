@@ -17,6 +17,7 @@ from remat.graph.bounds import (
     path_bound,
     share_bound,
 )
+from remat.graph.canonical import without_unused
 from remat.graph.machine import Machine
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
 from remat.units import Number, Units
@@ -46,6 +47,23 @@ class Problem:
 
     instance: Instance
     machine: Machine
+
+    @cached_property
+    def used(self) -> Problem:
+        """The problem as algorithms see it: without memories and links that no value can use.
+
+        The other memories keep their indices, and schedules of the one problem are schedules of the other.
+        """
+        from remat.instance.kinds import is_dag
+
+        instance, own_links = self.instance, self.instance.ranks > 1
+        if is_dag(instance):
+            own_links = bool(self.graph.parts)
+            unread = self.graph.readers.counts == 0
+            if any(unread[place.value] for place in self.graph.placeable):
+                return self  # such an input may lie anywhere
+        machine = without_unused(self.machine, instance.named_memories, own_links=own_links)
+        return self if machine is self.machine else self.on(machine)
 
     def on(self, machine: Machine) -> Problem:
         """Return the problem on another machine; what depends on the instance alone is shared."""
@@ -97,7 +115,7 @@ class Problem:
 
     @property
     def budget(self) -> int | None:
-        """Capacity of the first processor's memory; None is unbounded."""
+        """Capacity of the working memory; None is unbounded."""
         return self.machine.memories[self.machine.processors[0].memory].capacity
 
     @cached_property

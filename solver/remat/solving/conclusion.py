@@ -117,7 +117,7 @@ def conclude(
 
 def _of_strategy(problem: Problem, solver: Algorithm) -> str:
     """Return the class of the one schedule that a strategy builds, which does not fit."""
-    return scope_of(problem.machine, solver, solver.within or f"the {solver.name} schedule", of_memory=True)
+    return scope_of(problem.used.machine, solver, solver.within or f"the {solver.name} schedule", of_memory=True)
 
 
 def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[Stream | None, LeastBudget | None]:
