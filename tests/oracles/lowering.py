@@ -304,7 +304,7 @@ def lower(document, on=None, degrees=None):
     document : dict
         An instance.
     on : Machine, optional
-        The machine whose first memory holds inputs and outputs by default; the instance's own if omitted.
+        The machine whose working memory holds inputs and outputs by default; the instance's own if omitted.
     degrees : list of int, optional
         Of a pipeline, for each layer: how many devices share every micro-batch.
 

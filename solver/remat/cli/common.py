@@ -56,8 +56,8 @@ budget_option = click.option(
     "--budget",
     metavar="[MEMORY=]SIZE",
     multiple=True,
-    help="Capacity of a memory; without a name of the first (of the first storage level; of a pipeline, of every "
-    "device); type:T is for all devices of a type. A size, or such as 80% of what the memory holds when nothing is "
+    help="Capacity of a memory; without a name of the working memory (of the quickest storage level; of a pipeline, of "
+    "every device); type:T is for all devices of a type. A size, or such as 80% of what the memory holds when nothing is "
     "recomputed.",
 )
 
@@ -352,7 +352,7 @@ def split_budgets(given: tuple[str, ...]) -> dict[str, int | str | None]:
         if equals and not name.strip():
             raise OptionError(f"the memory's name is missing in {text[:60]!r}", argument="budget")
         if name.strip() in capacities:
-            what = f"memory {name.strip()!r}" if name.strip() else "the first memory"
+            what = f"memory {name.strip()!r}" if name.strip() else "the working memory"
             raise OptionError(f"{what} is given twice", argument="budget")
         capacities[name.strip()] = size.strip()
     return capacities

@@ -70,7 +70,7 @@ class _Given:
     "budgets",
     metavar="SIZE,...",
     multiple=True,
-    help="Budgets of the first memory (of the first storage level): sizes, or shares such as 80%.",
+    help="Budgets of the working memory (of the quickest storage level): sizes, or shares such as 80%.",
 )
 @click.option("--points", type=click.IntRange(2, 100_000), help="How many budgets to choose.  [default: 20, or all]")
 @common.machine_option
