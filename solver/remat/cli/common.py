@@ -57,8 +57,8 @@ budget_option = click.option(
     metavar="[MEMORY=]SIZE",
     multiple=True,
     help="Capacity of a memory; without a name of the working memory (of the quickest storage level; of a pipeline, of "
-    "every device); type:T is for all devices of a type. A size, or such as 80% of what the memory holds when nothing is "
-    "recomputed.",
+    "every device); type:T is for all devices of a type. A size, or such as 80% of what the memory holds when nothing "
+    "is recomputed.",
 )
 
 machine_option = click.option(

@@ -139,10 +139,11 @@ class Problem:
         from remat.instance.kinds import is_pipeline
         from remat.instance.lowering import lower
 
+        machine = self.used.machine
         if not is_pipeline(self.instance) or not self.in_parts:
-            return makespan_bound(self.graph, self.machine, self.needed)
-        shared, one = (lower(self.instance.loosened(work=work), self.machine) for work in (True, False))
-        return max(share_bound(shared, self.machine, needed_tasks(shared)), path_bound(one, needed_tasks(one)))
+            return makespan_bound(self.graph, machine, self.needed)
+        shared, one = (lower(self.instance.loosened(work=work), machine) for work in (True, False))
+        return max(share_bound(shared, machine, needed_tasks(shared)), path_bound(one, needed_tasks(one)))
 
     @cached_property
     def samples(self) -> Samples | None:
@@ -157,13 +158,14 @@ class Problem:
         from remat.instance.kinds import is_pipeline
         from remat.instance.lowering import lower
 
+        machine = self.used.machine
         if self.samples is not None:
             graph = self.samples.graph
         elif is_pipeline(self.instance):
-            graph = lower(self.instance.model_copy(update={"micro_batches": 1}), self.machine)
+            graph = lower(self.instance.model_copy(update={"micro_batches": 1}), machine)
         else:
             graph = self.graph
-        return share_bound(graph, self.machine, needed_tasks(graph), whole=False)
+        return share_bound(graph, machine, needed_tasks(graph), whole=False)
 
     @property
     def least_objective(self) -> Number:

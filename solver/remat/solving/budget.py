@@ -18,7 +18,7 @@ Budget = int | str | Mapping[str, int | str | None] | None
 
 
 def budget_memory(instance: Instance, machine: Machine) -> int:
-    """Return the memory (by index) that a bare budget means: the working memory, or an adjoint's quickest storage level."""
+    """Return the memory (by index) that a bare budget means: working memory, or an adjoint's quickest storage level."""
     return 1 if instance.has_storage and len(machine.memories) > 1 else 0
 
 

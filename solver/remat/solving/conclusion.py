@@ -303,7 +303,7 @@ def _judge(
         # What is optimal is a bound, too; figures and words agree by construction.
         bounds = (*bounds, Bound(report.objective, ALL_SCHEDULES, solver.name))
     if len(problem.machine.processors) > 1 and not problem.in_parts and not problem.instance.is_stream:
-        value = memory_time_bound(problem.graph, problem.machine, problem.needed)
+        value = memory_time_bound(problem.graph, problem.used.machine, problem.needed)
         bounds = (*bounds, Bound(value, ALL_SCHEDULES, OWN_SOURCES[1]))
     optimal_within = proposal.optimal_within
     if report is not None:
