@@ -560,7 +560,7 @@ def test_newer_fields_need_the_second_schema(path, value):
         ("stages.0.parameter_gradient_size", 2, "has no update"),
         ("stages.0.parameter_size", -1, "negative"),
         ("parameter_memory", "disk", "unknown memory 'disk'"),
-        ("machine.processors.0.speed", 0.5, "the first processor has speed 1"),
+        ("machine.processors.0.speed", 0.5, "no processor has speed 1"),
         ("machine.processors.1.speed", 0, "out of range"),
         ("machine.processors.1.speed", 1.5, "out of range"),
         ("machine.processors.1.speed", True, "expected a number"),

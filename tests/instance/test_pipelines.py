@@ -90,7 +90,7 @@ BAD = [
     ("cluster.levels.1.devices", 2, "$.cluster.levels[1].devices", "a multiple of the level before, 2"),
     ("cluster.levels", [{"devices": 2}], "$.cluster.levels[0].devices", "joins 2 of 4 devices"),
     ("machine", {"memories": [{"name": "memory"}]}, "$.machine", "no machine beside"),
-    ("static_memory", 1, "$.static_memory", "no first memory"),
+    ("static_memory", 1, "$.static_memory", "several working memories"),
     ("schema", "remat.instance/2", "$.schema", "remat.instance/3"),
     ("schema", "remat.instance/1", "$.schema", "remat.instance/3"),
     ("layers.0.saved_size", 2**61, "$", "add up to"),

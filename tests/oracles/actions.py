@@ -4,7 +4,7 @@ Only the reading of a step is shared.  Judging and placing stay separate.
 
 Readings of the format where it is brief
 ----------------------------------------
-- A run without `on` uses the first processor; a drop step without `memory` frees in the first memory.
+- A run without `on` uses the first processor; a drop step without `memory` frees in the working memory.
 - `on` is a non-empty list of different processors of one memory, at most `parallel.max` of them (one without
   `parallel`).
 - `bytes` is an integer with 1 <= bytes < size, and needs `"drop": true`.

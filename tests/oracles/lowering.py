@@ -13,6 +13,7 @@ Readings of the format where it is brief
 - The working memory of an adjoint with storage is larger by the static memory, which would otherwise never fit.
 - An adjoint document with both `storage` and `machine` runs on the `machine`; a level given neither `slots` nor
   `capacity` is unbounded.
+- The working memory is that of the first processor of speed 1; it is where things lie that name no memory.
 - Processors without `memory` sit on the first memory; a machine without processors has one called `processor`.
 - A channel named like a processor of `count` > 1 is a resource of its own: the processors are name0, name1, ...
 - A tree's `parallel` is one object for all tasks, or a list with one object (or null) per task.
@@ -104,7 +105,7 @@ class Machine:
 
     @property
     def first(self):
-        """Name of the first memory."""
+        """Name of the working memory, that of the first processor of speed 1: it is listed first here."""
         return next(iter(self.memories))
 
     def link(self, source, target):
@@ -155,7 +156,7 @@ def machine(document, budget=None):
     document : dict
         An instance.
     budget : int or dict, optional
-        Overrides a capacity: that of the first memory, of the first storage level of an adjoint, of all devices
+        Overrides a capacity: that of the working memory, of the quickest storage level of an adjoint, of all devices
         of a pipeline; a dictionary those of the memories that it names ("" is that same one, or all).
 
     Returns
@@ -165,7 +166,7 @@ def machine(document, budget=None):
     if document.get("machine") is not None:
         built, budgeted = read_machine(document["machine"]), 0
     elif document.get("storage"):
-        built, budgeted = _storage_machine(document), 1
+        built, budgeted = _storage_machine(document), 1  # memories as listed, the quickest level first
     elif document.get("cluster") is not None:
         ranks = (document.get("sharding") or {}).get("data", 1)
         built, budgeted = _cluster_machine(document["cluster"], ranks), slice(None)
@@ -201,6 +202,10 @@ def read_machine(document):
         figures = _crossing(entry), entry.get("latency") or 0, channel, entry.get("delay") or 0
         links.append(Link(entry["source"], entry["target"], *figures, tuple(also)))
     static = {entry["name"]: entry["static"] for entry in document["memories"] if entry.get("static")}
+    measured = [name for name in processors if name not in speeds]  # whose speed is 1
+    working = processors[measured[0]]
+    memories = {working: memories[working]} | memories
+    processors = {measured[0]: working} | processors
     return Machine(memories, processors, links, speeds, types, static)
 
 
@@ -224,7 +229,7 @@ def _storage_machine(document):
     if _has_tape(document):
         working += max(step["tape_size"] for step in steps)
     memories, links = {"working": working}, []
-    for level in document["storage"]:
+    for level in sorted(document["storage"], key=lambda level: _there_and_back(level, largest)):
         name = level["name"]
         memories[name] = level["slots"] * largest if level.get("slots") is not None else level.get("capacity")
         channel = level.get("channel") or "processor"
@@ -232,6 +237,14 @@ def _storage_machine(document):
         links.append(Link("working", name, bandwidth, level.get("write_time", 0), channel))
         links.append(Link(name, "working", bandwidth, level.get("read_time", 0), channel))
     return Machine(memories, {"processor": "working"}, links)
+
+
+def _there_and_back(level, size):
+    """Return what levels are sorted by: how long a state takes there and back, the capacity, the name."""
+    ways = 0 if level.get("bandwidth") is None else 2 * size / level["bandwidth"]
+    capacity = level["slots"] * size if level.get("slots") is not None else level.get("capacity")
+    time = level.get("write_time", 0) + level.get("read_time", 0) + ways
+    return time, math.inf if capacity is None else capacity, level["name"]
 
 
 def _cluster_machine(cluster, ranks=1):
@@ -291,7 +304,7 @@ def lower(document, on=None, degrees=None):
     document : dict
         An instance.
     on : Machine, optional
-        The machine whose first memory holds inputs and outputs by default; the instance's own if omitted.
+        The machine whose working memory holds inputs and outputs by default; the instance's own if omitted.
     degrees : list of int, optional
         Of a pipeline, for each layer: how many devices share every micro-batch.
 

@@ -22,7 +22,7 @@ def least_makespan(document, budget=None, *, recompute=False, states=None, order
     document : dict
         An instance, of a few stages or tasks.
     budget : int, optional
-        Capacity of the first memory (of the first storage level of an adjoint).
+        Capacity of the working memory (of the quickest storage level of an adjoint).
     recompute : bool
         Whether tasks may run again, in any order. Else each runs at most once, in the reference order, and makes
         nothing that was made before.

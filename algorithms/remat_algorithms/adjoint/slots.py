@@ -34,7 +34,7 @@ class Slots:
 
     @staticmethod
     def of(problem: Problem) -> Slots:
-        """Count the slots of the first storage level, or of the one memory beside a working state and adjoint."""
+        """Count the slots of the quickest storage level, or of the one memory beside a working state and adjoint."""
         facts = Facts.of(problem)
         state, steps = facts.state, facts.steps
         if len(problem.machine.memories) > 1:

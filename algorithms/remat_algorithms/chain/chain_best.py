@@ -105,8 +105,8 @@ class ChainBestOptions(Options):
 def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Proposal:
     """Solve a chain.
 
-    Takes instances of kind `chain`; only the first memory is used. Is never worse than `rotor` and `rotor-float` within
-    the same time; optimal where the bound is met.
+    Takes instances of kind `chain`; only the working memory is used. Is never worse than `rotor` and `rotor-float`
+    within the same time; optimal where the bound is met.
 
     Raises
     ------

@@ -46,7 +46,7 @@ def solve_chen_greedy(problem: Problem, options: ChenGreedyOptions, context: Con
     saving, before its backwards; the last one is saved in the first sweep. Of up to 200 values of b, spread between
     the largest stage and all of them, the quickest schedule that fits is taken.
 
-    Takes instances of kind `chain`; only the first memory is used. Finds nothing where no b leads to a schedule that
+    Takes instances of kind `chain`; only the working memory is used. Finds nothing where no b leads to a schedule that
     fits. O(L) for each b; those that keep too much wherever a segment ends are not looked at further.
 
     Raises
@@ -85,7 +85,7 @@ def solve_revolve_chain(problem: Problem, options: RevolveChainOptions, context:
     backward takes (its input included), and unit the size of the largest activation, or of what a stage keeps in all
     (see the options). If their schedule does not fit, fewer slots are tried.
 
-    Takes instances of kind `chain`; only the first memory is used. Finds nothing where not even one slot fits.
+    Takes instances of kind `chain`; only the working memory is used. Finds nothing where not even one slot fits.
 
     Raises
     ------

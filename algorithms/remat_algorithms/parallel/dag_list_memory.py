@@ -56,7 +56,7 @@ class ListOptions(Options):
 
 
 def solve(problem: Problem, options: ListOptions, context: Context) -> Proposal:
-    """Run every needed task once, on all processors that share the first memory.
+    """Run every needed task once, on all processors that share the working memory.
 
     Tasks with `parallel` share out the idle processors equally when they start. O((n + accesses) (log n +
     n / BLOCK)) at worst with small constants: see `Profile`.

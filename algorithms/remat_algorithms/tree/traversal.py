@@ -17,7 +17,7 @@ import numpy as np
 from remat.plugin import ALL_SCHEDULES, IntArray, LeastBudget, Problem, Proposal, Steps, TreeInstance, run_in_order
 
 TRAVERSALS = "traversals in one memory"
-"""Orders of all tasks, one after the other, everything in the first memory: the class of the exact algorithms."""
+"""Orders of all tasks, one after the other, everything in the working memory: the class of the exact algorithms."""
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ def stream(
     loaded = load(instance)
     if not isinstance(loaded, AdjointInstance):
         raise OptionError(f"stream takes adjoints (time loops) only, not {loaded.kind}; use remat.solve")
-    problem = make_problem(loaded, budget=budget, machine=machine)
+    problem = make_problem(loaded, budget=budget, machine=machine).used
     if algorithm is None and len(problem.machine.memories) > 2 and not options:
         return _by_levels(problem, loaded.length)
     return _named(problem, algorithm or "revolve", options)

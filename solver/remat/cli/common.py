@@ -57,9 +57,9 @@ budget_option = click.option(
     "--budget",
     metavar="[MEMORY=]SIZE",
     multiple=True,
-    help="Capacity of a memory; without a name of the first (of the first storage level; of a pipeline, of every "
-    "device); type:T is for all devices of a type. A size, or such as 80% of what the memory holds when nothing is "
-    "recomputed.",
+    help="Capacity of a memory; without a name of the working memory (of the quickest storage level; of a pipeline, of "
+    "every device); type:T is for all devices of a type. A size, or such as 80% of what the memory holds when nothing "
+    "is recomputed.",
 )
 
 machine_option = click.option(
@@ -353,7 +353,7 @@ def split_budgets(given: tuple[str, ...]) -> dict[str, int | str | None]:
         if equals and not name.strip():
             raise OptionError(f"the memory's name is missing in {brief(text)}", argument="budget")
         if name.strip() in capacities:
-            what = f"memory {name.strip()!r}" if name.strip() else "the first memory"
+            what = f"memory {name.strip()!r}" if name.strip() else "the working memory"
             raise OptionError(f"{what} is given twice", argument="budget")
         capacities[name.strip()] = size.strip()
     return capacities

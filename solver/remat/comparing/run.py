@@ -102,7 +102,7 @@ def compare(
     algorithms : str or sequence of str
         Registry names, ``auto``, or ``all``: every one that accepts the instance's kind.
     budgets : sequence of int or str
-        As for `remat.solve`: sizes of the first memory, or of the first storage level, or shares such as ``"80%"``.
+        As for `remat.solve`: sizes of the working memory (of the quickest storage level), or shares such as ``"80%"``.
     budget_fractions : sequence of float
         Shares of the peak without recomputation. Without both the instances' own machines stand.
     options : mapping of algorithm to options

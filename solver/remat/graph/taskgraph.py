@@ -177,7 +177,7 @@ class TaskGraph:
     tied : mapping of int to frozenset of str
         Names of the processors on which a task may run, of those tasks that not every one may run.
     static_memory : int
-        Bytes resident in the first memory throughout, beside what the memories of the machine say (`static_bytes`).
+        Bytes resident in the working memory throughout, beside what the memories of the machine say (`static_bytes`).
     parallel_max : (tasks,) int64
     parallel_alpha : (tasks,) float64
         On p <= `parallel_max` processors a task takes time / p^alpha.

@@ -110,6 +110,13 @@ class AdjointInstance(BaseInstance):
         return True
 
     @property
+    def largest_state(self) -> int:
+        """Bytes of the largest state of a step."""
+        if isinstance(self.steps, int):
+            return self.state_size
+        return max(self.state_size if step.state_size is None else step.state_size for step in self.steps)
+
+    @property
     def has_storage(self) -> bool:
         """Whether storage levels are listed."""
         return bool(self.storage)
@@ -128,6 +135,11 @@ class AdjointInstance(BaseInstance):
     def initial_level(self) -> str | None:
         """The level in which the initial state lies as well; None for working memory alone."""
         return None if self.initial_state == _LIVE else self.initial_state
+
+    @property
+    def named_memories(self) -> frozenset[str]:
+        """The level in which the initial state lies, where there is one."""
+        return frozenset() if self.initial_level is None else frozenset([self.initial_level])
 
     @property
     def taped(self) -> bool:

@@ -63,7 +63,7 @@ class BaseInstance(Model):
     machine: MachineModel | None = Field(
         default=None, description="Memories, processors and links. Null: one unbounded memory and one processor."
     )
-    static_memory: Size = Field(default=0, description="Bytes that lie in the first memory throughout.")
+    static_memory: Size = Field(default=0, description="Bytes that lie in the working memory throughout.")
 
     @model_validator(mode="wrap")
     @classmethod
@@ -165,6 +165,11 @@ class BaseInstance(Model):
     def initial_level(self) -> str | None:
         """The storage level in which the initial state lies as well; None if in none."""
         return None
+
+    @property
+    def named_memories(self) -> frozenset[str]:
+        """The memories that the instance names: something must lie there."""
+        return frozenset()
 
     @property
     def listed_variants(self) -> int:

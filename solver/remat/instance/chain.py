@@ -143,7 +143,7 @@ class ChainInstance(BaseInstance):
     """A chain of stages, each with a forward and a backward.
 
     `parameter_memory` and `optimizer_memory` name the memories in which parameters and optimizer states lie at the
-    start, and must lie at the end; None is the first one, `any` leaves it to the schedule, stage by stage. With
+    start, and must lie at the end; None is the working memory, `any` leaves it to the schedule, stage by stage. With
     `master_copy` the optimizer states hold the parameters, too (mixed precision): an update then reads the gradient and
     its optimizer state only. `sharding` says what equal ranks share out among them. With a `staleness` steps follow
     each other without end, and each uses the parameters as they were so many updates before the newest.
@@ -181,6 +181,12 @@ class ChainInstance(BaseInstance):
         counts = [(stage.repeat, len(stage.alternatives)) for stage in self.stages]
         several = any(count > 1 for _, count in counts)
         return sum(repeat * count for repeat, count in counts) if several else 0
+
+    @property
+    def named_memories(self) -> frozenset[str]:
+        """The memories of parameters and optimizer states, where they are named."""
+        homes = (self.parameter_memory, self.optimizer_memory) if self.has_parameters else ()
+        return frozenset(home for home in homes if home is not None)
 
     @property
     def has_parameters(self) -> bool:

@@ -37,14 +37,15 @@ def _place(value: object) -> Any:
 
 
 class Residency(Model):
-    """A value, and the memory it lies in (null: the first)."""
+    """A value, and the memory it lies in (null: the working memory)."""
 
     since_3 = frozenset(["copies"])
     value: Name = Field(description="The value.")
     memory: Name | None = Field(
         default=None,
-        description="The memory; null: the first. `any`, unless a memory is called so (remat.instance/3): an input "
-        "lies where the schedule's `initial` says, and stays there; such an input as an output lies where it began.",
+        description="The memory; null: the working memory. `any`, unless a memory is called so (remat.instance/3): an "
+        "input lies where the schedule's `initial` says, and stays there; such an input as an output lies where it "
+        "began.",
     )
     copies: Count = Field(
         default=1, description="Most memories in which an input of memory `any` may lie. Needs remat.instance/3."
@@ -107,6 +108,14 @@ class DagInstance(BaseInstance):
         """Inputs that stay where they are: pinned, or where the schedule puts them."""
         placed = {place.value for place in self.inputs if place.memory == ANY} if self.is_placeable else set[str]()
         return frozenset(placed.union(self.pinned_inputs))
+
+    @property
+    def named_memories(self) -> frozenset[str]:
+        """The memories of inputs, outputs and parts of collectives, where they are named."""
+        tasks = self.tasks if self.columns is None else self.columns.whole.values()
+        named = {place.memory for place in (*self.inputs, *self.outputs)}
+        named.update(part.memory for task in tasks for part in task.parts or ())
+        return frozenset(memory for memory in named if memory is not None)
 
     @property
     def is_stream(self) -> bool:

@@ -218,7 +218,7 @@ def _speed(value: object) -> Number:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise fail(f"expected a number, not {brief(value)}")
     if not 0 < value <= 1:
-        raise fail(f"{brief(value)} is out of range; it is more than 0 and at most 1, as of the first processor")
+        raise fail(f"{brief(value)} is out of range; it is more than 0 and at most 1, as of the reference processor")
     return 1 if value == 1 else value
 
 

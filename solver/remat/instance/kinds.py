@@ -52,6 +52,16 @@ def is_dag(instance: object) -> TypeGuard[DagInstance]:
     return getattr(instance, "kind", None) == "dag"
 
 
+def is_join(instance: object) -> TypeGuard[JoinInstance]:
+    """Whether an instance is of the kind `join`; does not import that."""
+    return getattr(instance, "kind", None) == "join"
+
+
+def is_tree(instance: object) -> TypeGuard[TreeInstance]:
+    """Whether an instance is of the kind `tree`; does not import that."""
+    return getattr(instance, "kind", None) == "tree"
+
+
 def __getattr__(name: str) -> Any:
     if name != "Instance":
         raise AttributeError(f"module 'remat.instance.kinds' has no attribute {name!r}")

@@ -2,10 +2,12 @@
 
 # Annotations are not put off here: pydantic would have to evaluate each from its text, at every start.
 
+from collections.abc import Callable
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from remat.graph.canonical import Uses, canonical
 from remat.graph.machine import Link, Machine, Memory, Packed, Processor
 from remat.instance.fields import Bandwidth, Count, Many, Model, Name, NameOrNames, Size, Speed, Time, fail
 
@@ -30,7 +32,8 @@ class MemoryModel(Model):
 class ProcessorModel(Model):
     """A processor, or `count` equal ones called name0, name1, ..., working in one memory.
 
-    A task takes time / `speed`. The times are those of the first processor, and no other one is faster.
+    A task takes time / `speed`. The first listed processor of speed 1 is the reference: times are measured on it, its
+    memory is the working memory, and no other one is faster.
     """
 
     since_2 = frozenset(["speed"])
@@ -39,7 +42,8 @@ class ProcessorModel(Model):
     memory: Name = Field(description="The memory in which its tasks read and write.")
     count: Count = Field(default=1, description="How many equal ones there are.")
     speed: Speed = Field(
-        default=1, description="A task takes time / speed; 1 for the first processor. Needs remat.instance/2."
+        default=1,
+        description="A task takes time / speed; at least one processor has speed 1. Needs remat.instance/2.",
     )
     type: Name | None = Field(
         default=None, description="The type that times by type name; null: none. Needs remat.instance/3."
@@ -97,7 +101,11 @@ class LinkModel(Model):
 
 
 class MachineModel(Model):
-    """The machine of an instance; the first memory is the one that budgets and static memory mean."""
+    """The machine of an instance.
+
+    The first processor of speed 1 is the *reference processor*. Its memory is the *working memory*, which budgets and
+    static memory mean. Otherwise the order of memories, processors and links has no meaning.
+    """
 
     memories: Annotated[tuple[MemoryModel, ...], Field(min_length=1, description="At least one."), Many] = (
         MemoryModel.model_construct(name="memory"),
@@ -116,8 +124,8 @@ class MachineModel(Model):
         if sum(processor.count for processor in self.processors) > MOST_PROCESSORS:
             raise fail(f"more than {MOST_PROCESSORS} processors")
         _unique([name for processor in self.processors for name in _expanded(processor)], "processor")
-        if self.processors[0].speed != 1:
-            raise fail("the first processor has speed 1: the instance's times are its own", ".processors[0].speed")
+        if all(processor.speed != 1 for processor in self.processors):
+            raise fail("no processor has speed 1, on which the instance's times are measured", ".processors[0].speed")
         for index, processor in enumerate(self.processors):
             if processor.memory not in memories:
                 raise fail(f"unknown memory {processor.memory!r}", f".processors[{index}].memory")
@@ -146,8 +154,16 @@ class MachineModel(Model):
         """The type of each processor, by its name; empty where it has none."""
         return {name: processor.type or "" for processor in self.processors for name in _expanded(processor)}
 
-    def build(self) -> Machine:
-        """Build the machine that placement and the verifier work with."""
+    @property
+    def working_memory(self) -> str:
+        """The memory of the reference processor, the first one of speed 1."""
+        return next(processor.memory for processor in self.processors if processor.speed == 1)
+
+    def build(self, uses: Callable[[], Uses] = Uses) -> Machine:
+        """Build the machine that placement and the verifier work with, in canonical order.
+
+        `uses` returns what an instance says of its parts (see `remat.graph.canonical`).
+        """
         memories = tuple(Memory(memory.name, memory.capacity, memory.static) for memory in self.memories)
         index = {memory.name: i for i, memory in enumerate(memories)}
         processors = tuple(
@@ -168,7 +184,7 @@ class MachineModel(Model):
             )
             for link in self.links
         )
-        return Machine(memories, processors, links)
+        return canonical(Machine(memories, processors, links), uses)
 
 
 def _expanded(processor: ProcessorModel) -> list[str]:

@@ -350,7 +350,7 @@ class PipelineInstance(BaseInstance):
         if self.machine is not None:
             raise fail("a pipeline has a cluster, and no machine beside it", ".machine")
         if self.static_memory:
-            raise fail("a pipeline has no first memory: give bytes that always lie there to a layer", ".static_memory")
+            raise fail("a pipeline has several working memories: give static bytes to a layer", ".static_memory")
         if self.update_every is not None and self.weights != "double":
             raise fail(f"only weights double are updated in groups, and these are {self.weights}", ".update_every")
         if self.update_every is None and self.weights == "double":

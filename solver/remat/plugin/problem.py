@@ -17,6 +17,7 @@ from remat.graph.bounds import (
     path_bound,
     share_bound,
 )
+from remat.graph.canonical import without_unused
 from remat.graph.machine import Machine
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
 from remat.units import Number, Units
@@ -46,6 +47,23 @@ class Problem:
 
     instance: Instance
     machine: Machine
+
+    @cached_property
+    def used(self) -> Problem:
+        """The problem as algorithms see it: without memories and links that no value can use.
+
+        The other memories keep their indices, and schedules of the one problem are schedules of the other.
+        """
+        from remat.instance.kinds import is_dag
+
+        instance, own_links = self.instance, self.instance.ranks > 1
+        if is_dag(instance):
+            own_links = bool(self.graph.parts)
+            unread = self.graph.readers.counts == 0
+            if any(unread[place.value] for place in self.graph.placeable):
+                return self  # such an input may lie anywhere
+        machine = without_unused(self.machine, instance.named_memories, own_links=own_links)
+        return self if machine is self.machine else self.on(machine)
 
     def on(self, machine: Machine) -> Problem:
         """Return the problem on another machine; what depends on the instance alone is shared."""
@@ -97,7 +115,7 @@ class Problem:
 
     @property
     def budget(self) -> int | None:
-        """Capacity of the first processor's memory; None is unbounded."""
+        """Capacity of the working memory; None is unbounded."""
         return self.machine.memories[self.machine.processors[0].memory].capacity
 
     @cached_property
@@ -121,10 +139,11 @@ class Problem:
         from remat.instance.kinds import is_pipeline
         from remat.instance.lowering import lower
 
+        machine = self.used.machine
         if not is_pipeline(self.instance) or not self.in_parts:
-            return makespan_bound(self.graph, self.machine, self.needed)
-        shared, one = (lower(self.instance.loosened(work=work), self.machine) for work in (True, False))
-        return max(share_bound(shared, self.machine, needed_tasks(shared)), path_bound(one, needed_tasks(one)))
+            return makespan_bound(self.graph, machine, self.needed)
+        shared, one = (lower(self.instance.loosened(work=work), machine) for work in (True, False))
+        return max(share_bound(shared, machine, needed_tasks(shared)), path_bound(one, needed_tasks(one)))
 
     @cached_property
     def samples(self) -> Samples | None:
@@ -139,13 +158,14 @@ class Problem:
         from remat.instance.kinds import is_pipeline
         from remat.instance.lowering import lower
 
+        machine = self.used.machine
         if self.samples is not None:
             graph = self.samples.graph
         elif is_pipeline(self.instance):
-            graph = lower(self.instance.model_copy(update={"micro_batches": 1}), self.machine)
+            graph = lower(self.instance.model_copy(update={"micro_batches": 1}), machine)
         else:
             graph = self.graph
-        return share_bound(graph, self.machine, needed_tasks(graph), whole=False)
+        return share_bound(graph, machine, needed_tasks(graph), whole=False)
 
     @property
     def least_objective(self) -> Number:

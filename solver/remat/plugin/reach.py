@@ -21,7 +21,7 @@ def check_reach(problem: Problem, solver: Algorithm) -> None:
     remat.OptionError
         Names the algorithm, and the thing that it does not know.
     """
-    machine = problem.machine
+    machine = problem.used.machine
     if is_pipeline(problem.instance) and problem.instance.cut and not solver.slices:
         raise OptionError(f"{solver.name!r} knows no sequences that are cut into slices", argument="algorithm")
     if _needs_streams(problem) and not solver.streams:
@@ -58,7 +58,7 @@ def _needs_streams(problem: Problem) -> bool:
 
 def _of_devices(problem: Problem, solver: Algorithm) -> str:
     """Name what the instance says of its devices and the algorithm does not know; empty if there is nothing."""
-    for memory in problem.machine.memories:
+    for memory in problem.used.machine.memories:
         if memory.static and not solver.devices:
             return f"memory such as {memory.name!r}, which has static bytes of its own"
     if problem.kind not in ("dag", "chain") or (solver.ranks if problem.kind == "chain" else solver.devices):

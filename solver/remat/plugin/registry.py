@@ -50,7 +50,7 @@ class Algorithm:
     requires : tuple of str
         Modules that must be importable.
     several_memories : bool
-        Whether it uses more than the first memory.
+        Whether it uses more than the working memory.
     several_processors : bool
         Whether its schedules, and what it proves, take into account that several processors work at the same time. What
         others prove on such a machine holds for schedules on one processor. Algorithms for pipelines always do.

@@ -19,12 +19,12 @@ Budget = int | str | Mapping[str, int | str | None] | None
 
 
 def budget_memory(instance: Instance, machine: Machine) -> int:
-    """Return the memory (by index) that a bare budget means: the first, or an adjoint's first storage level."""
+    """Return the memory (by index) that a bare budget means: working memory, or an adjoint's quickest storage level."""
     return 1 if instance.has_storage and len(machine.memories) > 1 else 0
 
 
 def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Units) -> Machine:
-    """Override capacities; a bare budget means the first memory, or an adjoint's first storage level.
+    """Override capacities; a bare budget means the working memory, or an adjoint's quickest storage level.
 
     Of a pipeline it means the memory of every device that is not named beside it. ``type:t4`` names the memories of all
     processors of that type; a memory's own name comes first.

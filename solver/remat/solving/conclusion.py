@@ -117,7 +117,7 @@ def conclude(
 
 def _of_strategy(problem: Problem, solver: Algorithm) -> str:
     """Return the class of the one schedule that a strategy builds, which does not fit."""
-    return scope_of(problem.machine, solver, solver.within or f"the {solver.name} schedule", of_memory=True)
+    return scope_of(problem.used.machine, solver, solver.within or f"the {solver.name} schedule", of_memory=True)
 
 
 def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[Stream | None, LeastBudget | None]:
@@ -303,7 +303,7 @@ def _judge(
         # What is optimal is a bound, too; figures and words agree by construction.
         bounds = (*bounds, Bound(report.objective, ALL_SCHEDULES, solver.name))
     if len(problem.machine.processors) > 1 and not problem.in_parts and not problem.instance.is_stream:
-        value = memory_time_bound(problem.graph, problem.machine, problem.needed)
+        value = memory_time_bound(problem.graph, problem.used.machine, problem.needed)
         bounds = (*bounds, Bound(value, ALL_SCHEDULES, OWN_SOURCES[1]))
     optimal_within = proposal.optimal_within
     if report is not None:

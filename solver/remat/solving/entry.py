@@ -60,8 +60,8 @@ def solve(
     algorithm : str
         A registry name, or ``auto`` (see `remat.solving.portfolio`).
     budget : int, str or mapping, optional
-        Capacity of the first memory (of the first storage level, for an adjoint with storage), or of each
-        named memory: ``8_000_000``, ``"8GB"``, ``{"host": "64GB"}`` (the name ``""`` is the first memory again).
+        Capacity of the working memory (of the quickest storage level, for an adjoint with storage), or of each
+        named memory: ``8_000_000``, ``"8GB"``, ``{"host": "64GB"}`` (the name ``""`` is the working memory again).
         Numbers are in the instance's unit; ``"80%"`` is a share of what the memory holds at most when nothing is
         recomputed.
     machine : path, dict or MachineModel, optional

@@ -86,7 +86,7 @@ def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[st
     others = {name: value for name, value in given.items() if name not in own}
     known: set[str] = set()
     if others:
-        asked = [solver for _, solver in auto.rows(problem)] + auto.cheap(problem)
+        asked = [solver for _, solver in auto.rows(problem.used)] + auto.cheap(problem.used)
         for solver in asked:
             model = solver.load_options()
             known.update(set() if model is None else model.model_fields)

@@ -33,7 +33,7 @@ def remedies(problem: Problem, solver: Algorithm, options: Mapping[str, Any], sc
     if scope is None or scope == ALL_SCHEDULES or solver.name == PORTFOLIO:
         return
     yield from _other_orders(problem, solver, options, scope)
-    if problem.machine.links and not solver.several_memories:
+    if problem.used.machine.links and not solver.several_memories:
         yield "the machine has links, which this algorithm does not use; algorithm auto asks others that do"
     else:
         yield "algorithm auto asks others, which may find a schedule outside this class"
@@ -47,7 +47,7 @@ def _other_orders(problem: Problem, solver: Algorithm, options: Mapping[str, Any
     ways = []
     if model is not None and "reorder" in model.model_fields and not options.get("reorder"):
         ways.append("option reorder=true")
-    if len(problem.machine.memories) == 1:
+    if len(problem.used.machine.memories) == 1:
         ways.append(f"algorithm {OTHER_ORDERS}")
     if ways:
         yield f"another order of the tasks may fit: try {' or '.join(ways)}"

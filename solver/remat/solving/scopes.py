@@ -61,7 +61,7 @@ def _missing(machine: Machine, solver: Algorithm, *, of_memory: bool) -> list[st
 
 def scoped(problem: Problem, solver: Algorithm, proposal: Proposal) -> Proposal:
     """Return a proposal in which every scope is that of `scope_of`."""
-    machine = problem.machine
+    machine = problem.used.machine
     if speaks_for_all(machine, solver):
         return proposal
 

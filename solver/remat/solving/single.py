@@ -40,7 +40,7 @@ def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: 
     Whatever ends it, a schedule that it has reported is not lost: not even a second Ctrl-C does that.
     """
     started = time.perf_counter()
-    context.speaks_for_all = speaks_for_all(problem.machine, solver)
+    context.speaks_for_all = speaks_for_all(problem.used.machine, solver)
     try:
         with interruptible(context):
             proposal = run(problem, solver, chosen, context)
@@ -54,6 +54,8 @@ def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: 
 def run(problem: Problem, solver: registry.Algorithm, chosen: Any, context: Context) -> Proposal:
     """Call an algorithm, and interrupt it where it does not keep its time limit.
 
+    It sees the machine without memories and links that no value can use (`Problem.used`).
+
     Raises
     ------
     remat.RematError
@@ -63,7 +65,7 @@ def run(problem: Problem, solver: registry.Algorithm, chosen: Any, context: Cont
     """
 
     def call() -> Proposal:
-        return solver.load()(problem, chosen, context)  # type: ignore[no-any-return]
+        return solver.load()(problem.used, chosen, context)  # type: ignore[no-any-return]
 
     with contained(solver):
         proposal, over = guarded(call, end_of(context))
@@ -137,12 +139,8 @@ def make_problem(
 ) -> Problem:
     """Put an instance on its machine, with the budgets applied."""
     units = instance.units.build()
-    if machine is None:
-        base = machine_of(instance)
-    else:
-        model = machine if isinstance(machine, MachineModel) else load_machine(machine, units)
-        base = model.build()
-    return Problem(instance, apply_budget(base, budget, instance, units))
+    model = machine if machine is None or isinstance(machine, MachineModel) else load_machine(machine, units)
+    return Problem(instance, apply_budget(machine_of(instance, model), budget, instance, units))
 
 
 def read_share(value: object, argument: str) -> Fraction:

@@ -158,12 +158,12 @@ def examine(
     notes: list[str] = []
     if machine is not None:
         model = machine if isinstance(machine, MachineModel) else load_machine(machine, units)
-        used = model.build()
+        used = machine_of(loaded, model)
     elif isinstance(document, dict) and document.get("machine") is not None:
         if not isinstance(document["machine"], dict):  # a text would be the path of a file
             raise InstanceError(f"expected an object, not {brief(document['machine'])}", "$.machine")
         try:
-            used = load_machine(document["machine"], units).build()
+            used = machine_of(loaded, load_machine(document["machine"], units))
         except InstanceError as error:
             raise InstanceError(str(error), "schedule, machine", error.more) from None
         notes.extend(_differences(own.to_document(), used.to_document()))

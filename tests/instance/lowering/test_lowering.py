@@ -92,11 +92,12 @@ def plain_oracle(graph, types=()):
 
 
 def plain_machine(machine):
+    """The machine without the order of its parts, but for what is first."""
     return {
-        "memories": [(memory.name, memory.capacity) for memory in machine.memories],
-        "processors": [(p.name, machine.memories[p.memory].name, p.speed) for p in machine.processors],
-        "types": [p.type for p in machine.processors if p.type],
-        "links": [
+        "memories": the_first_then([(memory.name, memory.capacity) for memory in machine.memories]),
+        "processors": the_first_then([(p.name, machine.memories[p.memory].name, p.speed) for p in machine.processors]),
+        "types": sorted(p.type for p in machine.processors if p.type),
+        "links": sorted(
             (
                 machine.memories[link.source].name,
                 machine.memories[link.target].name,
@@ -106,16 +107,24 @@ def plain_machine(machine):
                 machine.resources[machine.resource_of_link[index]],
             )
             for index, link in enumerate(machine.links)
-        ],
+        ),
     }
+
+
+def the_first_then(listed):
+    """The working memory or the reference processor; the order of the others is no matter here."""
+    first, *others = listed
+    return [first, *sorted(others, key=lambda one: one[0])]
 
 
 def plain_oracle_machine(machine):
     return {
-        "memories": list(machine.memories.items()),
-        "processors": [(name, memory, machine.speeds.get(name, 1)) for name, memory in machine.processors.items()],
-        "types": [kind for kind in machine.types.values() if kind],
-        "links": [
+        "memories": the_first_then(machine.memories.items()),
+        "processors": the_first_then(
+            [(name, memory, machine.speeds.get(name, 1)) for name, memory in machine.processors.items()]
+        ),
+        "types": sorted(kind for kind in machine.types.values() if kind),
+        "links": sorted(
             (
                 link.source,
                 link.target,
@@ -125,7 +134,7 @@ def plain_oracle_machine(machine):
                 link.channel if isinstance(link.channel, str) else f"{link.source}->{link.target}",
             )
             for link in machine.links
-        ],
+        ),
     }
 
 

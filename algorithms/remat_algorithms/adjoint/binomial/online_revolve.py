@@ -128,7 +128,7 @@ class OnlinePlacement:
 
 @within_room("online-revolve")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
-    """Solve an adjoint with the slots of its first storage level, or of its one memory, as if n were not known.
+    """Solve an adjoint with the slots of its quickest storage level, or of its one memory, as if n were not known.
 
     Takes instances of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state). The number of
     steps ends the first sweep, and decides nothing before. Each step is advanced r times at most, r least with n <=

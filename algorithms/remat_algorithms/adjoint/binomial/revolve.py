@@ -24,7 +24,7 @@ from remat_algorithms.kit.binomial import advances
 
 @within_room("revolve")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
-    """Solve an adjoint of equal steps with the slots of its first storage level, or of its one memory.
+    """Solve an adjoint of equal steps with the slots of its quickest storage level, or of its one memory.
 
     Takes instances of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state). Finds the
     least advances, and the least makespan too where writing and reading checkpoints takes no time.

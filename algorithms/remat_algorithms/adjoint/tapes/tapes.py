@@ -144,7 +144,7 @@ class TapeRoom:
 
     @staticmethod
     def of(problem: Problem, name: str) -> TapeRoom:
-        """Return the room of the first storage level, or of the one memory.
+        """Return the room of the quickest storage level, or of the one memory.
 
         Raises
         ------

@@ -41,7 +41,7 @@ _INFINITE = 2**60
 
 @within_room("walther-griewank")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
-    """Solve an adjoint with the slots of its first storage level, or of its one memory.
+    """Solve an adjoint with the slots of its quickest storage level, or of its one memory.
 
     Takes instances of kind `adjoint`. Slots hold the largest state; without storage there are floor((budget - state -
     adjoint) / state) of them. When stopped before the table is full, it finds nothing. Finds the least makespan for the

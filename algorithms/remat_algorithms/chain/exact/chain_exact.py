@@ -40,7 +40,7 @@ class ChainExactOptions(Options):
 def solve(problem: Problem, options: ChainExactOptions, context: Context) -> Proposal:
     """Solve a short chain (some 10 stages; more where memory is not scarce).
 
-    Takes instances of kind `chain`; only the first memory is used. Is optimal, or infeasible, over all schedules
+    Takes instances of kind `chain`; only the working memory is used. Is optimal, or infeasible, over all schedules
     (`ONE_MEMORY` on larger machines). If a limit is hit, which a note names, it gives the incumbent, if there is one,
     and the bound proved so far.
 

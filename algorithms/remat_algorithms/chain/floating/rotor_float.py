@@ -57,9 +57,9 @@ class RotorFloatOptions(Options):
 def solve(problem: Problem, options: RotorFloatOptions, context: Context) -> Proposal:
     """Solve a chain.
 
-    Takes instances of kind `chain`; only the first memory is used. When stopped before the table is full, the answer is
-    that of `rotor`. Is optimal within `FLOATING` where the sizes are whole slots or the two tables agree. Never worse
-    than `rotor`, whose schedule competes, and so does the floating schedule of least memory.
+    Takes instances of kind `chain`; only the working memory is used. When stopped before the table is full, the answer
+    is that of `rotor`. Is optimal within `FLOATING` where the sizes are whole slots or the two tables agree. Never
+    worse than `rotor`, whose schedule competes, and so does the floating schedule of least memory.
 
     Notes
     -----

@@ -190,7 +190,7 @@ def solve(problem: Problem, options: RotorOptions, context: Context) -> Proposal
     Parameters
     ----------
     problem : Problem
-        Of kind `chain` (or an `adjoint` without storage); only the first memory is used.
+        Of kind `chain` (or an `adjoint` without storage); only the working memory is used.
     options : RotorOptions
     context : Context
         When stopped before the fronts are full, the answer is the best schedule so far, or that of least memory.

@@ -88,7 +88,7 @@ def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Pr
     Raises
     ------
     remat.OptionError
-        If the first processor does not compute in the first memory.
+        If the first processor does not compute in the working memory.
 
     Notes
     -----

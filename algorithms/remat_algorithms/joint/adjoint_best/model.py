@@ -101,7 +101,7 @@ class Model:
         Raises
         ------
         remat.OptionError
-            If the first processor does not compute in the first memory.
+            If the first processor does not compute in the working memory.
         """
         chain, machine = problem.chain, problem.machine
         if machine.processors[0].memory != 0:

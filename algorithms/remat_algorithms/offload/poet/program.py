@@ -68,7 +68,7 @@ class PoetProgram:
     pager : Pager or None
         None: nothing is paged.
     budget : int
-        Bytes in the first memory.
+        Bytes in the working memory.
     stopped : callable
         Asked stage by stage while the program is built; `complete` is whether it was built to the end.
 
@@ -80,7 +80,7 @@ class PoetProgram:
         SRam[t,v], SSd[t,v]   v is in the first (second) memory when stage t begins
         MOut[t,v], MIn[t,v]   v is paged out (in) during stage t (binary)
 
-        R[t,k] <= what is in the first memory before it, of each value that it reads
+        R[t,k] <= what is in the working memory before it, of each value that it reads
         SRam[t+1,v] <= what is there of v at the end of stage t + MIn[t,v],      MIn[t,v]  <= SSd[t,v]
         SSd[t+1,v]  <= SSd[t,v] + MOut[t,v],     MOut[t,v] <= all that is there of v throughout stage t
 

@@ -101,7 +101,7 @@ def _needs(front: Frontier, choice: Choice, unread: list[list[int]]) -> _Needs:
     needs = _Needs({}, {stage: [] for stage in stages}, {s: {} for s in stages}, {s: {} for s in stages}, [])
     for value in range(len(front.size)):
         touching = sorted({*front.makers[value], *front.users[value]})
-        wanted, beyond = value in front.outputs, False  # in the first memory; in the second one
+        wanted, beyond = value in front.outputs, False  # in the working memory; in the second one
         for stage in reversed(stages):
             arrives = wanted and (stage, value) in choice.back
             if arrives:

@@ -42,7 +42,7 @@ def processors_of(problem: Problem) -> list[int]:
 
 
 def room(problem: Problem) -> int | None:
-    """Return the budget without static memory (which lies in the first memory)."""
+    """Return the budget without static memory (which lies in the working memory)."""
     budget = problem.budget
     in_first = problem.machine.processors[0].memory == 0
     return None if budget is None else budget - (problem.graph.static_memory if in_first else 0)

@@ -34,7 +34,7 @@ def solve(problem: Problem, options: DiskOptions, context: Context) -> Proposal:
     ------
     remat.OptionError
         If the option `disk` names no memory that could serve, or if the first processor does not work in the
-        first memory.
+        working memory.
     """
     tree, store = InTree.of(problem), Store.of(problem, options)
 

@@ -47,7 +47,7 @@ class Store:
         ------
         remat.OptionError
             If the option names no memory, or one without links both ways; or if the processor does not work
-            in the first memory, where a tree's first (or last) value lies.
+            in the working memory, where a tree's first (or last) value lies.
         """
         machine = problem.machine
         own = machine.processors[0].memory

@@ -33,7 +33,7 @@ def examine_csv(
     if not isinstance(instance, PipelineInstance):
         raise InstanceError(f"CSV schedules are for pipelines, and the instance is a {instance.kind}")
     layout = check_layout(read_csv(source), _named(source))
-    used = machine_of(instance) if machine is None else machine.build()
+    used = machine_of(instance, machine)
     devices = [processor.name for processor in used.processors]
     document = schedule_document(orders_of(layout, instance, len(devices)), devices)
     examined = examine(instance, document, machine=machine)

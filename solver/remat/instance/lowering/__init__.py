@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from remat.graph.canonical import Uses, canonical
 from remat.graph.chain import Chain
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
@@ -13,7 +15,7 @@ from remat.instance.kinds import is_adjoint, is_dag, is_pipeline
 
 if TYPE_CHECKING:
     from remat.graph.samples import Samples
-    from remat.instance import Instance
+    from remat.instance import Instance, MachineModel
     from remat.instance.tensor import Degree
 
 __all__ = ["chain_of", "lower", "machine_of", "samples_of"]
@@ -68,13 +70,22 @@ def chain_of(instance: Instance) -> Chain:
     return arrays
 
 
-def machine_of(instance: Instance) -> Machine:
-    """Return the machine of an instance: its own, the one built from an adjoint's storage, or the default."""
-    if instance.machine is not None:
-        return instance.machine.build()
+def machine_of(instance: Instance, model: MachineModel | None = None) -> Machine:
+    """Return the machine of an instance, in canonical order (see `remat.graph.canonical`).
+
+    Parameters
+    ----------
+    instance : Instance
+    model : MachineModel, optional
+        Instead of the instance's own, the one built from an adjoint's storage, or the default.
+    """
+    uses: Callable[[], Uses] = partial(_of("uses", "uses_of"), instance)
+    model = instance.machine if model is None else model
+    if model is not None:
+        return model.build(uses)
     if is_pipeline(instance):
         return instance.build_machine()
     if is_adjoint(instance) and instance.has_storage:
         machine: Machine = _of("chain", "machine_of_adjoint")(instance)
-        return machine
+        return canonical(machine, uses)
     return Machine()

@@ -51,7 +51,7 @@ def largest_batch(
     instance : path, open file, dict or instance
         A chain, an adjoint or a dag.
     budget : int, str or mapping
-        As in `remat.solve`; may be left out where the machine's first memory has a capacity.
+        As in `remat.solve`; may be left out where the machine's working memory has a capacity.
     batch : int
         The batch at which the instance was measured.
     max_overhead, max_makespan : float or str, optional

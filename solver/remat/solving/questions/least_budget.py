@@ -42,7 +42,7 @@ def least_budget(
     threads: int = 1,
     progress: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Find the least budget of the first memory (an adjoint's first storage level) for a limit on the time.
+    """Find the least budget of the working memory (an adjoint's quickest storage level) for a limit on the time.
 
     Parameters
     ----------

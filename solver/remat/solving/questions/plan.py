@@ -19,6 +19,7 @@ from remat.schedule.again import segments_of
 from remat.schedule.orders import Phase
 from remat.solving.budget import Budget
 from remat.solving.entry import solve
+from remat.solving.questions.chain_as_pipeline import document_of_chain
 from remat.solving.questions.degrees import ALGORITHM, Degrees, Way, put_back, ways_of
 from remat.solving.result import Result
 from remat.solving.single import AnyInstance, read_seconds
@@ -175,7 +176,7 @@ def pipeline_of(
         For other kinds than pipelines and chains with parameters, and where something is missing.
     """
     if isinstance(instance, ChainInstance):
-        return _of_chain(instance, devices, micro_batches, link)
+        return _loaded(document_of_chain(instance, devices, micro_batches, link))
     if not is_pipeline(instance):
         raise OptionError(
             f"a {instance.kind} has no layers to put on devices; a pipeline has, or a chain with parameters",
@@ -206,71 +207,6 @@ def _devices(listed: tuple[DeviceModel, ...], count: int) -> dict[str, Any]:
     if len(listed) == 1 and listed[0].count == 1 and count == 1:
         entry.pop("count")
     return entry | ({} if listed[0].memory is None else {"memory": listed[0].memory})
-
-
-def _of_chain(
-    chain: ChainInstance, devices: int | None, micro_batches: int | None, link: str | float | None
-) -> PipelineInstance:
-    """Return a chain as a pipeline: a layer a stage, the loss at the end, backwards whole."""
-    wanted = {"devices": devices, "micro_batches": micro_batches, "link": link}
-    for name, value in wanted.items():
-        if value is None:
-            raise OptionError(
-                "a chain says nothing of it: give devices, micro-batches of a step, and the link between two devices",
-                argument=name,
-            )
-    if not chain.has_parameters:
-        raise OptionError(
-            "this chain has no parameters (`parameter_size`), so that their bytes on a device are not known",
-            argument="instance",
-        )
-    if chain.sharding is not None or chain.is_stream or any(stage.variants for stage in chain.stages):
-        raise OptionError(
-            "of a chain that is cut into stages, no ranks, staleness or variants are known", argument="instance"
-        )
-    layers: list[dict[str, Any]] = []
-    for stage in chain.stages:
-        layer: dict[str, Any] = {
-            "name": stage.name,
-            "repeat": stage.repeat,
-            "forward_time": stage.saving_time,
-            "backward_time": stage.backward_time,
-            "output_size": stage.output_size,
-            "saved_size": stage.saved_size,
-            "forward_workspace": stage.saving_bytes,
-            "backward_workspace": stage.backward_workspace,
-            "parameter_size": stage.parameter_size,
-            "optimizer_size": stage.optimizer_size,
-            "update_time": stage.update_time,
-        }
-        more = {
-            "gradient_size": stage.gradient_size,
-            "parameter_gradient_size": stage.parameter_gradient_size,
-            "backward_reads": stage.backward_reads,
-        }
-        layers.append(layer | {key: value for key, value in more.items() if value is not None})
-    last = layers[-1]
-    if last["repeat"] > 1 and (chain.loss.time or chain.loss.workspace):
-        last["repeat"] -= 1
-        layers.append(last := last | {"repeat": 1})
-    last["backward_time"] += chain.loss.time
-    last["backward_workspace"] = max(last["backward_workspace"], chain.loss.workspace)
-    return _loaded(
-        {
-            "schema": "remat.instance/3",
-            "kind": "pipeline",
-            "name": chain.name,
-            "units": chain.units.model_dump(mode="json", exclude_defaults=True),
-            "backward_reads": list(chain.backward_reads),
-            "micro_batches": micro_batches,
-            "layers": [_named(layer) for layer in layers],
-            "cluster": {"devices": [{"name": "gpu", "count": devices}], "levels": [{"bandwidth": link}]},
-        }
-    )
-
-
-def _named(layer: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in layer.items() if key != "name" or value}
 
 
 def _loaded(document: dict[str, Any]) -> PipelineInstance:

@@ -109,7 +109,7 @@ class Effort:
 
     def solver(self, problem: Problem) -> registry.Algorithm:
         """Return the algorithm for a problem."""
-        alone = for_many(problem) if self.algorithm == portfolio.NAME else None
+        alone = for_many(problem.used) if self.algorithm == portfolio.NAME else None
         found = alone or portfolio.find(self.algorithm, problem.kind)
         check_reach(problem, found)
         return found

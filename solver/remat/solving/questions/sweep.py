@@ -51,7 +51,7 @@ def sweep(
     algorithms : sequence of str
         Registry names, or ``auto``; a curve each.
     budgets : iterable of int or str, optional
-        Capacities of the first memory (of the first storage level, for an adjoint with storage), or shares such as
+        Capacities of the working memory (of the quickest storage level, for an adjoint with storage), or shares such as
         ``"80%"``. Default: between the least feasible budget and the peak of the schedule without a budget.
     points : int, optional
         Budgets to choose. Default: all breakpoints of an algorithm that answers many budgets at once, else 20.

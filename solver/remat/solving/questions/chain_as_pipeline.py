@@ -1,0 +1,130 @@
+"""A chain with parameters as a pipeline: a layer for each stage, on devices that replace the chain's machine.
+
+Every field of a chain is carried over, has no meaning for a pipeline, or is refused where it says something that a
+pipeline cannot say (`CARRIED`, `WITHOUT_MEANING`, and `_refusals`), so that a plan is one for the chain as it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from remat.errors import OptionError
+from remat.instance.chain import ChainInstance, Stage
+from remat.instance.machine import ANY
+
+CARRIED = frozenset(
+    {
+        *("name", "units", "stages", "loss", "backward_reads", "machine"),
+        *("forward_time", "saving_forward_time", "backward_time", "output_size", "saved_size", "gradient_size"),
+        *("forward_workspace", "saving_workspace", "backward_workspace", "parameter_size", "parameter_gradient_size"),
+        *("optimizer_size", "update_time", "repeat"),
+    }
+)
+"""Fields of a chain and its stages that a pipeline has, too. Of the machine: how much its working memory holds."""
+
+WITHOUT_MEANING = frozenset({"schema_", "kind", "description", "source", "input_size", "input_gradient", "master_copy"})
+"""Fields that change no plan: a pipeline does not count the network's input and its gradient, and its devices keep
+parameters and optimizer states for the whole step."""
+
+REFUSED = frozenset(
+    {
+        *("sharding", "staleness", "variants", "parameter_memory", "optimizer_memory", "static_memory", "in_place"),
+        "bucket_size",
+    }
+)
+"""Fields that are refused where they differ from their default, or name another memory than the working memory."""
+
+
+def document_of_chain(
+    chain: ChainInstance, devices: int | None, micro_batches: int | None, link: str | float | None
+) -> dict[str, Any]:
+    """Return a chain as the document of a pipeline: a layer a stage, the loss at the end, backwards whole.
+
+    Raises
+    ------
+    OptionError
+        If something is missing, or the chain says something that a pipeline cannot say.
+    """
+    wanted = {"devices": devices, "micro_batches": micro_batches, "link": link}
+    for name, value in wanted.items():
+        if value is None:
+            raise OptionError(
+                "a chain says nothing of it: give devices, micro-batches of a step, and the link between two devices",
+                argument=name,
+            )
+    for reason in _refusals(chain):
+        raise OptionError(reason, argument="instance")
+    layers = [_layer(stage) for stage in chain.stages]
+    last = layers[-1]
+    if last["repeat"] > 1 and (chain.loss.time or chain.loss.workspace):
+        last["repeat"] -= 1
+        layers.append(last := last | {"repeat": 1})
+    last["backward_time"] += chain.loss.time
+    last["backward_workspace"] = max(last["backward_workspace"], chain.loss.workspace)
+    device: dict[str, Any] = {"name": "gpu", "count": devices}
+    capacity = _capacity(chain)
+    return {
+        "schema": "remat.instance/3",
+        "kind": "pipeline",
+        "name": chain.name,
+        "units": chain.units.model_dump(mode="json", exclude_defaults=True),
+        "backward_reads": list(chain.backward_reads),
+        "micro_batches": micro_batches,
+        "layers": layers,
+        "cluster": {
+            "devices": [device if capacity is None else device | {"memory": capacity}],
+            "levels": [{"bandwidth": link}],
+        },
+    }
+
+
+def _refusals(chain: ChainInstance) -> Iterator[str]:
+    """Yield what the chain says and a pipeline cannot say."""
+    if not chain.has_parameters:
+        yield "this chain has no parameters (`parameter_size`), so that their bytes on a device are not known"
+    if chain.sharding is not None or chain.is_stream or any(stage.variants for stage in chain.stages):
+        yield "of a chain that is cut into stages, no ranks, staleness or variants are known"
+    working = None if chain.machine is None else chain.machine.working_memory
+    is_open = chain.machine is None or chain.machine.leaves_places_open
+    for key, what in (("parameter_memory", "parameters"), ("optimizer_memory", "optimizer states")):
+        home = getattr(chain, key)
+        if home not in (None, working) and not (working is None and home != ANY):
+            where = "leaves their place to the schedule" if home == ANY and is_open else f"keeps them in {home!r:.60}"
+            yield f"a pipeline keeps {what} on its devices, and this chain {where} (`{key}`): leave that out to plan it"
+    if chain.static_memory or any(memory.static for memory in (chain.machine.memories if chain.machine else ())):
+        yield "a pipeline has no static memory: count these bytes as parameters of a stage"
+    if chain.in_place:
+        yield "forwards of a pipeline do not run in place: leave `in_place` out to plan it without"
+    if any(stage.bucket_size for stage in chain.stages):
+        yield "of a chain that is cut into stages, no `bucket_size` is known: count it as backward_workspace"
+
+
+def _layer(stage: Stage) -> dict[str, Any]:
+    layer: dict[str, Any] = {
+        "repeat": stage.repeat,
+        "forward_time": stage.saving_time,
+        "backward_time": stage.backward_time,
+        "output_size": stage.output_size,
+        "saved_size": stage.saved_size,
+        "forward_workspace": stage.saving_bytes,
+        "backward_workspace": stage.backward_workspace,
+        "parameter_size": stage.parameter_size,
+        "optimizer_size": stage.optimizer_size,
+        "update_time": stage.update_time,
+    }
+    more = {
+        "name": stage.name or None,
+        "gradient_size": stage.gradient_size,
+        "parameter_gradient_size": stage.parameter_gradient_size,
+        "backward_reads": stage.backward_reads,
+    }
+    return layer | {key: value for key, value in more.items() if value is not None}
+
+
+def _capacity(chain: ChainInstance) -> int | None:
+    """Return how much the working memory of the chain's machine holds."""
+    if chain.machine is None:
+        return None
+    working = chain.machine.working_memory
+    return next(memory.capacity for memory in chain.machine.memories if memory.name == working)
