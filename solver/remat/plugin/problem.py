@@ -19,6 +19,7 @@ from remat.graph.bounds import (
 )
 from remat.graph.canonical import without_unused
 from remat.graph.machine import Machine
+from remat.graph.reachability import unreachable
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
 from remat.units import Number, Units
 
@@ -76,7 +77,7 @@ class Problem:
     def with_capacities(self, capacities: Mapping[str, int | None]) -> Problem:
         """Return the problem with other capacities of the named memories; bounds do not ask for them: shared."""
         other = self.on(self.machine.with_capacities(capacities))
-        for name in ("least_makespan", "least_period", "memory_bounds"):
+        for name in ("least_makespan", "least_period", "memory_bounds", "unreachable"):
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other
@@ -179,6 +180,17 @@ class Problem:
             if bound is not None and memory.capacity is not None and bound.size > memory.capacity:
                 return LeastBudget(bound.size, bound.task, False, index, ALL_SCHEDULES)
         return None
+
+    @cached_property
+    def unreachable(self) -> str | None:
+        """A line that proves that there is no schedule: a required transfer has no route; None where nothing is proved.
+
+        No capacity changes it: the instance is infeasible over all schedules on this machine. Nothing is proved where a
+        schedule may share micro-batches or layers out.
+        """
+        if len(self.machine.memories) == 1 or self.in_parts:
+            return None
+        return unreachable(self.graph, self.machine, self.needed)
 
     @cached_property
     def memory_bounds(self) -> list[MemoryBound | None]:

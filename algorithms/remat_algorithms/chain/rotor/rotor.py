@@ -54,6 +54,9 @@ def _share(given: object) -> object:
 LARGEST_BYTES = 16_000_000_000
 """Largest tables that are laid out."""
 
+COARSE = 16
+"""Times as long as a schedule may be the one that ticks suit: fewer bits than that are lost."""
+
 CELL_BYTES = 28
 """Of each segment, whatever its front: where that lies, what it is allowed, and its least memory."""
 
@@ -82,8 +85,6 @@ class Setting:
         self.resident = int(self.segments.activation[0]) + problem.chain.static_memory
         self.whole = self.segments.states.whole()
         self.costs = Costs.of(self.segments)
-        # Whether bounds can be claimed: where whole times are too large for whole ticks, they are rounded.
-        self.claimable = self.costs.exact or self.segments.backward_time.dtype != np.int64
         self._least: LeastMemory | None = None
         self._made: tuple[list[int], Steps, Number] | None = None
 
@@ -119,12 +120,37 @@ class Setting:
         self, rooms: Sequence[int], options: RotorOptions, report: Callable[[Found], None] = lambda found: None
     ) -> Search:
         """Search for the quickest schedules within some rooms."""
+        search = self._searched(self.costs, rooms, options, report)
+        for room, found in search.found.items():
+            if found.uses_capped:
+                search.found[room] = self._rescaled(found, room, options, report)
+        return search
+
+    def _searched(
+        self, costs: Costs, rooms: Sequence[int], options: RotorOptions, report: Callable[[Found], None]
+    ) -> Search:
         gap = gap_of(options, self.context)
         search = Search(
-            self.segments, self.costs, rooms, self.context, lambda: self.least, self.time_of, gap=gap, report=report
+            self.segments, costs, rooms, self.context, lambda: self.least, self.time_of, gap=gap, report=report
         )
         search.go()
         return search
+
+    def _rescaled(self, found: Found, room: int, options: RotorOptions, report: Callable[[Found], None]) -> Found:
+        """Search anew, in ticks that suit the schedule found, until that is not much quicker than the one before."""
+        time = float(self.time_of(found.runs()))
+        while not self.context.stopped:
+            costs = Costs.of(self.segments, longest=time)
+            other = self._searched(costs, [room], options, report).found[room]
+            if other.excess is None:
+                return found
+            quicker = float(self.time_of(other.runs()))
+            if quicker > time:  # it was stopped
+                return found
+            found, before, time = other, time, quicker
+            if quicker * COARSE >= before:
+                return found
+        return found
 
     def nothing_recomputed(self) -> Proposal:
         """Propose the schedule that saves every stage through once."""
@@ -155,8 +181,8 @@ class Setting:
             self._made = runs, run_in_order(self.problem.graph, self.problem.machine, runs), self.time_of(runs)
         _, steps, makespan = self._made
         bounds: tuple[Bound, ...] = ()
-        if self.claimable and (found.proved or found.lower > 0):
-            value = makespan if found.proved else min(makespan, self.bound(found.lower))
+        if self._claimable(found) and not found.uses_capped and (found.proved or found.lower > 0):
+            value = makespan if found.proved else min(makespan, _bound(found))
             bounds = (Bound(value, PERSISTENT, "rotor"),)
         return Proposal(
             steps=steps,
@@ -167,9 +193,9 @@ class Setting:
             notes=(*notes, *self._notes(found)),
         )
 
-    def bound(self, excess: int) -> Number:
-        """Return the time of an excess, as a bound."""
-        return self.costs.time(excess) if self.costs.exact else self.costs.time(excess) * (1 - 1e-12)
+    def _claimable(self, found: Found) -> bool:
+        """Whether bounds can be claimed: where whole times are too large for whole ticks, they are rounded."""
+        return found.costs.exact or self.segments.backward_time.dtype != np.int64
 
     def _notes(self, found: Found) -> list[str]:
         """Say why a schedule is not the best one."""
@@ -177,11 +203,17 @@ class Setting:
             return []
         if found.least and self.context.stopped:
             return ["stopped before the fronts were full: the schedule is the one of least memory"]
-        lower = self.costs.whole + found.lower
-        if not self.claimable or lower <= 0 or found.excess is None:
+        lower = found.costs.whole + found.lower
+        if not self._claimable(found) or lower <= 0 or found.excess is None:
             return []
         share = (found.excess - found.lower) / lower
         return [f"at most {100 * share:.2g} % above the optimum of its class"]
+
+
+def _bound(found: Found) -> Number:
+    """Return the time below which there is no schedule."""
+    time = found.costs.time(found.lower)
+    return time if found.costs.exact else time * (1 - 1e-12)
 
 
 def solve(problem: Problem, options: RotorOptions, context: Context) -> Proposal:

@@ -61,6 +61,8 @@ class Found:
 
     Attributes
     ----------
+    costs : Costs
+        In whose ticks the excesses are.
     lower : int
         Excess below which there is no schedule; `NEVER` where there is none at all.
     excess : int or None
@@ -71,6 +73,7 @@ class Found:
         Whether the best schedule is that of least memory.
     """
 
+    costs: Costs
     lower: int
     excess: int | None = None
     read: Callable[[], list[int]] = list
@@ -80,6 +83,11 @@ class Found:
     def proved(self) -> bool:
         """Whether the best schedule is optimal, or there is none."""
         return self.lower >= NEVER or (self.excess is not None and self.excess <= self.lower)
+
+    @property
+    def uses_capped(self) -> bool:
+        """Whether the best schedule may use ways that count as less than they take."""
+        return self.costs.capped and self.excess is not None and self.excess + self.costs.whole >= self.costs.cap
 
     def runs(self) -> list[int]:
         """Return the runs of the best schedule: read off the fronts once, which are not kept then."""
@@ -125,7 +133,7 @@ class Search:
         """Search until all is proved, or good enough, or the context is stopped."""
         largest = max(self.rooms)
         length = self.segments.length
-        self.found = {room: Found(-self.costs.whole) for room in self.rooms}
+        self.found = {room: Found(self.costs, -self.costs.whole) for room in self.rooms}
         narrow = length <= FEW and largest <= NARROW * self.segments.states.whole().need
         if length <= SHORT or narrow or (length <= MANY_FROM and len(self.rooms) > MANY):
             self._whole(self.rooms, float("inf") if length <= SHORT else MANY_WORK)

@@ -91,7 +91,7 @@ def _candidates(setting: Setting, options: RotorOptions) -> Iterator[Proposal]:
         need = table.whole[0].tolist()
         reader = Reader(table, list(need))
         for at, excess in reversed(list(enumerate(table.whole[1].tolist()))):
-            yield setting.propose(Found(excess, excess, partial(reader.runs, need[at])))
+            yield setting.propose(Found(setting.costs, excess, excess, partial(reader.runs, need[at])))
     elif setting.least.least <= room:
         least = setting.least.least
         rooms = sorted({least + (room - least) * k // (POINTS - 1) for k in range(POINTS)}, reverse=True)

@@ -134,7 +134,8 @@ def _solve(search: Search, options: CheckmateOptions) -> Proposal:
         if fits:
             form = _refined(search, form, answer.bound)
         elif not form.cut_off(form.point(chosen), search.budget - front.fixed):
-            raise AssertionError("a schedule does not fit, and the program cannot tell why")
+            search.notes.append(f"{options.solver} rounded more than its program allows: it is not finished")
+            break
     else:
         search.notes.append("sizes differ too much in magnitude for the solver; it was given them rounded down")
         return search.propose(proved=False, termination=Termination.ITERATION_LIMIT)

@@ -6,7 +6,17 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from remat.plugin import Context, Options, Problem, Proposal, Termination
+from remat.plugin import (
+    ALL_SCHEDULES,
+    Context,
+    OptionError,
+    Options,
+    Problem,
+    Proposal,
+    Termination,
+    check_reach,
+)
+from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.anytime.dag_auto import DagAutoOptions
 from remat_algorithms.dag.anytime.dag_auto import solve as solve_dag_auto
 from remat_algorithms.joint.dag_offload_best.best import Best
@@ -55,12 +65,15 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
 
     Takes instances of kinds `chain`, `adjoint` and `dag`; tasks run on the first processor, but for those whose results
     nobody reads and that have to do with other memories (updates of parameters): a processor there may do them. Without
-    a way out of the processor's memory and back, the answer is that of `dag-auto`.
+    a way out of the processor's memory and back, the answer is that of `dag-auto`; where something must cross a link in
+    one direction, it is the listed order with these transfers, if that fits. Where a required transfer has no route at
+    all, that is the answer: there is no schedule.
     """
+    if problem.unreachable is not None:
+        return Proposal(infeasible_within=ALL_SCHEDULES, notes=(problem.unreachable,))
     setting = Setting(problem)
     if not setting.ways:
-        without = DagAutoOptions(iterations=options.iterations, patience=None, reorder=False)
-        return solve_dag_auto(problem, without, context)
+        return _without_ways(setting, options, context)
     if problem.exceeded is not None:
         return Proposal(termination=context.termination)
     best = Best(setting, context)
@@ -86,6 +99,21 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     if options.iterations is not None and not context.stopped and not best.proved:
         proposal = replace(proposal, termination=Termination.ITERATION_LIMIT)
     return proposal
+
+
+def _without_ways(setting: Setting, options: DagOffloadBestOptions, context: Context) -> Proposal:
+    """Ask `dag-auto`, which knows one memory; else transfer what must begin or end elsewhere, and choose nothing."""
+    try:
+        for entry in DAG_AUTO:
+            check_reach(setting.problem, entry)
+    except OptionError:
+        best = Best(setting, context)
+        for helped in (frozenset[int](), frozenset(setting.movable)):
+            best.consider_runs(Runs(tuple(setting.listed), helped), message="as listed")
+        note = "links lead in one direction only: values are neither offloaded nor made again"
+        return replace(best.proposal(), notes=(note,))
+    without = DagAutoOptions(iterations=options.iterations, patience=None, reorder=False)
+    return solve_dag_auto(setting.problem, without, context)
 
 
 def _improve(setting: Setting, best: Best, relaxing: Relaxing, walker: Walk, rounds: int, more: int) -> Proposal | None:

@@ -219,6 +219,8 @@ class Setting:
         if choice.fits:
             yield 0, self.attempt(choice, [], [], [])
             return
+        if not self.ways:
+            return
         found = rankings(choice)
         for number in order:
             gaps = choice.select(found[number].tolist())

@@ -55,6 +55,7 @@ DEFAULT_WORK = 1.0
 """Most work where nobody sets a limit, in CP-SAT's units: some ten to forty seconds."""
 
 NAME = "poet"
+ROUNDED = "a solution of the program does not fit, by the solver's rounding"
 
 
 class PoetOptions(Options):
@@ -223,11 +224,16 @@ class _Pages(Incumbent[Found]):
         return answer.outcome
 
     def _offer(self, form: PoetProgram, choice: Choice) -> None:
-        """Place what a solution decides; keep it if nothing known is better. Of equal ones the quicker stages count."""
+        """Place what a solution decides; keep it if nothing known is better. Of equal ones the quicker stages count.
+
+        Solvers that round may return what fits their program but for rounding: it does not count.
+        """
         steps, staged = steps_of(self.problem, form.front, self.pager, choice), form.makespan(choice)
         placed = place(self.problem.graph, self.problem.machine, steps)
         if isinstance(placed, Unplaceable):
-            raise AssertionError(f"step {placed.step} of a solution does not fit")
+            if ROUNDED not in self.notes:
+                self.notes.append(ROUNDED)
+            return
         note = f"makespan of stages that wait for each other: {staged:g}; placed without waiting"
         makespan = makespan_of(self.problem, steps, placed)
         self.take(Found(steps.placed(placed.start), note), makespan, rank=(makespan, staged))
@@ -287,7 +293,10 @@ def _pager(problem: Problem, options: PoetOptions) -> Pager | None:
     out, back = machine.link_index[home, second], machine.link_index[second, home]
     out_time, back_time = ([float(transfer_time(machine.links[link], size)) for size in sizes] for link in (out, back))
     capacity = machine.memories[second].capacity
-    static = graph.static_memory if second == 0 else 0
+    lying = frozenset(value for value, memory in begin if memory == second)
+    ending = {entry.value for entry in graph.outputs if machine.memory_index[entry.memory or names[0]] == second}
+    stays = lying & (ending | graph.pinned)
+    taken = graph.static_bytes(machine, second) + sum(sizes[value] for value in stays)
     return Pager(
         home=home,
         memory=second,
@@ -295,6 +304,7 @@ def _pager(problem: Problem, options: PoetOptions) -> Pager | None:
         back=back,
         out_time=list(out_time),
         back_time=list(back_time),
-        room=None if capacity is None else capacity - static,
-        begin=frozenset(value for value, memory in begin if memory == second),
+        room=None if capacity is None else capacity - taken,
+        begin=lying,
+        stays=stays,
     )

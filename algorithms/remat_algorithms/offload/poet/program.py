@@ -33,9 +33,11 @@ class Pager:
     out_time, back_time : list of numbers
         What each value of the graph takes.
     room : int or None
-        Bytes in the second memory; None is unbounded.
+        Bytes in the second memory, beside what stays there; None is unbounded.
     begin : frozenset of int
         Values that lie in the second memory from the start.
+    stays : frozenset of int
+        Those of them that lie there to the end, since they are pinned or outputs there.
     """
 
     home: int
@@ -46,6 +48,7 @@ class Pager:
     back_time: list[Number]
     room: int | None
     begin: frozenset[int]
+    stays: frozenset[int]
 
 
 @dataclass(slots=True)
@@ -183,15 +186,16 @@ class PoetProgram:
         front, builder = self.front, self.builder
         held = []
         for v, resident in ram.items():
-            size, away = self._size(front.size[v]), disk.get(v)
-            if front.needed_until[v] > stage + 1:
+            size, away, stays = self._size(front.size[v]), disk.get(v), v in pager.stays
+            if front.needed_until[v] > stage + 1 and not stays:
                 out = self.out[stage, v] = self._column(v, integer=True)
                 builder.add_row([(out, 1), (resident, -1)], upper=0)
                 held.append((out, size))
                 if away is not None:
                     builder.add_row([(out, 1), (away, 1)], upper=1)
             if away is not None:
-                held.append((away, size))
+                if not stays:
+                    held.append((away, size))
                 back = self.back[stage, v] = self._column(v, integer=True)
                 builder.add_row([(back, 1), (away, -1)], upper=0)
                 builder.add_row([(back, 1), (resident, 1)], upper=1)

@@ -12,13 +12,17 @@ from remat_algorithms.offload.poet.program import Choice, Pager
 
 @dataclass(slots=True)
 class _Needs:
-    """What is done to what end: frees after runs and at the ends of stages, and the paging that serves something."""
+    """What is done to what end: frees after runs and at the ends of stages, and the paging that serves something.
+
+    `useless` and `useless_beyond` lie in the first and in the second memory from the start, and serve nothing there.
+    """
 
     free_after_run: dict[tuple[int, int], list[int]]
     free_at_end: dict[int, list[int]]
     out: dict[int, dict[int, bool]]
     back: dict[int, dict[int, bool]]
     useless: list[int]
+    useless_beyond: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ def steps_of(problem: Problem, front: Frontier, pager: Pager | None, choice: Cho
         ]
         for position, task in enumerate(front.tasks)
     ]
-    needs = _needs(front, choice, unread)
+    needs = _needs(front, pager, choice, unread)
     timed: list[tuple[Number, int, _Entry]] = []
     begin: Number = 0
     for stage in range(front.stages):
@@ -66,6 +70,8 @@ def steps_of(problem: Problem, front: Frontier, pager: Pager | None, choice: Cho
     builder = StepBuilder()
     if needs.useless:
         builder.drop(needs.useless, home)
+    if needs.useless_beyond and pager is not None:
+        builder.drop(needs.useless_beyond, pager.memory)
     for _, _, entry in sorted(timed, key=lambda item: item[:2]):
         if entry.task is not None:
             builder.run(entry.task, drop=entry.drop)
@@ -92,16 +98,17 @@ def _entries(front: Frontier, pager: Pager | None, choice: Choice, needs: _Needs
             yield _Entry(front.time[position], task=front.tasks[position], drop=free)
 
 
-def _needs(front: Frontier, choice: Choice, unread: list[list[int]]) -> _Needs:
+def _needs(front: Frontier, pager: Pager | None, choice: Choice, unread: list[list[int]]) -> _Needs:
     """Go backwards through each value's life.
 
     `out` and `back` map the values of each stage to whether the copy frees its source.
     """
     stages = range(front.stages)
-    needs = _Needs({}, {stage: [] for stage in stages}, {s: {} for s in stages}, {s: {} for s in stages}, [])
+    needs = _Needs({}, {stage: [] for stage in stages}, {s: {} for s in stages}, {s: {} for s in stages}, [], [])
+    begin, stays = (frozenset[int](), frozenset[int]()) if pager is None else (pager.begin, pager.stays)
     for value in range(len(front.size)):
         touching = sorted({*front.makers[value], *front.users[value]})
-        wanted, beyond = value in front.outputs, False  # in the working memory; in the second one
+        wanted, beyond = value in front.outputs, value in stays  # in the working memory; in the second one
         for stage in reversed(stages):
             arrives = wanted and (stage, value) in choice.back
             if arrives:
@@ -121,6 +128,8 @@ def _needs(front: Frontier, choice: Choice, unread: list[list[int]]) -> _Needs:
                 wanted = value in front.reads[position] or (wanted and value not in front.writes[position])
         if value in front.inputs and not wanted:
             needs.useless.append(value)
+        if value in begin and not beyond:
+            needs.useless_beyond.append(value)
     for stage, position in choice.runs:
         needs.free_after_run.setdefault((stage, position), []).extend(unread[position])
     return needs

@@ -63,6 +63,10 @@ class Decision:
     room: int = 0
 
 
+LONGEST = 1e300
+"""Time of a slot on a link, at most, in units of the table's time."""
+
+
 @dataclass(frozen=True)
 class Rates:
     """Bytes that leave, and come back, in a unit of time."""
@@ -121,16 +125,26 @@ class PofoTable:
         self.sent = self._moved(self.segments.save_time.astype(np.float64), rates.out)
         self.returned = self._moved(chain.backward_time.astype(np.float64), rates.back)
         self.swept = self._moved(chain.forward_time.astype(np.float64), rates.out)
+        # A power of two near the chain's own time, so that times fit into float32, and only what is cut off is lost.
+        own = float((self.segments.save_time + chain.backward_time).astype(np.float64).sum())
+        self.time_unit = 2.0 ** min(1000, int(np.frexp(own)[1]))
         shape = (self.length + 1, *[self.slots + 2] * 3)
         self.value = np.full(shape, np.inf, dtype=np.float32)
 
     @property
     def estimate(self) -> float:
         """Time that the model adds to the time without waiting and recomputation; inf if nothing fits."""
-        return float(self.value[0, 0, 0, 0])
+        return float(self.value[0, 0, 0, 0]) * self.time_unit
 
     def fill(self, stopped: Callable[[], bool]) -> bool:
-        """Fill the table from the loss back; False if it was stopped."""
+        """Fill the table from the loss back; False if it was stopped.
+
+        What takes so much longer than the chain itself that float32 has no such number counts as impossible.
+        """
+        with np.errstate(over="ignore"):
+            return self._fill(stopped)
+
+    def _fill(self, stopped: Callable[[], bool]) -> bool:
         index = np.arange(self.slots + 1)
         kept, sent, back = index[:, None, None], index[None, :, None], index[None, None, :]
         # What is still to be sent at the loss, and what is back, are the items of the same last stages.
@@ -243,7 +257,7 @@ class PofoTable:
         if np.isfinite(self.rates.back):
             finite = np.where(np.isfinite(taken), taken, 0)
             moved = np.minimum(finite * (self.rates.back / self.unit), self.slots).astype(np.int64)
-        return (taken + (sweep - once))[room], moved[room]
+        return ((taken + (sweep - once)) / self.time_unit)[room], moved[room]
 
     @cached_property
     def _rooms(self) -> NDArray[np.int64]:
@@ -277,5 +291,6 @@ class PofoTable:
         return np.where(moved <= self.slots, moved, self.slots + 1).astype(np.int64)
 
     def _wait(self, slots: NDArray[np.int64], rate: float) -> FloatArray:
-        waits: FloatArray = slots.astype(np.float64) * (self.unit / rate)
+        """Return the times of so many slots on a link, in the table's unit."""
+        waits: FloatArray = slots.astype(np.float64) * min(self.unit / rate / self.time_unit, LONGEST)
         return waits

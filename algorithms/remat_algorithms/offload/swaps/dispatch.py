@@ -157,10 +157,20 @@ class _Simulation:
                     self._end_transfer(index)
             self._start_all()
         if not all(self.run_ended) or not all(self.ended):
-            # Only where several bounded memories wait for each other; the planned profile rules out all else.
-            memory = self.machine.processors[self.runs[self.unfinished].processor].memory if self.runs else 0
-            return Overfull(self.unfinished, memory, 0)
+            return self._stuck()
         return Dispatched(self._steps(), self.now)
+
+    def _stuck(self) -> Overfull:
+        """Return what waits for ever: a run, or, behind all runs, a transfer that finds no room.
+
+        Only where several bounded memories wait for each other, or what must end elsewhere does not fit there: the
+        planned profile, which ends with the last run, rules out all else.
+        """
+        if self.unfinished < len(self.runs):
+            processor = self.runs[self.unfinished].processor
+            return Overfull(self.unfinished, self.machine.processors[processor].memory, 0)
+        transfer = self.transfers[self.ended.index(False)]
+        return Overfull(max(0, len(self.runs) - 1), self.link_target[transfer.link], 0)
 
     # --- starts -------------------------------------------------------------------------------------------------------
 

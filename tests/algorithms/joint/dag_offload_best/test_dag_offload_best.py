@@ -197,3 +197,51 @@ def test_what_the_helper_hands_back_still_runs(seeds):
         result = remat.solve(document, algorithm=NAME, budget={"device": draw.randint(low // 2, low)}, options=LITTLE)
         assert result.makespan is None or result.report.ok
     assert updates
+
+
+def one_way(links, *, capacity=None, processors=("gpu",), **rest):
+    """Return two tasks in a row, whose input begins and whose output ends in the host."""
+    homes = {"gpu": "device", "cpu": "host"}
+    machine = {
+        "memories": [{"name": "device", "capacity": capacity}, {"name": "host"}],
+        "processors": [{"name": name, "memory": homes[name]} for name in processors],
+        "links": [{"source": source, "target": target, "bandwidth": 1} for source, target in links],
+    }
+    tasks = [
+        {"id": "t1", "time": 2, "reads": ["i"], "writes": ["v"]},
+        {"id": "t2", "time": 2, "reads": ["v"], "writes": ["w"]},
+    ]
+    values = [{"id": name, "size": 3} for name in "ivw"]
+    document = {"schema": "remat.instance/1", "kind": "dag", "tasks": tasks, "values": values, "machine": machine}
+    return document | {"inputs": ["i"], "outputs": ["w"]} | rest
+
+
+INTO, OUT = ("host", "device"), ("device", "host")
+IN_HOST = {"inputs": [{"value": "i", "memory": "host"}]}
+
+
+def test_links_in_one_direction_carry_what_must_cross_them():
+    result = remat.solve(one_way([INTO], **IN_HOST), algorithm=NAME)
+    assert result.makespan == 3 + 2 + 2
+    result = remat.solve(one_way([OUT], outputs=[{"value": "w", "memory": "host"}]), algorithm=NAME)
+    assert result.makespan == 2 + 2 + 3
+    too_small = remat.solve(one_way([INTO], capacity=5, **IN_HOST), algorithm=NAME)
+    assert too_small.columns is None
+
+
+def test_an_update_runs_where_its_state_lies():
+    """Nothing comes back from the host: only a processor there can change what must end there."""
+    state = {"value": "o", "memory": "host"}
+    document = one_way([OUT], processors=("gpu", "cpu"), inputs=["i", state], outputs=["w", {**state, "value": "n"}])
+    document["values"] += [{"id": name, "size": 1} for name in "on"]
+    document["tasks"].append({"id": "update", "time": 1, "reads": ["v", "o"], "writes": ["n"]})
+    result = remat.solve(document, algorithm=NAME)
+    assert result.report.ok
+    assert result.makespan == 2 + 3 + 1
+
+
+@pytest.mark.parametrize("links", [[], [OUT]])
+def test_a_required_transfer_without_a_route_is_a_proof(links):
+    result = remat.solve(one_way(links, **IN_HOST), algorithm=NAME)
+    assert (result.status, result.scope) == ("infeasible", ALL_SCHEDULES)
+    assert "task 't1' reads 'i' in 'device', but no link leads there from 'host'" in result.notes

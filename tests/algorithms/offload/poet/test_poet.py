@@ -11,6 +11,7 @@ from remat.generate import generate
 from remat.solving.single import make_problem
 from remat_algorithms.dag.programs.frontier import frontier
 from remat_algorithms.offload.poet.groups import entries, even_ends, grouped
+from remat_algorithms.offload.poet.poet import ROUNDED
 from tests.algorithms.offload.small_chains import chains, one_big_value
 from tests.oracles.offloading import least_makespan
 
@@ -174,3 +175,52 @@ def test_groups_of_stages_restrict_the_program(document, count):
         assert 0 <= fewer.first[position] <= fewer.last[position] or front.last[position] < front.first[position]
         assert position <= fewer.end[fewer.first[position]] or position > front.end[front.first[position]]
     assert entries(fewer) <= entries(front)
+
+
+@pytest.mark.parametrize("budget", [3, 5, 8])
+def test_what_lies_in_the_second_memory_makes_room_there(budget):
+    """The first state fills the storage: another one goes there only when it is dropped."""
+    document = {
+        "schema": "remat.instance/1",
+        "kind": "adjoint",
+        "steps": [{"state_size": 3}, {}, {"state_size": 5}, {}, {}, {"adjoint_size": 7}],
+        "state_size": 2,
+        "adjoint_size": 4,
+        "forward_time": 9,
+        "tape_size": 3,
+        "tape_time": 5,
+        "storage": [{"name": "ram"}],
+        "initial_state": "ram",
+    }
+    result = solve(document, {"ram": budget})
+    assert result.report.ok
+    assert ROUNDED not in result.notes
+    assert result.peak_memory["ram"] <= budget
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_what_must_end_in_the_second_memory_stays_there(pinned):
+    """An input that lies in both memories, and must end in the host: its copy there is never freed."""
+    document = one_big_value()
+    graph = remat.load(document)
+    problem = make_problem(graph)
+    tasks = [
+        {
+            "id": problem.graph.tasks[task],
+            "time": int(problem.graph.time[task]),
+            "reads": [problem.graph.values[value] for value in problem.graph.reads[task].tolist()],
+            "writes": [problem.graph.values[value] for value in problem.graph.writes[task].tolist()],
+        }
+        for task in range(len(problem.graph.tasks))
+    ]
+    values = [
+        {"id": name, "size": int(size)} for name, size in zip(problem.graph.values, problem.graph.size, strict=True)
+    ]
+    both = [{"value": "x0", "memory": memory} for memory in ("device", "host")]
+    lowered = {"schema": "remat.instance/1", "kind": "dag", "tasks": tasks, "values": values, "inputs": both}
+    lowered |= {"outputs": [both[1]], "machine": document["machine"]} | ({"pinned_inputs": ["x0"]} if pinned else {})
+    x0 = next(value["size"] for value in values if value["id"] == "x0")
+    for budget in range(14, 22):
+        result = solve(lowered, {"device": budget, "host": x0 + 4})
+        assert ROUNDED not in result.notes
+        assert result.columns is None or result.peak_memory["host"] >= x0

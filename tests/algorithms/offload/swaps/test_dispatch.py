@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 import remat
 from remat.graph.machine import Link, Machine, Memory, Processor
 from remat.plugin.problem import Problem
+from remat.solving.single import make_problem
 from remat.testing.strategies import chains, dags
 from remat.verifier import check
 from remat_algorithms.offload.swaps.copies import Swap
-from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
+from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
 from remat_algorithms.offload.swaps.routes import routes
 from remat_algorithms.offload.swaps.swaps import Order
 
@@ -175,3 +176,27 @@ def judge_elsewhere(
         report = check(graph, smaller, outcome.steps)
         assert report.ok, report.violations
         assert report.makespan == pytest.approx(outcome.makespan)
+
+
+def sent_away(capacity: int) -> dict[str, Any]:
+    """Two values that a run makes and that must end in the host, behind the last run."""
+    values = [{"id": "v", "size": 5}, {"id": "w", "size": 4}]
+    places = [{"value": value["id"], "memory": "host"} for value in values]
+    memories = [{"name": "device"}, {"name": "host", "capacity": capacity}]
+    links = [{"source": "device", "target": "host", "bandwidth": 1}]
+    machine = {"memories": memories, "processors": [{"name": "gpu", "memory": "device"}], "links": links}
+    tasks = [{"id": "t", "time": 1, "writes": ["v", "w"]}]
+    return {"schema": "remat.instance/1", "kind": "dag", "tasks": tasks, "values": values, "outputs": places} | {
+        "machine": machine
+    }
+
+
+@pytest.mark.parametrize(("capacity", "fits"), [(9, True), (8, False), (0, False)])
+def test_outputs_that_do_not_fit_where_they_must_end(capacity: int, fits: bool) -> None:
+    """What leaves behind the last run may find no room: the dispatcher says so."""
+    problem = make_problem(remat.load(sent_away(capacity)))
+    order = Order.of(problem)
+    outcome = dispatch(problem.graph, problem.machine, order.program())
+    assert isinstance(outcome, Dispatched if fits else Overfull)
+    if isinstance(outcome, Overfull):
+        assert (outcome.position, outcome.memory) == (0, 1)
