@@ -508,3 +508,21 @@ def test_errors_of_a_solver_are_not_swallowed(use):
     with pytest.raises(AlgorithmError, match="fake failed: ZeroDivisionError") as raised:
         remat.solve(CHAINED, algorithm="any")
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
+
+
+def test_a_machine_on_which_a_transfer_has_no_route_is_a_proof():
+    memories = [{"name": "device"}, {"name": "host"}]
+    machine = {"memories": memories, "processors": [{"name": "gpu", "memory": "device"}]}
+    document = {
+        "schema": "remat.instance/2",
+        "kind": "dag",
+        "machine": machine,
+        "tasks": [{"id": "a", "time": 1, "size": 1}],
+        "outputs": [{"value": "a", "memory": "host"}],
+    }
+    for algorithm in ("auto", "dag-offload-best"):
+        found = remat.solve(document, algorithm=algorithm)
+        assert (found.status, found.scope, found.least_budget) == (Status.INFEASIBLE, ALL_SCHEDULES, None)
+        (line, *_) = found.notes
+        assert "a" in line
+        assert "host" in line

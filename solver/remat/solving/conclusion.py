@@ -369,6 +369,8 @@ def _without_schedule(
         known = problem.memory_bounds[least.memory]
         holds = known is not None and least.size <= known.size
         least = replace(least, scope=ALL_SCHEDULES if holds else least.scope or scope)
+    if problem.unreachable is not None:
+        return Status.INFEASIBLE, ALL_SCHEDULES, None
     proof = problem.exceeded
     if proof is not None:
         if least is None or least.memory != proof.memory or (not least.sufficient and least.size < proof.size):

@@ -245,6 +245,13 @@ class _Portfolio:
         """Write down that an algorithm has failed; the others go on without it."""
         text = str(error) if isinstance(error, AlgorithmError) else f"{solver.name}: out of memory"
         self._bug(text, error)
+        # What it has reported on the way is as little worth as its answer.
+        best, context = self.best, self.context
+        result = None if best is None else best.result
+        plain = result is not None and result.steady is None
+        context.best_steps = result.columns if result is not None and plain else None
+        context.best_pattern = None if result is None else result.pattern
+        context.best_makespan = None if result is None else result.makespan
 
     def _bug(self, text: str, error: Exception | None = None) -> None:
         import logging

@@ -40,6 +40,8 @@ def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: 
     Whatever ends it, a schedule that it has reported is not lost: not even a second Ctrl-C does that.
     """
     started = time.perf_counter()
+    if problem.unreachable is not None:
+        return Proposal(notes=(problem.unreachable,)), 0.0  # a proof: there is nothing to ask
     context.speaks_for_all = speaks_for_all(problem.used.machine, solver)
     try:
         with interruptible(context):
