@@ -59,7 +59,7 @@ def refuted(problem, answers):
         yield f"{problem.unreachable}, and {found[0][1]} has a schedule"
     best, author = min(found)
     for name, result in answers:
-        rounded = isinstance(best, float) or isinstance(result.lower_bound, float)
+        rounded = float in {type(best), type(result.lower_bound), type(result.makespan)}
         most = best * (1 + 1e-9) if rounded else best
         if result.status == "infeasible":
             yield f"{name} says infeasible, {author} has {best}"
