@@ -214,9 +214,10 @@ def test_infeasible_without_any_budget():
         "schema": "remat.instance/1",
         "kind": "dag",
         "tasks": [{"id": "a", "time": 1, "size": 4}],
+        "outputs": [{"value": "a", "memory": "host"}],
         "machine": {
             "memories": [{"name": "device"}, {"name": "host", "capacity": 1}],
-            "processors": [{"name": "cpu", "memory": "host"}],
+            "processors": [{"name": "cpu", "memory": "device"}],
             "links": [{"source": "device", "target": "host"}, {"source": "host", "target": "device"}],
         },
     }
