@@ -221,7 +221,7 @@ def test_infeasible_without_any_budget():
             "links": [{"source": "device", "target": "host"}, {"source": "host", "target": "device"}],
         },
     }
-    found = remat.sweep(document, "keep-all")
+    found = remat.sweep(document, "offload-exact")
     (curve,) = found.curves
     assert curve.points == ()
     assert curve.answers[0].status is Status.INFEASIBLE
