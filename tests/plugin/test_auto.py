@@ -116,7 +116,6 @@ ROWS = [
     ("own steps, storage takes time", adjoint(OWN_STEPS, storage=SLOW), None, ["walther-griewank", "adjoint-best"]),
     ("own sizes", adjoint(OWN_SIZES, storage=SLOW), 3, ["adjoint-best"]),
     ("very many own sizes", adjoint(OWN_SIZES * 2000, storage=SLOW), 3, ["adjoint-best"]),
-    ("computing elsewhere", adjoint(OWN_STEPS, machine=ELSEWHERE), None, ["recompute-all"]),
     ("tree", moderate("tree"), None, ["liu"]),
     ("join, all values fit", moderate("join"), None, ["keep-all", "join-dp", "dag-exact", "dag-auto"]),
     ("join, not all values fit", moderate("join"), 20, ["join-dp", "dag-exact", "dag-auto"]),

@@ -29,7 +29,7 @@ LINKED = {
     "processors": [{"name": "gpu", "memory": "device"}],
     "links": [{"source": "device", "target": "host"}, {"source": "host", "target": "device"}],
 }
-LOOP = dict(generate("adjoint", "uniform", steps=11, storage="ram:slots=4;disk:slots=3"))
+LOOP = dict(generate("adjoint", "uniform", steps=11, storage="ram:slots=4;disk:slots=3,write_time=1"))
 
 
 def capacities(document: dict[str, Any], budget: Any, machine: Any = None) -> dict[str, int | None]:

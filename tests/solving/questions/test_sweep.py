@@ -214,13 +214,14 @@ def test_infeasible_without_any_budget():
         "schema": "remat.instance/1",
         "kind": "dag",
         "tasks": [{"id": "a", "time": 1, "size": 4}],
+        "outputs": [{"value": "a", "memory": "host"}],
         "machine": {
             "memories": [{"name": "device"}, {"name": "host", "capacity": 1}],
-            "processors": [{"name": "cpu", "memory": "host"}],
+            "processors": [{"name": "cpu", "memory": "device"}],
             "links": [{"source": "device", "target": "host"}, {"source": "host", "target": "device"}],
         },
     }
-    found = remat.sweep(document, "keep-all")
+    found = remat.sweep(document, "offload-exact")
     (curve,) = found.curves
     assert curve.points == ()
     assert curve.answers[0].status is Status.INFEASIBLE
