@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.errors import InstanceError, OptionError, QuantityError
-from remat.messages import LONGEST_MESSAGE, LONGEST_PATH, brief, elided, one_line
+from remat.messages import LONGEST_MESSAGE, LONGEST_PATH, brief, elided, listing, one_line
 
 TEXTS = st.one_of(
     st.text(), st.builds(lambda text, times: text * times, st.text(min_size=1, max_size=5), st.integers(0, 500))
@@ -48,6 +48,13 @@ def test_long_words_go_first():
     assert found.startswith("$.kkk")
     assert found.endswith("kkk: unknown key; known are name and size")
     assert "..." in found
+
+
+def test_a_long_list_ends_with_a_number():
+    assert listing(["a", "b"]) == "a, b"
+    assert listing([]) == ""
+    assert listing([f"name{number}" for number in range(500)]).endswith("name18 and 481 more")
+    assert listing(["k" * 66_000, "b"], 70) == "k" * 38 + "..." + "k" * 19 + ", b"
 
 
 @given(VALUES)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 LONGEST_MESSAGE = 300
 """Characters of a message, whatever the names and values that it quotes."""
 
 LONGEST_PATH = 120
 """Characters of a JSON path."""
+
+LONGEST_LISTING = 160
+"""Characters of a list of names in a message."""
 
 LONGEST_WORD = 60
 """Characters that a message shows of a name or a value."""
@@ -23,6 +27,19 @@ def elided(text: str, longest: int = LONGEST_WORD) -> str:
         return text
     tail = (longest - 3) // 3
     return f"{text[: longest - 3 - tail]}...{text[-tail:]}"
+
+
+def listing(names: Iterable[str], longest: int = LONGEST_LISTING) -> str:
+    """Join names with commas: as many as `longest` characters hold, and the number of the others."""
+    shown: list[str] = []
+    left = longest
+    names = [*names]
+    for name in map(elided, names):
+        left -= len(name) + 2
+        if left < 0 and shown:
+            return f"{', '.join(shown)} and {len(names) - len(shown):,} more"
+        shown.append(name)
+    return ", ".join(shown)
 
 
 def one_line(text: str, longest: int = LONGEST_MESSAGE) -> str:

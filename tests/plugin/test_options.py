@@ -63,7 +63,7 @@ def test_text_is_converted(text, value):
     [
         ({"slots": "many"}, r"option slots: .*integer.*, not 'many'"),
         ({"slots": "1.5"}, r"option slots: .*integer.*, not '1.5'"),
-        ({"slots": 0}, r"option slots: .*greater than or equal to 1, not '0'"),
+        ({"slots": 0}, r"option slots: .*greater than or equal to 1, not 0"),
         ({"factor": "nan"}, r"option factor: .*finite number, not 'nan'"),
         ({"factor": float("inf")}, r"option factor: .*finite number"),
         ({"exact": "perhaps"}, r"option exact: .*boolean.*, not 'perhaps'"),

@@ -104,6 +104,7 @@ def _auto_lines(rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
 
 def _find(name: str, kind: str | None) -> Algorithm:
     from remat.errors import OptionError
+    from remat.messages import listing
     from remat.plugin.registry import algorithms
 
     known = {algorithm.name: algorithm for algorithm in algorithms()}
@@ -111,7 +112,7 @@ def _find(name: str, kind: str | None) -> Algorithm:
         import difflib
 
         near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {listing(known)}"
         raise OptionError(f"unknown algorithm {name!r}; {hint}")
     if kind is not None and not known[name].accepts(kind):
         raise OptionError(f"{name!r} solves {_kinds(known[name])}, not {kind}", argument="kind")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from remat.errors import OptionError
-from remat.messages import brief
+from remat.messages import brief, listing
 from remat.plugin.registry import Algorithm
 
 
@@ -55,7 +55,7 @@ def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
             import difflib
 
             near = difflib.get_close_matches(name, model.model_fields, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(model.model_fields)}"
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {listing(model.model_fields)}"
             raise OptionError(f"{algorithm.name} has no option {name!r}; {hint}", argument="options")
     try:
         return model.model_validate(dict(given))

@@ -9,6 +9,7 @@ from importlib import import_module, util
 from typing import TYPE_CHECKING, Any, Literal
 
 from remat.errors import OptionError
+from remat.messages import listing
 from remat.plugin.points import entry_points
 
 if TYPE_CHECKING:
@@ -255,4 +256,4 @@ def find(name: str, kind: str) -> Algorithm:
 
 
 def _names(listed: Sequence[Algorithm]) -> str:
-    return ", ".join(algorithm.name for algorithm in listed)
+    return listing(algorithm.name for algorithm in listed)

@@ -15,7 +15,7 @@ from remat.graph.machine import Machine
 from remat.graph.names import Names
 from remat.graph.taskgraph import NumberArray, TaskGraph
 from remat.instance.fields import units_scope
-from remat.messages import brief
+from remat.messages import brief, listing
 from remat.schedule.reading import columns_of
 from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps
 from remat.texts import ListText
@@ -250,7 +250,7 @@ def _refuse_unknown(document: dict[str, Any], known: Collection[str], where: str
 
         key = min(extra)
         near = difflib.get_close_matches(key, sorted(known), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {listing(sorted(known))}"
         raise InstanceError(f"unknown key {brief(key)} in {where}; {hint}", path)
 
 

@@ -13,7 +13,7 @@ from remat.bridges.pipelining.orders import notes_on, orders_of, schedule_docume
 from remat.documents import read_document
 from remat.errors import InstanceError
 from remat.instance import Layer, PipelineInstance, digest, instance_from_document
-from remat.messages import brief
+from remat.messages import brief, listing
 
 _KEYS = {"F": "forward_time", "B": "backward_time", "I": "backward_time", "W": "weight_time", "F&B": "paired_time"}
 _SIZES = tuple(key for key in Layer.model_fields if key.endswith(("_size", "_workspace")))
@@ -130,7 +130,7 @@ def _layer(given: Any, path: str) -> dict[str, Any]:
 def _check_keys(given: dict[str, Any], known: tuple[str, ...], path: str) -> None:
     for key in given:
         if key not in known:
-            raise InstanceError(f"unknown key {brief(key)}; known are {', '.join(known)}", path)
+            raise InstanceError(f"unknown key {brief(key)}; known are {listing(known)}", path)
 
 
 def _check_halves(layout: Layout, instance: PipelineInstance, name: str) -> None:

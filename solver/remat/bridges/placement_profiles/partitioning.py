@@ -117,12 +117,7 @@ def import_partitioning(
         if backward:
             task["phase"] = "backward" if node.backward else "forward"
         tasks.append(task)
-    some = count(document, "maxFPGAs", "$") if accelerators is None else accelerators
-    others = count(document, "maxCPUs", "$") if cpus is None else cpus
-    if not some + others:
-        raise InstanceError("neither an accelerator nor a CPU", "$.maxFPGAs")
-    if some + others > MOST_PROCESSORS:
-        raise InstanceError(f"more than {MOST_PROCESSORS} accelerators and CPUs", "$.maxFPGAs")
+    some, others = _processors(document, accelerators, cpus)
     room = size(document, "maxSizePerFPGA", "$") if memory is None else memory
     machine = _machine(some, others, room, made.bandwidth)
     if not others:
@@ -147,6 +142,17 @@ def import_partitioning(
     )
     assert isinstance(instance, DagInstance)
     return Imported(instance, notes, names, {node.number: node.colour for node in nodes})
+
+
+def _processors(document: dict[str, Any], accelerators: int | None, cpus: int | None) -> tuple[int, int]:
+    """Return the numbers of accelerators and CPUs."""
+    some = count(document, "maxFPGAs", "$") if accelerators is None else accelerators
+    others = count(document, "maxCPUs", "$") if cpus is None else cpus
+    if not some + others:
+        raise InstanceError("neither an accelerator nor a CPU", "$.maxFPGAs")
+    if some + others > MOST_PROCESSORS:
+        raise InstanceError(f"more than {MOST_PROCESSORS} accelerators and CPUs", "$.maxFPGAs")
+    return some, others
 
 
 def _nodes(document: dict[str, Any]) -> Iterator[_Node]:
