@@ -44,7 +44,7 @@ def test_a_budget_below_the_peak_names_it():
         (["a", "c"], "^runs: run 1, 'c', reads 'b', which no run before it makes$"),
         (["b"], "^runs: run 0, 'b', reads 'a'"),
         (["a", "bb"], "^runs: run 1: there is no task 'bb'; did you mean 'b'"),
-        (["a", 3], "^runs: run 1: there is no task '3'"),
+        (["a", 3], "^runs: run 1: there is no task 3"),
         (["a", "b"], "^runs: schedule: output-missing: c is not in memory at the end$"),
         (["a", "b", "c", "c"], "^runs: step 3: not-recomputable: task c may run only once"),
         ([], "^runs: schedule: output-missing"),

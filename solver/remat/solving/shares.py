@@ -65,8 +65,8 @@ class Wholes:
     """What the memories of a machine (by name) hold at most when nothing is recomputed and nothing is limited.
 
     Everything runs once, in the reference order, and each value is freed after its last use; of an adjoint with storage
-    all states are stored in its quickest level. Of a pipeline it is the largest peak of any device under 1F1B. Inputs or
-    outputs that lie elsewhere are copied there and back, as early as they can be.
+    all states are stored in its quickest level. Of a pipeline it is the largest peak of any device under 1F1B. Inputs
+    or outputs that lie elsewhere are copied there and back, as early as they can be.
     """
 
     instance: Instance
