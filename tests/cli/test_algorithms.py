@@ -8,8 +8,8 @@ import pytest
 from pydantic import Field
 
 from remat.plugin import registry
-from remat.plugin.auto import TABLE
 from remat.plugin.options import Options
+from remat.plugin.registry import KINDS
 from remat_algorithms.dag.keep_all import solve as keep_all
 from tests.cli.helpers import Run, Zoo
 
@@ -89,15 +89,12 @@ def test_auto(run: Run) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     shown = " ".join(outcome.out.split())
     assert "docs/auto.md" in shown
-    for rule in TABLE:
-        assert f"{rule.when}: {', else '.join(rule.algorithms)}" in shown
-    of_graphs = run("algorithms", "auto", "--kind", "dag").out
-    assert "otherwise: dag-auto, else keep-all\n" in of_graphs
+    of_graphs = " ".join(run("algorithms", "auto", "--kind", "dag").out.split())
+    assert "anytime dag-auto with reorder=true: the same, in a better order" in of_graphs
     assert "rotor" not in of_graphs
-    rules = run("algorithms", "auto", "--format", "json").document["rules"]
-    assert [(rule["kind"], rule["when"], tuple(rule["algorithms"])) for rule in rules] == [
-        (rule.kind, rule.when, rule.algorithms) for rule in TABLE
-    ]
+    asks = run("algorithms", "auto", "--format", "json").document["asks"]
+    assert {entry["kind"] for entry in asks} == set(KINDS)
+    assert {"early", "cheap", "ending", "anytime"} == {entry["group"] for entry in asks}
 
 
 def test_hooks(run: Run, zoo: Zoo) -> None:

@@ -1,15 +1,14 @@
-"""The table behind `auto`: each of its rows, and that docs/auto.md shows the same ones."""
-
-import re
+"""Whom `auto` asks: what algorithms declare, and that docs/auto.md shows the same."""
 
 import pytest
 
 import remat
 from remat.plugin import auto, registry
-from remat.plugin.auto import TABLE
+from remat.plugin.auto import candidates
+from remat.plugin.options import make_options
+from remat.plugin.registry import Algorithm, Trial
 from remat.solving.single import make_problem
 from remat.testing.cases import moderate
-from tests import places
 
 
 def adjoint(steps=4, **more):
@@ -38,8 +37,8 @@ BESIDE = {**SYNCHRONOUS, "channel": "dma"}
 
 
 def asked(document, budget=None):
-    problem = make_problem(remat.load(document), budget=budget)
-    return [solver.name for _, solver in auto.rows(problem)]
+    chosen = candidates(make_problem(remat.load(document), budget=budget))
+    return [candidate.algorithm.name for candidate in chosen.early + chosen.ending + chosen.anytime]
 
 
 PARAMETERS = moderate("chain") | {
@@ -86,13 +85,13 @@ ROWS = [
         PARAMETERS
         | {"schema": "remat.instance/3", "machine": OFFLOADING, "parameter_memory": "any", "optimizer_memory": "any"},
         None,
-        ["weight-offload", "zero", "granular-offload", "offload-greedy"],
+        ["weight-offload", "zero", "granular-offload"],
     ),
     (
         "chain whose steps follow each other without end",
         PARAMETERS | {"schema": "remat.instance/3", "machine": OFFLOADING, "staleness": 0},
         None,
-        ["zero", "zero-offload", "zero-infinity", "offload-greedy"],
+        ["zero", "zero-offload", "zero-infinity"],
     ),
     ("chain without a way back", moderate("chain") | {"machine": ONE_WAY}, None, CHAIN_SEARCH),
     ("everything fits", adjoint(), None, ["store-all", "adjoint-dp", "revolve", "adjoint-best"]),
@@ -126,8 +125,9 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("document", "budget", "names"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_rows(document, budget, names):
-    assert asked(document, budget) == names
+def test_who_is_asked(document, budget, names):
+    """Others may be asked, too; these must be."""
+    assert set(names) <= set(asked(document, budget))
 
 
 QUICK = ("revolve", "multistage", "two-level", "two-level-async", "periodic-disk-revolve", "treeverse", "recompute-all")
@@ -179,27 +179,21 @@ def test_storage_beside_the_processor_is_no_worse_than_storage_that_occupies_it(
     assert beside.overhead == 0
 
 
-def test_table_names_registered_algorithms():
-    for rule in TABLE:
-        assert rule.kind in registry.KINDS
-        for name in (*rule.algorithms, *rule.many):
-            assert registry.find(name, rule.kind).name == name
+def test_everything_declared_exists():
+    known = {algorithm.name for algorithm in registry.algorithms()}
+    for algorithm in registry.algorithms():
+        assert set(algorithm.covered_by) <= known - {algorithm.name}
+        for trial in algorithm.trials:
+            assert set(trial.kinds) <= set(registry.KINDS)
+            assert not trial.applies or callable(registry.load(trial.applies))
+            assert bool(trial.applies) <= bool(trial.when)
+            make_options(algorithm, trial.options)
 
 
-def test_documentation_shows_the_table():
-    page = (places.DOCS / "auto.md").read_text()
-    rows = re.findall(r"^\| *`?(\w+)`? *\|([^|]*)\|([^|]*)\|", page, flags=re.MULTILINE)
-    shown = [(kind, when.strip(), tuple(re.findall(r"`([a-z0-9-]+)`", names))) for kind, when, names in rows]
-    table = [(rule.kind, rule.when, rule.algorithms) for rule in TABLE]
-    assert [row for row in shown if row[0] in registry.KINDS] == table
-    cheap = re.findall(r"^\| all (\w+)s \| ([^|]*) \|", page, flags=re.MULTILINE)
-    assert {kind: re.findall(r"`([a-z0-9-]+)`", names) for kind, names in cheap} == {
-        kind: [algorithm.name for algorithm in registry.algorithms(kind) if kind in algorithm.cheap]
-        for kind in registry.KINDS
-        if any(kind in algorithm.cheap for algorithm in registry.algorithms(kind))
-    }
-    many = re.findall(r"^\| an? (\w+) \| ([^|]*) \| `([a-z0-9-]+)`", page, flags=re.MULTILINE)
-    assert many == [(rule.kind, rule.when, name) for rule in TABLE for name in rule.many]
+def test_documentation_shows_what_is_declared():
+    from tests.plugin.auto_page import PAGE, generated
+
+    assert generated() in PAGE.read_text(encoding="utf-8"), "run python -m tests.plugin.auto_page"
 
 
 def test_many_budgets_of_a_chain_are_for_rotor():
@@ -215,7 +209,45 @@ def test_many_budgets_of_a_chain_are_for_rotor():
     assert {name for name, _, _ in found} == {"rotor"}
 
 
-def test_first_available_algorithm_of_a_row(monkeypatch):
-    rule = auto.Rule("dag", "any", ("not-there", "keep-all"), lambda problem: True)
-    monkeypatch.setattr(auto, "TABLE", (rule,))
-    assert asked(DAG) == ["keep-all"]
+def keep_all(problem, options, context):
+    from remat_algorithms.dag.keep_all import solve
+
+    return solve(problem, None, context)
+
+
+def small(problem):
+    return len(problem.graph.tasks) < 3
+
+
+def entry(name, **more):
+    return Algorithm(
+        name=name, solver=f"{__name__}:keep_all", kinds=("taskgraph",), summary="", guarantee="heuristic", **more
+    )
+
+
+def test_an_algorithm_of_somebody_elses_is_asked(monkeypatch):
+    """A line of metadata is all that it takes."""
+    known = registry.algorithms("dag", available=True)
+    monkeypatch.setattr(registry, "algorithms", lambda kind=None, **_: (*known, entry("mine")))
+    assert "mine" in asked(DAG)
+
+
+def test_trials_and_coverage_decide(monkeypatch):
+    entries = (
+        entry("covered", covered_by=("strong",)),
+        entry("strong", trials=(Trial(early=True), Trial())),
+        entry("for-small-ones", trials=(Trial(applies=f"{__name__}:small"),)),
+        entry("for-trees", trials=(Trial(kinds=("tree",)),)),
+        entry("never", trials=()),
+    )
+    monkeypatch.setattr(registry, "algorithms", lambda kind=None, **_: entries)
+    chosen = candidates(make_problem(remat.load(DAG)))
+    assert [candidate.algorithm.name for candidate in chosen.asked] == ["strong"]
+    assert {candidate.algorithm.name for candidate in chosen.rest} == {
+        "covered",
+        "for-small-ones",
+        "for-trees",
+        "never",
+    }
+    monkeypatch.setattr(registry, "algorithms", lambda kind=None, **_: entries[:1])
+    assert asked(DAG) == ["covered"]

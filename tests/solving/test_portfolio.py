@@ -8,9 +8,9 @@ import pytest
 import remat
 from remat import OptionError
 from remat.plugin import Context, LeastBudget, Proposal, registry
-from remat.plugin.auto import Rule
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status, Termination
+from remat.plugin.registry import Trial
 from remat.solving import portfolio
 from remat.solving.single import make_problem
 from remat.testing.cases import moderate
@@ -134,16 +134,11 @@ def asked(monkeypatch):
                 guarantee="heuristic",
                 cheap=("dag",) if name in cheap else (),
                 several_memories=True,
+                trials=() if name.startswith("rest") else (Trial(early=name in first),),
             )
             for name in solvers
         }
         monkeypatch.setattr(registry, "algorithms", lambda kind=None, **_: tuple(entries.values()))
-        table = tuple(
-            Rule("dag", "always", (name,), lambda problem: True, first=name in first)
-            for name in solvers
-            if name not in cheap and not name.startswith("rest")
-        )
-        monkeypatch.setattr(portfolio.auto, "TABLE", table)
         return names
 
     return install

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
 from remat_algorithms.adjoint.levels.catalogue import ALGORITHMS as LEVELS
 
 ALGORITHMS: tuple[Algorithm, ...] = (
@@ -17,6 +17,10 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(steps)",
         reference="Griewank & Walther 2000",
         several_memories=True,
+        trials=(
+            Trial(when="equal steps", applies="remat_algorithms.adjoint.applicability:uniform_adjoint", early=True),
+        ),
+        many="remat_algorithms.adjoint.applicability:one_free_level",
     ),
     Algorithm(
         name="walther-griewank",
@@ -28,6 +32,14 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(n^3 c) time, O(n^2 c) memory",
         reference="Walther & Griewank 2008",
         several_memories=True,
+        trials=(
+            Trial(
+                when="states of one size, one level, a table of moderate size",
+                applies="remat_algorithms.adjoint.applicability:slots_of_one_size",
+                early=True,
+            ),
+        ),
+        many="remat_algorithms.adjoint.applicability:slots_of_one_size",
     ),
     Algorithm(
         name="adjoint-dp",
@@ -38,6 +50,14 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="all schedules",
         complexity="O(steps) for equal times, else O(n^3 k)",
         reference="this project, after Griewank & Walther 2000",
+        trials=(
+            Trial(
+                when="one memory, states and adjoints of one size",
+                applies="remat_algorithms.adjoint.applicability:shared_equal_sizes",
+                early=True,
+            ),
+        ),
+        many="remat_algorithms.adjoint.applicability:shared_equal_sizes",
     ),
     Algorithm(
         name="mixed",
@@ -49,6 +69,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(n^2 s)",
         reference="Maddison 2024",
         several_memories=True,
+        covered_by=("adjoint-best",),
     ),
     Algorithm(
         name="treeverse",
@@ -61,6 +82,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(steps)",
         reference="Griewank 1992; Siskind & Pearlmutter 2018",
         several_memories=True,
+        covered_by=("adjoint-best",),
     ),
     Algorithm(
         name="online-revolve",
@@ -73,6 +95,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(steps of the schedule)",
         reference="after Wang, Moin & Iaccarino 2009; Stumm & Walther 2010",
         several_memories=True,
+        covered_by=("adjoint-best",),
     ),
     Algorithm(
         name="bptt-hsm",
@@ -84,6 +107,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(steps)",
         reference="Gruslys et al. 2016",
         several_memories=True,
+        covered_by=("adjoint-best",),
     ),
     Algorithm(
         name="bptt-ism",
@@ -95,6 +119,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(t^2 m)",
         reference="after Gruslys et al. 2016",
         several_memories=True,
+        covered_by=("adjoint-best",),
     ),
     Algorithm(
         name="bptt-msm",
@@ -106,6 +131,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(t^2 m)",
         reference="after Gruslys et al. 2016",
         several_memories=True,
+        covered_by=("adjoint-best",),
     ),
     *LEVELS,
 )

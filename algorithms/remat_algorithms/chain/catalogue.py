@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
+from remat_algorithms.kit.catalogue import GENERAL
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -17,6 +18,12 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Beaumont et al. 2019",
         anytime=True,
         sweep="remat_algorithms.chain.rotor.sweep:sweep",
+        trials=(
+            Trial(
+                when="variants, or 1,001 to 2,500 stages", applies="remat_algorithms.chain.applicability:fits_tables"
+            ),
+        ),
+        many="remat_algorithms.chain.applicability:many_budgets",
     ),
     Algorithm(
         name="store-all",
@@ -30,6 +37,16 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="-",
         several_memories=True,
         cheap=("chain",),
+        trials=(
+            Trial(kinds=("chain",)),
+            Trial(
+                when="everything fits",
+                applies="remat_algorithms.adjoint.applicability:fits_whole",
+                kinds=("adjoint",),
+                early=True,
+            ),
+        ),
+        many="remat_algorithms.adjoint.applicability:fits_whole",
     ),
     Algorithm(
         name="recompute-all",
@@ -42,6 +59,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(L^2)",
         reference="-",
         several_memories=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="fixed",
@@ -54,6 +72,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(steps)",
         reference="-",
         several_memories=True,
+        trials=(),
     ),
     Algorithm(
         name="periodic",
@@ -77,6 +96,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="floating schedules",
         complexity="O(L^4 slots)",
         reference="after Beaumont et al. 2019",
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="chain-exact",
@@ -89,6 +109,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="exponential, bounded by `states`",
         reference="-",
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="chain-best",
@@ -100,6 +121,9 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="that of rotor-float, then O(L^2) for each round",
         reference="-",
         anytime=True,
+        trials=(
+            Trial(when="no variants, no parameters", applies="remat_algorithms.chain.applicability:without_variants"),
+        ),
     ),
     Algorithm(
         name="join-dp",
@@ -112,6 +136,15 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(product of (l_j + 1) x sum of l_j) fronts, bounded by `ways`",
         reference="-",
         anytime=True,
+        trials=(
+            Trial(kinds=("join",)),
+            Trial(
+                when="at most 1,000 tasks; chains that meet in one loss",
+                applies="remat_algorithms.kit.applicability:moderate",
+                kinds=("dag",),
+                free=True,
+            ),
+        ),
     ),
     Algorithm(
         name="revolve-chain",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
 from remat_algorithms.dag.literature.catalogue import ALGORITHMS as LITERATURE
 
 ALGORITHMS: tuple[Algorithm, ...] = (
@@ -16,6 +16,16 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(size)",
         reference="-",
         cheap=("chain", "dag"),
+        trials=(
+            Trial(kinds=("chain",)),
+            Trial(
+                when="all values fit at once",
+                applies="remat_algorithms.kit.applicability:everything_fits",
+                kinds=("dag", "join"),
+                early=True,
+            ),
+            Trial(kinds=("dag",)),
+        ),
     ),
     *LITERATURE,
 )

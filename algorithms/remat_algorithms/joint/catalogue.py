@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -16,6 +16,14 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="this project",
         several_memories=True,
         anytime=True,
+        trials=(
+            Trial(
+                when="at most 2,000 steps",
+                applies="remat_algorithms.adjoint.applicability:moderate",
+                options={"work": 0.05},
+            ),
+            Trial(when="more steps", applies="remat_algorithms.adjoint.applicability:many_steps"),
+        ),
     ),
     Algorithm(
         name="remat-offload-best",
@@ -28,6 +36,12 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="-",
         several_memories=True,
         anytime=True,
+        trials=(
+            Trial(
+                when="links to another memory and back, no variants, at most 200 stages",
+                applies="remat_algorithms.chain.applicability:offloads",
+            ),
+        ),
     ),
     Algorithm(
         name="dag-offload-best",
@@ -40,6 +54,18 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="-",
         several_memories=True,
         anytime=True,
+        trials=(
+            Trial(
+                when="other chains, with links to another memory and back, at most 20,000 tasks",
+                applies="remat_algorithms.chain.applicability:offloads_otherwise",
+                kinds=("chain",),
+            ),
+            Trial(
+                when="links to another memory and back, at most 20,000 tasks",
+                applies="remat_algorithms.dag.applicability:offloads_plain",
+                kinds=("dag",),
+            ),
+        ),
     ),
     Algorithm(
         name="adapipe",
@@ -52,6 +78,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Sun et al. 2024",
         several_memories=True,
         any_links=True,
+        covered_by=("pipe-plan", "1f1b-star"),
     ),
     Algorithm(
         name="piper",
@@ -64,6 +91,12 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Tarnawski et al. 2021",
         several_memories=True,
         any_links=True,
+        trials=(
+            Trial(
+                when="layers that several devices may run together",
+                applies="remat_algorithms.parallel.applicability:has_groups",
+            ),
+        ),
     ),
     Algorithm(
         name="pipe-plan",
@@ -77,5 +110,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         any_links=True,
         anytime=True,
+        trials=(Trial(when="steps", applies="remat_algorithms.kit.applicability:runs_once"),),
     ),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
+from remat_algorithms.kit.catalogue import GENERAL
 from remat_algorithms.offload.exact.catalogue import ALGORITHMS as EXACT
 from remat_algorithms.offload.rules.catalogue import ALGORITHMS as RULES
 from remat_algorithms.offload.weights.catalogue import ALGORITHMS as WEIGHTS
@@ -18,6 +19,18 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(gaps * runs), and a linear program",
         reference="after Beaumont et al. 2020",
         several_memories=True,
+        trials=(
+            Trial(
+                when="links to another memory and back",
+                applies="remat_algorithms.kit.applicability:can_offload",
+                kinds=("chain",),
+            ),
+            Trial(
+                when="links to another memory and back, more than 20,000 tasks",
+                applies="remat_algorithms.offload.applicability:large",
+                kinds=("dag",),
+            ),
+        ),
     ),
     Algorithm(
         name="offload-dp",
@@ -30,6 +43,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="after Beaumont et al. 2020",
         several_memories=True,
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="pofo",
@@ -42,6 +56,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Beaumont et al. 2021",
         several_memories=True,
         anytime=True,
+        covered_by=GENERAL,
     ),
     *EXACT,
     *WEIGHTS,

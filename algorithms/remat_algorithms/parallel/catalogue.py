@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -96,5 +96,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="-",
         cheap=("dag",),
         several_processors=True,
+        trials=(Trial(kinds=("dag", "join")),),
     ),
 )

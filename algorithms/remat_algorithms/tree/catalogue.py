@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -14,6 +14,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="the post-order by node numbers",
         complexity="O(n)",
         reference="-",
+        covered_by=("liu",),
     ),
     Algorithm(
         name="liu-postorder",
@@ -24,6 +25,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="post-order traversals",
         complexity="O(n log n)",
         reference="Liu 1986",
+        covered_by=("liu",),
     ),
     Algorithm(
         name="liu",
@@ -34,6 +36,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="traversals in one memory",
         complexity="O(n log^2 n)",
         reference="Liu 1987",
+        trials=(Trial(early=True),),
+        many="remat_algorithms.tree.applicability:alone",
     ),
     Algorithm(
         name="minmem",
@@ -44,5 +48,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="traversals in one memory",
         complexity="O(n^2)",
         reference="Jacquelin et al. 2011",
+        covered_by=("liu",),
     ),
 )

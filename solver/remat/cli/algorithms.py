@@ -16,7 +16,6 @@ from remat.report.text.columns import aligned, room
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from remat.plugin.auto import Rule
     from remat.plugin.registry import Algorithm
 
 
@@ -64,41 +63,45 @@ def command(session: Session, name: str | None, kind: str | None, format_: str) 
 
 
 def _show_auto(kind: str | None, format_: str) -> None:
-    """Print the table behind `auto`, of one kind or of all."""
-    from remat.plugin.auto import TABLE
+    """Print what `auto` asks, for one kind or for all."""
+    from remat.plugin.auto import declared
 
-    rules = [rule for rule in TABLE if kind in (None, rule.kind)]
+    kinds = KINDS if kind is None else (kind,)
     if format_ == "json":
         entries = [
             {
-                "kind": rule.kind,
-                "when": rule.when,
-                "algorithms": rule.algorithms,
-                "options": dict(rule.options),
-                "first": rule.first,
-                "many_budgets": rule.many,
+                "kind": each,
+                "group": group,
+                "algorithm": candidate.algorithm.name,
+                "options": dict(candidate.trial.options),
+                "when": candidate.trial.when,
+                "covered_by": list(candidate.algorithm.covered_by),
             }
-            for rule in rules
+            for each in kinds
+            for group, candidate in declared(each)
         ]
-        emit(json.dumps({"name": AUTO, "rules": entries}, indent=2, ensure_ascii=False))
+        emit(json.dumps({"name": AUTO, "asks": entries}, indent=2, ensure_ascii=False))
     else:
         from remat.report.text.summary import table
 
-        emit(table(_auto_lines(rules)))
+        emit(table(_auto_lines(kinds)))
 
 
-def _auto_lines(rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
+def _auto_lines(kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
+    from remat.plugin.auto import declared
+
     yield "algorithm", AUTO
     yield "summary", "the default: a portfolio, which answers with the best of what several algorithms find and prove"
-    yield "asks", "rows marked first, all that is cheap, then each other row that applies, with its share of the time"
-    kind = ""
-    for rule in rules:
-        names = ", else ".join(rule.algorithms)
-        many = f"; for many budgets {', '.join(rule.many)}" if rule.many else ""
-        given = "".join(f" with {name}={value}".lower() for name, value in rule.options.items())
-        first = " (first)" if rule.first else ""
-        yield rule.kind if rule.kind != kind else "", f"{rule.when}: {names}{given}{first}{many}"
-        kind = rule.kind
+    yield "asks", "early and cheap algorithms first, then those that end by themselves, then the anytime ones"
+    for kind in kinds:
+        title = kind
+        for group, candidate in declared(kind):
+            if candidate.algorithm.covered_by:
+                continue
+            given = "".join(f" with {name}={value}".lower() for name, value in candidate.trial.options.items())
+            when = f": {candidate.trial.when}" if candidate.trial.when else ""
+            yield title, f"{group} {candidate.algorithm.name}{given}{when}"
+            title = ""
     yield "more", "docs/auto.md"
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from remat.plugin.problem import Problem
     from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
     from remat.plugin.reach import check_reach
-    from remat.plugin.registry import Algorithm
+    from remat.plugin.registry import Algorithm, Trial
     from remat.schedule.again import Segment
     from remat.schedule.closing import plan_of
     from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
@@ -106,6 +106,7 @@ _HOME = {
     "TaskGraph": "remat.graph.taskgraph",
     "Termination": "remat.plugin.proposal",
     "TreeInstance": "remat.instance",
+    "Trial": "remat.plugin.registry",
     "Turn": "remat.schedule.samples",
     "Variants": "remat.graph.chain",
     "WHOLE": "remat.schedule.steps",
@@ -183,6 +184,7 @@ __all__ = [
     "TaskGraph",
     "Termination",
     "TreeInstance",
+    "Trial",
     "Turn",
     "Variants",
     "check_length",

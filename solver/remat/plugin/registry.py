@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module, util
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +15,8 @@ from remat.plugin.points import entry_points
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
+    from remat.plugin.problem import Problem
+
 ENTRY_POINT_GROUP = "remat.algorithms"
 
 Guarantee = Literal["exact", "bounded", "heuristic", "strategy"]
@@ -25,6 +27,40 @@ ANY_KIND = "taskgraph"
 KINDS = ("chain", "adjoint", "dag", "tree", "pipeline", "join")
 ONE_DEVICE_KINDS = frozenset(["chain", "adjoint", "dag", "tree", "join"])
 """Kinds whose tasks can all run on the first processor: any algorithm for task graphs takes them, through lowering."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """When, and with which options, `auto` asks an algorithm.
+
+    Attributes
+    ----------
+    when : str
+        In words: the instances for which it is worth a try. Empty for all that the algorithm accepts.
+    applies : str
+        The same as ``"module:function"``, a predicate of a `Problem` that takes next to no time; empty for all.
+    kinds : tuple of str
+        Only instances of these kinds; empty for all that the algorithm accepts.
+    options : mapping
+        Options of the algorithm.
+    early : bool
+        Whether it takes next to no time, and often proves its answer: it is asked before all others.
+    free : bool
+        Whether it looks for another order of the tasks; it is asked last where they must keep the listed one.
+    """
+
+    when: str = ""
+    applies: str = ""
+    kinds: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    early: bool = False
+    free: bool = False
+
+    def suits(self, problem: Problem) -> bool:
+        """Whether it is worth a try on an instance."""
+        if self.kinds and problem.kind not in self.kinds:
+            return False
+        return not self.applies or bool(load(self.applies)(problem))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +110,15 @@ class Algorithm:
     anytime : bool
         Whether it reports incumbents and can be stopped.
     cheap : tuple of str
-        Instance kinds for which it is polynomial and quick enough to run always: `auto` is never worse.
+        Instance kinds for which it is polynomial and quick enough to run always: `auto` asks it early.
+    trials : tuple of Trial
+        When, and with which options, `auto` asks it. Default: always, with its default options.
+    many : str
+        ``"module:function"``, a predicate of a `Problem`: whether it answers alone where many budgets or batches are
+        asked about; empty if it never does.
+    covered_by : tuple of str
+        Algorithms that are never worse, such as those that ask it themselves: where `auto` can ask one of them, it asks
+        this one only if that one fails.
     sweep : str
         ``"module:function"`` that answers many budgets at once; empty if each budget is a solve of its own. The
         function is ``sweep(problem, options, context, budgets) -> Iterator[Proposal]``: one proposal for each
@@ -109,6 +153,9 @@ class Algorithm:
     divide: str = ""
     anytime: bool = False
     cheap: tuple[str, ...] = ()
+    trials: tuple[Trial, ...] = (Trial(),)
+    many: str = ""
+    covered_by: tuple[str, ...] = ()
     sweep: str = ""
     stream: str = ""
     online: str = ""
@@ -137,35 +184,36 @@ class Algorithm:
 
     def load(self) -> Callable[..., Any]:
         """Import and return the solver function."""
-        solver: Callable[..., Any] = _load(self.solver)
+        solver: Callable[..., Any] = load(self.solver)
         return solver
 
     def load_sweep(self) -> Callable[..., Any] | None:
         """Import and return the function that answers many budgets at once, or None."""
-        return _load(self.sweep) if self.sweep else None
+        return load(self.sweep) if self.sweep else None
 
     def load_divide(self) -> Callable[..., Any] | None:
         """Import and return the function that says how sequences are cut, or None."""
-        return _load(self.divide) if self.divide else None
+        return load(self.divide) if self.divide else None
 
     def load_stream(self) -> Callable[..., Any] | None:
         """Import and return the function that yields steps lazily, or None."""
-        return _load(self.stream) if self.stream else None
+        return load(self.stream) if self.stream else None
 
     def load_online(self) -> Callable[..., Any] | None:
         """Import and return the class that decides step by step, or None."""
-        return _load(self.online) if self.online else None
+        return load(self.online) if self.online else None
 
     def load_options(self) -> type[Any] | None:
         """Import and return the options model, or None."""
-        return _load(self.options) if self.options else None
+        return load(self.options) if self.options else None
 
 
 def _is_installed(module: str) -> bool:
     return util.find_spec(module) is not None
 
 
-def _load(reference: str) -> Any:
+def load(reference: str) -> Any:
+    """Import what ``"module:name"`` refers to."""
     module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
 

@@ -1,11 +1,12 @@
 """`auto`: a portfolio that asks several algorithms, and answers with the best of what they find and prove.
 
-The table that says whom it asks, and in which order, is `remat.plugin.auto`.
+Whom it asks, and in which order, follows from what the algorithms declare: `remat.plugin.auto`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from pydantic import Field
 
 from remat.errors import AlgorithmError, OptionError, RematError
 from remat.plugin import auto, registry
+from remat.plugin.auto import Candidate
 from remat.plugin.context import Context
 from remat.plugin.options import Options, make_options
 from remat.plugin.orders import reference_order
@@ -30,6 +32,12 @@ from remat.solving.time_guard import guarded
 
 NAME = "auto"
 
+EXPLORATION = 0.45
+"""Share of the time in which all anytime algorithms are tried; the best of them has the rest."""
+
+CUT = (Termination.TIME_LIMIT, Termination.PATIENCE)
+"""How those end that might have gone on."""
+
 GAP, SMALL = 0.001, 100
 """Share of the makespan to which the gap is closed by default, in instances of more tasks than that."""
 
@@ -38,7 +46,7 @@ AUTO = registry.Algorithm(
     solver="remat.solving.portfolio:solve",
     options="remat.solving.portfolio:AutoOptions",
     kinds=(registry.ANY_KIND, "pipeline"),
-    summary="the best of all that the table of `auto` asks, by kind, machine and size",
+    summary="the best of all algorithms that are worth a try, by kind, machine and size",
     guarantee="heuristic",
     complexity="that of the algorithms it asks",
     reference="docs/auto.md",
@@ -86,9 +94,8 @@ def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[st
     others = {name: value for name, value in given.items() if name not in own}
     known: set[str] = set()
     if others:
-        asked = [solver for _, solver in auto.rows(problem.used)] + auto.cheap(problem.used)
-        for solver in asked:
-            model = solver.load_options()
+        for candidate in auto.candidates(problem.used).asked:
+            model = candidate.algorithm.load_options()
             known.update(set() if model is None else model.model_fields)
     for name in others:
         if name not in known:
@@ -102,14 +109,15 @@ def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[st
 
 
 def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
-    """Ask the rows of the table, and all algorithms that are cheap for the kind, until something is proved.
+    """Ask the candidates, quick ones first, until something is proved or the time is over.
 
     Notes
     -----
     Each answer is concluded as if it were asked for: placed, verified, its claims checked. The answer is the shortest
-    schedule, with all bounds that hold for it. Rows share the time that is left equally. Only where none of them finds
-    a schedule, and none is proved not to exist, the other algorithms that accept the kind are asked one after the
-    other. Where a memory is too small for every schedule, the rows are asked all the same, for a budget that would do.
+    schedule, with all bounds that hold for it. Of the anytime algorithms each is tried for a while; the one that did
+    best has the time that is left. Only where none of the candidates finds a schedule, and none is proved not to exist,
+    the other algorithms that accept the kind are asked one after the other. Where a memory is too small for every
+    schedule, the candidates are asked all the same, for a budget that would do.
     """
     if problem.kind == "dag" and problem.graph.parts:
         task = problem.graph.described(min(problem.graph.parts), repr)
@@ -157,32 +165,51 @@ class _Portfolio:
 
     def ask_all(self) -> None:
         """Ask the rows, and where none of them finds a schedule, everybody else."""
-        rows = auto.rows(self.problem)
-        for rule, solver in rows:
-            if rule.first:
-                self._ask(solver, rule.options)
-        for solver in auto.cheap(self.problem):
-            self._ask(solver)
-        later = [(rule, solver) for rule, solver in rows if not rule.first]
-        if self.options.order == "listed":
-            # What another order is worth comes last.
-            later.sort(key=lambda row: row[0].free)
-        for k, (rule, solver) in enumerate(later):
-            self._ask(solver, rule.options, share=1 / (len(later) - k))
-        if self.best is None and self.problem.exceeded is None:
-            rest = [a for a in registry.algorithms(self.problem.kind, available=True) if a.name not in self.asked]
-            for k, solver in enumerate(rest):
+        chosen = auto.candidates(self.problem)
+        for candidate in chosen.early + chosen.cheap:
+            self._ask(candidate)
+        self._in_turn(self._ordered(chosen.ending), with_others=len(chosen.anytime))
+        self._explore_and_commit(self._ordered(chosen.anytime))
+        if self.problem.exceeded is None:
+            for k, candidate in enumerate(chosen.rest):
                 if self.best is None:
-                    self._ask(solver, share=1 / (len(rest) - k))
+                    self._ask(candidate, share=1 / (len(chosen.rest) - k))
 
     def ask_quick(self) -> None:
         """Ask those that take little time, and the one that answers where many budgets are asked about."""
-        for rule, solver in auto.rows(self.problem):
-            if rule.first:
-                self._ask(solver, rule.options)
-        alone = auto.for_many(self.problem)
-        for solver in [*auto.cheap(self.problem), *([] if alone is None else [alone])]:
-            self._ask(solver)
+        chosen, alone = auto.candidates(self.problem), auto.for_many(self.problem)
+        many = () if alone is None else (auto.Candidate(alone, registry.Trial()),)
+        for candidate in chosen.early + chosen.cheap + many:
+            self._ask(candidate)
+
+    def _ordered(self, listed: Sequence[Candidate]) -> list[Candidate]:
+        """Put those last that look for other orders, where the listed one must be kept."""
+        return (
+            sorted(listed, key=lambda candidate: candidate.trial.free) if self.options.order == "listed" else [*listed]
+        )
+
+    def _in_turn(self, listed: Sequence[Candidate], *, with_others: int = 0) -> None:
+        """Ask one after the other, each with its share of the time that is left."""
+        for k, candidate in enumerate(listed):
+            self._ask(candidate, share=1 / (len(listed) - k + with_others))
+
+    def _explore_and_commit(self, listed: Sequence[Candidate]) -> None:
+        """Ask all for a while, and then the one that did best for as long as there is time.
+
+        So whoever is best alone has more than half of the time, whoever else is asked.
+        """
+        if len(listed) < 2 or self.context.deadline is None:
+            self._in_turn(listed)
+            return
+        end, seconds = self.context.deadline, self.context.seconds_left or 0.0
+        unfinished = list[tuple[Any, int, Candidate]]()
+        for k, candidate in enumerate(listed):
+            left = max(end - time.monotonic(), 1e-9)
+            answer = self._ask(candidate, share=min(1.0, EXPLORATION * seconds / len(listed) / left))
+            if answer is not None and answer.proposal.termination in CUT:
+                unfinished.append((*answer.rank[:2], k, candidate))
+        for *_, candidate in sorted(unfinished, key=lambda entry: entry[:3]):
+            self._ask(candidate, again=True)
 
     @property
     def best(self) -> _Answer | None:
@@ -207,39 +234,38 @@ class _Portfolio:
             return True
         return self.context.stopped or (best is not None and best.result.status is Status.OPTIMAL)
 
-    def _ask(self, solver: registry.Algorithm, options: Mapping[str, Any] | None = None, share: float = 1.0) -> None:
+    def _ask(self, candidate: Candidate, *, share: float = 1.0, again: bool = False) -> _Answer | None:
         """Ask an algorithm, unless all is settled; what it refuses, or fails at, is left to others."""
-        if self.settled:
-            return
-        key = solver.name + repr(sorted((options or {}).items()))
-        if key in self.asked:
-            return
-        self.asked |= {key, solver.name}
+        if self.settled or (candidate.key in self.asked and not again):
+            return None
+        self.asked.add(candidate.key)
+        solver, options = candidate.algorithm, candidate.trial.options
         problem, listed = self.problem, self.options.order == "listed"
         admits = (lambda steps: in_listed_order(problem, steps)) if listed else None
         whole = speaks_for_all(problem.machine, solver)
         context = self.context.part(solver.name, share=share, admits=admits, speaks_for_all=whole)
         try:
             check_reach(problem, solver)
-            chosen = make_options(solver, {**(options or {}), **self._others(solver)})
+            chosen = make_options(solver, {**options, **self._others(solver)})
             proposal = with_reported(run(problem, solver, chosen, context), solver, context)
             judge = partial(conclude, problem, solver, proposal, values_of(chosen), seed=context.seed)
             result, _ = guarded(judge, last_end_of(self.context))
         except RematError as error:
             self.refusals.append(f"{solver.name}: {error}")
-            return
+            return None
         except (AlgorithmError, MemoryError) as error:
             self._failed(solver, error)
-            return
+            return None
         if result is None:
             self.refusals.append(f"{solver.name}: no time was left to verify its schedule")
-            return
+            return None
         answer = _Answer(solver, scoped(problem, solver, proposal), result)
         self.answers.append(answer)
         if result.columns is not None and self._admissible(answer):
             self._report(result)
         elif result.columns is None:
             self.context.report(bound=result.lower_bound, scope=ALL_SCHEDULES)
+        return answer
 
     def _failed(self, solver: registry.Algorithm, error: Exception) -> None:
         """Write down that an algorithm has failed; the others go on without it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -15,6 +15,14 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(steps^2 sum of slots), in O(steps sum of slots) array operations",
         reference="Herrmann & Pallez 2020",
         several_memories=True,
+        trials=(
+            Trial(
+                when="equal steps, several levels, or checkpoints that take time",
+                applies="remat_algorithms.adjoint.applicability:levels",
+                early=True,
+            ),
+        ),
+        many="remat_algorithms.adjoint.applicability:levels",
     ),
     Algorithm(
         name="disk-revolve",
@@ -27,6 +35,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Aupy, Herrmann, Hovland & Robert 2016",
         options="remat_algorithms.adjoint.levels.disk_revolve:DiskRevolveOptions",
         several_memories=True,
+        covered_by=("adjoint-best",),
     ),
     Algorithm(
         name="periodic-disk-revolve",
@@ -39,6 +48,13 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(steps of the schedule)",
         reference="Aupy & Herrmann 2017",
         several_memories=True,
+        trials=(
+            Trial(
+                when="equal steps, several levels, too many for a table",
+                applies="remat_algorithms.adjoint.applicability:long_levels",
+                early=True,
+            ),
+        ),
     ),
     Algorithm(
         name="multistage",
@@ -51,6 +67,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(steps of the schedule)",
         reference="Stumm & Walther 2009",
         several_memories=True,
+        covered_by=("adjoint-best",),
     ),
     Algorithm(
         name="two-level",
@@ -64,6 +81,13 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Pringle et al. 2016",
         options="remat_algorithms.adjoint.levels.two_level:TwoLevelOptions",
         several_memories=True,
+        trials=(
+            Trial(
+                when="equal steps, several levels, too many for a table",
+                applies="remat_algorithms.adjoint.applicability:long_levels",
+                early=True,
+            ),
+        ),
     ),
     Algorithm(
         name="two-level-async",
@@ -76,5 +100,12 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Schanen, Marin, Anitescu & Zhang 2016",
         options="remat_algorithms.adjoint.levels.two_level_async:TwoLevelAsyncOptions",
         several_memories=True,
+        trials=(
+            Trial(
+                when="equal steps, several levels, some beside the processor or too many for a table",
+                applies="remat_algorithms.adjoint.applicability:levels_without_table",
+                early=True,
+            ),
+        ),
     ),
 )

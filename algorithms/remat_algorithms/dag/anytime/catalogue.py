@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -16,5 +16,25 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         options="remat_algorithms.dag.anytime.dag_auto:DagAutoOptions",
         requires=("ortools",),
         anytime=True,
+        trials=(
+            Trial(
+                when="parameters that stay where they are",
+                applies="remat_algorithms.chain.applicability:parameters_stay",
+                kinds=("chain",),
+            ),
+            Trial(when="beyond schedules that nest", kinds=("join",)),
+            Trial(
+                when="values stay, or more than 20,000 tasks",
+                applies="remat_algorithms.dag.applicability:stays",
+                kinds=("dag",),
+            ),
+            Trial(
+                when="the same, in a better order",
+                applies="remat_algorithms.dag.applicability:stays",
+                kinds=("dag",),
+                options={"reorder": True},
+                free=True,
+            ),
+        ),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -16,5 +16,13 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="-",
         options="remat_algorithms.dag.exact.dag_exact:DagExactOptions",
         anytime=True,
+        trials=(
+            Trial(
+                when="one processor, at most 150 tasks",
+                applies="remat_algorithms.dag.applicability:few_tasks",
+                kinds=("dag", "join"),
+                free=True,
+            ),
+        ),
     ),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
+from remat_algorithms.kit.catalogue import GENERAL
 
 KINDS = ("chain", "adjoint", "dag")
 PYTORCH = "PyTorch 2, AOTAutograd's partitioners"
@@ -19,6 +20,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(n values)",
         reference=CHECKMATE,
         cheap=("chain",),
+        trials=(Trial(kinds=("chain",)),),
     ),
     Algorithm(
         name="chen-greedy",
@@ -31,6 +33,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference=CHECKMATE,
         anytime=True,
         cheap=("chain",),
+        trials=(Trial(kinds=("chain",)),),
     ),
     Algorithm(
         name="ap-sqrt",
@@ -41,6 +44,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="the ap-sqrt schedule",
         complexity="O(n values)",
         reference=CHECKMATE,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="ap-greedy",
@@ -51,6 +55,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(n values) for each b",
         reference=CHECKMATE,
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="layers",
@@ -62,6 +67,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(accesses log accesses) for each number of layers",
         reference="Chen et al. 2016; Korthikanti et al. 2022",
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="linearized-sqrt",
@@ -72,6 +78,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="the linearized-sqrt schedule",
         complexity="O(n values)",
         reference=CHECKMATE,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="linearized-greedy",
@@ -82,6 +89,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(n values) for each b",
         reference=CHECKMATE,
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="dtr",
@@ -93,6 +101,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(limits * evictions * values)",
         reference="Kirisame et al. 2020",
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="min-cut",
@@ -104,6 +113,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(bans * maximum flow)",
         reference=PYTORCH,
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="knapsack-dp",
@@ -115,6 +125,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(items * states + levels * maximum flow)",
         reference=PYTORCH,
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="knapsack-ilp",
@@ -127,6 +138,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference=PYTORCH,
         requires=("ortools",),
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="knapsack-greedy",
@@ -138,6 +150,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(levels * maximum flow)",
         reference=PYTORCH,
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="kusumoto-exact",
@@ -149,6 +162,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(T #L^2) for each model budget",
         reference="Kusumoto et al. 2019",
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="kusumoto-approx",
@@ -160,6 +174,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(T n^2) for each model budget",
         reference="Kusumoto et al. 2019",
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="feng-huang",
@@ -171,6 +186,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="the feng-huang schedule",
         complexity="O(n states) for each maximal term tried",
         reference="Feng and Huang 2021",
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="treewidth",
@@ -183,5 +199,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Kumar et al. 2019",
         requires=("networkx",),
         anytime=True,
+        covered_by=GENERAL,
     ),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
+from remat_algorithms.kit.catalogue import GENERAL
 
 _CLASS = "schedules without recomputation"
 
@@ -18,6 +19,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="-",
         options="remat_algorithms.dag.order.dag_order_exact:ExactOptions",
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="dag-order-greedy",
@@ -29,6 +31,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O((n + reads) log n)",
         reference="-",
         cheap=("dag",),
+        trials=(Trial(kinds=("dag",)),),
     ),
     Algorithm(
         name="dag-order-lpmf",
@@ -40,6 +43,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(m log m)",
         reference="after Liu 1986, Kayaaslan et al. 2018",
         cheap=("dag",),
+        trials=(Trial(kinds=("dag",)),),
     ),
     Algorithm(
         name="sp-order",
@@ -50,5 +54,13 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within=_CLASS,
         complexity="O(n log n); O(n^2/64) where values are shared",
         reference="Kayaaslan et al. 2018",
+        trials=(
+            Trial(
+                when="at most 1,000 tasks",
+                applies="remat_algorithms.kit.applicability:moderate",
+                kinds=("dag",),
+                free=True,
+            ),
+        ),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from remat.plugin import Algorithm
+from remat_algorithms.kit.catalogue import GENERAL
 
 _FRONTIER = "frontier-advancing schedules of the reference order"
 
@@ -19,6 +20,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         options="remat_algorithms.dag.programs.checkmate:CheckmateOptions",
         requires=("ortools", "pulp"),
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="checkmate-lp",
@@ -32,6 +34,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         options="remat_algorithms.dag.programs.checkmate:RoundingOptions",
         requires=("ortools", "pulp"),
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="moccasin",
@@ -45,5 +48,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         options="remat_algorithms.dag.programs.moccasin:MoccasinOptions",
         requires=("ortools",),
         anytime=True,
+        covered_by=GENERAL,
     ),
 )

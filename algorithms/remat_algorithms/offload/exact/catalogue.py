@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
+from remat_algorithms.kit.catalogue import GENERAL
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -18,6 +19,13 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         requires=("ortools",),
         several_memories=True,
         anytime=True,
+        trials=(
+            Trial(
+                when="links to another memory and back, at most 8 tasks",
+                applies="remat_algorithms.offload.applicability:few_moves",
+                kinds=("dag",),
+            ),
+        ),
     ),
     Algorithm(
         name="poet",
@@ -31,5 +39,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         requires=("ortools", "pulp"),
         several_memories=True,
         anytime=True,
+        covered_by=GENERAL,
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from remat.plugin import Algorithm
+from remat_algorithms.kit.catalogue import GENERAL
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -15,6 +16,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(L log L)",
         reference="Rhu et al. 2016",
         several_memories=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="vdnn-conv",
@@ -26,6 +28,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(L log L)",
         reference="Rhu et al. 2016",
         several_memories=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="vdnn-pp",
@@ -37,6 +40,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(L log L)",
         reference="after Shriram et al. 2019",
         several_memories=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="tflms",
@@ -48,6 +52,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O((runs + gaps) log gaps)",
         reference="after Le et al. 2018",
         several_memories=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="autoswap",
@@ -60,6 +65,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Zhang et al. 2019",
         several_memories=True,
         anytime=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="capuchin",
@@ -70,6 +76,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(gaps^2 runs)",
         reference="after Peng et al. 2020",
         several_memories=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="auto-perf-maxing",
@@ -81,6 +88,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="a linear program of 2 columns a layer, O(runs log runs) for each part of the budget",
         reference="torchtitan's auto_perf_maxing, 2026",
         several_memories=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="superneurons",
@@ -92,6 +100,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(runs gaps), of O(L^2) runs at most",
         reference="after Wang et al. 2018",
         several_memories=True,
+        covered_by=GENERAL,
     ),
     Algorithm(
         name="swapadvisor",
@@ -104,5 +113,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="after Huang et al. 2020",
         several_memories=True,
         anytime=True,
+        covered_by=GENERAL,
     ),
 )

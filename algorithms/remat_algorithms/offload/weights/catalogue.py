@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
+from remat_algorithms.kit.catalogue import GENERAL
 
 _HERE = "remat_algorithms.offload.weights"
 
@@ -21,6 +22,12 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         ranks=True,
         anytime=True,
         several_processors=True,
+        trials=(
+            Trial(
+                when="parameters, and several memories",
+                applies="remat_algorithms.offload.applicability:several_memories",
+            ),
+        ),
     ),
     Algorithm(
         name="zero",
@@ -36,6 +43,12 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         ranks=True,
         streams=True,
         several_processors=True,
+        trials=(
+            Trial(
+                when="parameters that ranks share out, or that may lie anywhere, or without end",
+                applies="remat_algorithms.offload.applicability:ranks_or_open",
+            ),
+        ),
     ),
     Algorithm(
         name="zero-offload",
@@ -51,6 +64,11 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         ranks=True,
         streams=True,
         several_processors=True,
+        trials=(
+            Trial(
+                when="steps without end, and several memories", applies="remat_algorithms.offload.applicability:endless"
+            ),
+        ),
     ),
     Algorithm(
         name="zero-infinity",
@@ -66,6 +84,11 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         ranks=True,
         streams=True,
         several_processors=True,
+        trials=(
+            Trial(
+                when="steps without end, and several memories", applies="remat_algorithms.offload.applicability:endless"
+            ),
+        ),
     ),
     Algorithm(
         name="granular-offload",
@@ -81,6 +104,11 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         ranks=True,
         streams=True,
         several_processors=True,
+        trials=(
+            Trial(
+                when="parameters that may lie anywhere", applies="remat_algorithms.offload.applicability:open_places"
+            ),
+        ),
     ),
     Algorithm(
         name="l2l",
@@ -96,5 +124,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         ranks=True,
         streams=True,
         several_processors=True,
+        trials=(Trial(when="parameters", applies="remat_algorithms.kit.applicability:has_parameters"),),
+        covered_by=GENERAL,
     ),
 )

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
 
 
 def _named(
-    name: str, function: str, summary: str, reference: str, options: str = "", *, module: str = "named"
+    name: str,
+    function: str,
+    summary: str,
+    reference: str,
+    options: str = "",
+    *,
+    module: str = "named",
+    chunks: tuple[int, ...] = (),
 ) -> Algorithm:
     return Algorithm(
         name=name,
@@ -21,6 +28,7 @@ def _named(
         several_memories=True,
         any_links=True,
         cheap=("pipeline",),
+        trials=(Trial(), *(Trial(options={"chunks": count}) for count in chunks)),
     )
 
 
@@ -40,6 +48,7 @@ def _planner(name: str, place: str, options: str, summary: str, reference: str, 
         several_memories=True,
         any_links=True,
         cheap=("pipeline",) if auto else (),
+        covered_by=() if auto else ("pipe-plan", "1f1b-star"),
     )
 
 
@@ -53,6 +62,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "1F1B with several chunks of the model on each device",
         "Narayanan et al. 2021",
         "ChunkOptions",
+        chunks=(4, 8),
     ),
     _named("chimera", "solve_chimera", "two pipelines in opposite directions", "Li and Hoefler 2021"),
     _named("gems", "solve_gems", "micro-batches from both ends in turns, one in flight a device", "Jain et al. 2020"),
@@ -90,6 +100,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         any_links=True,
         anytime=True,
+        trials=(Trial(when="steps", applies="remat_algorithms.kit.applicability:runs_once"),),
     ),
     Algorithm(
         name="pipe-exact",
@@ -104,6 +115,13 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         any_links=True,
         anytime=True,
+        trials=(
+            Trial(
+                when="at most 300 tasks",
+                applies="remat_algorithms.parallel.applicability:small_step",
+                options={"work": 20.0},
+            ),
+        ),
     ),
     Algorithm(
         name="pipeoffload",
@@ -117,6 +135,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         any_links=True,
         anytime=True,
+        covered_by=("pipe-plan", "1f1b-star"),
     ),
     Algorithm(
         name="optpipe",
@@ -130,6 +149,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         any_links=True,
         anytime=True,
+        covered_by=("pipe-plan", "1f1b-star"),
     ),
     Algorithm(
         name="tessel",
@@ -143,6 +163,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         any_links=True,
         anytime=True,
+        covered_by=("pipe-plan", "1f1b-star"),
     ),
     Algorithm(
         name="1f1b-star",
@@ -155,6 +176,12 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Beaumont et al. 2021",
         several_memories=True,
         any_links=True,
+        trials=(
+            Trial(
+                when="weights that change while micro-batches are under way",
+                applies="remat_algorithms.parallel.applicability:changing_weights",
+            ),
+        ),
     ),
     Algorithm(
         name="madpipe",
@@ -167,6 +194,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Beaumont et al. 2022",
         several_memories=True,
         any_links=True,
+        covered_by=("pipe-plan", "1f1b-star"),
     ),
     Algorithm(
         name="pipeline-ilp",
@@ -179,6 +207,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="after Beaumont et al. 2021b",
         several_memories=True,
         any_links=True,
+        covered_by=("pipe-plan", "1f1b-star"),
     ),
     _named(
         "pipedream",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat.plugin import Algorithm
+from remat.plugin import Algorithm, Trial
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
@@ -20,6 +20,9 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         streams=True,
         anytime=True,
         several_processors=True,
+        trials=(
+            Trial(when="a stream of samples", applies="remat_algorithms.parallel.applicability:inference", early=True),
+        ),
     ),
     Algorithm(
         name="tarnawski-ip",
@@ -36,6 +39,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         streams=True,
         anytime=True,
         several_processors=True,
+        trials=(Trial(when="a stream of samples", applies="remat_algorithms.parallel.applicability:inference"),),
     ),
     Algorithm(
         name="placement-replicated",
@@ -52,6 +56,12 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         streams=True,
         anytime=True,
         several_processors=True,
+        trials=(
+            Trial(
+                when="a stream of samples, inputs or layers of several copies",
+                applies="remat_algorithms.parallel.applicability:has_copies",
+            ),
+        ),
     ),
     Algorithm(
         name="tarnawski-latency",
@@ -67,6 +77,12 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         devices=True,
         anytime=True,
         several_processors=True,
+        trials=(
+            Trial(
+                when="types of processors, ties, inputs to be placed; or several processors and at most 200 tasks",
+                applies="remat_algorithms.parallel.applicability:devices",
+            ),
+        ),
     ),
     Algorithm(
         name="placement-bound",
@@ -83,5 +99,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         streams=True,
         anytime=True,
         several_processors=True,
+        trials=(Trial(when="a stream of samples", applies="remat_algorithms.parallel.applicability:inference"),),
+        covered_by=("tarnawski-ip",),
     ),
 )

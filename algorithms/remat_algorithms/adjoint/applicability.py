@@ -1,0 +1,108 @@
+"""Which adjoints are for which algorithm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from remat.plugin import Problem
+
+
+MODERATE_STEPS = 2000
+"""Most steps whose best schedule is searched for with all means."""
+
+
+def uniform_adjoint(problem: Problem) -> bool:
+    """Whether all steps are equal."""
+    return problem.instance.has_equal_steps
+
+
+def shared_equal_sizes(problem: Problem) -> bool:
+    """Whether states and adjoints of one size share one memory, and a table over them takes no more than seconds."""
+    chain = problem.chain
+    sizes = {*chain.activation_size.tolist(), *chain.gradient_size.tolist()}
+    simple = len(problem.machine.memories) == 1 and len(sizes) == 1 and not chain.saves
+    return simple and (uniform_adjoint(problem) or moderate_table(problem))
+
+
+def levels(problem: Problem) -> bool:
+    """Whether a table over levels, slots and steps pays, and takes no more than seconds."""
+    chain, machine = problem.chain, problem.machine
+    levels = machine.memories[1:]
+    if not levels or chain.saves or not uniform_adjoint(problem) or chain.length == 0:
+        return False
+    links = [machine.links[link] for link in machine.link_index.values()]
+    synchronous = all(resource == 0 for resource in machine.resource_of_link)
+    starred = all({(0, k), (k, 0)} <= machine.link_index.keys() for k in range(1, len(machine.memories)))
+    costly = any(link.latency or link.bandwidth is not None for link in links)
+    state = max(1, int(chain.activation_size.max()))
+    room = [chain.length if m.capacity is None else min(chain.length, m.capacity // state) for m in levels]
+    work = chain.length**2 * (sum(room) + 1)
+    return synchronous and starred and any(room) and (costly or len(levels) > 1) and work <= 2e10
+
+
+def one_free_level(problem: Problem) -> bool:
+    """Whether equal steps have one place for checkpoints that cost nothing: then Revolve's closed form says it all."""
+    machine, chain = problem.machine, problem.chain
+    free = not any(link.latency or link.bandwidth is not None for link in machine.links)
+    return uniform_adjoint(problem) and len(machine.memories) == 2 and free and not chain.saves
+
+
+def levels_without_table(problem: Problem) -> bool:
+    """Whether equal steps have several levels, and a table over them does not pay, or does not apply."""
+    several = len(problem.machine.memories) > 2 and not problem.chain.saves and not starts_elsewhere(problem)
+    return uniform_adjoint(problem) and several and not levels(problem)
+
+
+def long_levels(problem: Problem) -> bool:
+    """Whether equal steps have several levels that occupy the processor, and a table over them does not pay."""
+    return levels_without_table(problem) and not any(problem.machine.resource_of_link)
+
+
+def slots_of_one_size(problem: Problem) -> bool:
+    """Whether states of one size go to one level, beside computing, in a table of moderate size."""
+    chain, machine = problem.chain, problem.machine
+    sizes = set(chain.activation_size.tolist())
+    alone = len(machine.memories) == 2 and not chain.saves and not any(machine.resource_of_link)
+    return alone and len(sizes) == 1 and moderate_table(problem)
+
+
+def starts_elsewhere(problem: Problem) -> bool:
+    """Whether another memory than the processor's comes first."""
+    return problem.machine.processors[0].memory != 0
+
+
+def moderate_table(problem: Problem) -> bool:
+    """Whether a table over (steps x steps x slots) takes no more than seconds and 2 GB."""
+    chain, machine = problem.chain, problem.machine
+    state = max(1, int(chain.activation_size.max()))
+    capacity = machine.memories[-1 if len(machine.memories) == 1 else 1].capacity
+    slots = chain.length if capacity is None else min(chain.length, capacity // state)
+    work = chain.length**2 * (slots + 2)
+    return slots >= 1 and chain.length * work <= 4e9 and 8 * work <= 2e9
+
+
+def fits_whole(problem: Problem) -> bool:
+    """Whether all states fit at once, into the storage or into the one memory; then nothing is recomputed."""
+    chain, machine = problem.chain, problem.machine
+    states = chain.activation_size.tolist()
+    if len(machine.memories) > 1:
+        capacity = machine.memories[1].capacity
+        times = [machine.links[link].latency for link in machine.link_index.values()]
+        free = not any(times) and all(link.bandwidth is None for link in machine.links)
+        # Where checkpoints cost time, fewer of them may be quicker than none recomputed.
+        return free and not chain.saves and (capacity is None or sum(states[:-1]) <= capacity)
+    if problem.budget is None:
+        return not chain.saves
+    gradient = max(0, int(chain.gradient_size.max()) - min(states))
+    return not chain.saves and chain.static_memory + sum(states) + gradient <= problem.budget
+
+
+def moderate(problem: Problem) -> bool:
+    """Whether there are few enough steps to look for the best schedule with all means."""
+    return problem.chain.length <= MODERATE_STEPS and not starts_elsewhere(problem)
+
+
+def many_steps(problem: Problem) -> bool:
+    """Whether there are more steps than that."""
+    return problem.chain.length > MODERATE_STEPS and not starts_elsewhere(problem)

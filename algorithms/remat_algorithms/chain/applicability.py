@@ -1,0 +1,66 @@
+"""Which chains are for which algorithm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from remat_algorithms.kit.applicability import can_offload, has_parameters
+from remat_algorithms.kit.applicability import offloads as offloads_as_graph
+
+if TYPE_CHECKING:
+    from remat.plugin import Problem
+
+
+MOST_STAGES = 1000
+"""Chains of more stages are solved by groups of these first."""
+
+MOST_OFFLOADED = 200
+"""Chains of more stages leave `remat-offload-best` no time beyond its first starts."""
+
+MOST_IN_TABLES = 2500
+"""Stages up to which `rotor` answers as well; beyond, its tables would take gigabytes."""
+
+
+def without_variants(problem: Problem) -> bool:
+    """Whether a chain has no parameters, and one saving forward a stage."""
+    if has_parameters(problem):
+        return False
+    chain = problem.chain
+    return len(problem.graph.tasks) == (3 if chain.saves else 2) * chain.length + 1
+
+
+def moderately_long(problem: Problem) -> bool:
+    """Whether a chain without variants is short enough to search further than `rotor`."""
+    return without_variants(problem) and problem.chain.length <= MOST_STAGES
+
+
+def fits_tables(problem: Problem) -> bool:
+    """Whether the tables of `rotor` fit into memory, and it is not asked by another algorithm anyway."""
+    if has_parameters(problem) or moderately_long(problem):
+        return False
+    return not (without_variants(problem) and problem.chain.length > MOST_IN_TABLES)
+
+
+def many_budgets(problem: Problem) -> bool:
+    """Whether `rotor` answers questions about many budgets."""
+    if has_parameters(problem):
+        return False
+    return problem.chain.length <= MOST_IN_TABLES or not without_variants(problem)
+
+
+def offloads(problem: Problem) -> bool:
+    """Whether values of a chain without variants can leave the processor's memory."""
+    alone = problem.machine.processors[0].memory == 0 and can_offload(problem)
+    return alone and moderately_long(problem) and problem.chain.length <= MOST_OFFLOADED
+
+
+def offloads_otherwise(problem: Problem) -> bool:
+    """Whether values of another chain can leave the processor's memory, and their places are given."""
+    placed = not problem.graph.placeable and not problem.graph.parts and not problem.instance.is_stream
+    return placed and offloads_as_graph(problem) and not offloads(problem)
+
+
+def parameters_stay(problem: Problem) -> bool:
+    """Whether a chain has parameters that lie where the instance says, and no ranks share them out."""
+    graph = problem.graph
+    return has_parameters(problem) and not (graph.parts or graph.placeable or problem.instance.is_stream)

@@ -1,0 +1,52 @@
+"""Which instances are for which algorithm for several devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from remat_algorithms.kit.applicability import is_stream, names_devices, runs_once, several_processors
+
+if TYPE_CHECKING:
+    from remat.plugin import Problem
+
+
+MOST_PLACED = 200
+"""Tasks up to which a program chooses the processor of each."""
+
+MOST_PROVED = 300
+"""Pipelines of more tasks are rarely proved within a minute."""
+
+
+def devices(problem: Problem) -> bool:
+    """Whether a graph that runs once says what runs where, or small ones can be shared out among processors."""
+    small = several_processors(problem) and len(problem.graph.tasks) <= MOST_PLACED
+    return runs_once(problem) and (names_devices(problem) or small)
+
+
+def inference(problem: Problem) -> bool:
+    """Whether samples follow each other without end."""
+    return problem.instance.samples_seen is not None
+
+
+def has_copies(problem: Problem) -> bool:
+    """Whether a stream's inputs may lie in several memories, or some tasks read none that ties them to one."""
+    if problem.samples is None:
+        return False
+    placeable = {place.value: place.copies for place in problem.samples.graph.placeable}
+    kept = {value for value, copies in placeable.items() if copies == 1}
+    return any(kept.isdisjoint(reads) for reads in problem.samples.graph.reads.to_lists())
+
+
+def changing_weights(problem: Problem) -> bool:
+    """Whether parameters change while micro-batches are under way."""
+    return is_stream(problem) and not inference(problem)
+
+
+def has_groups(problem: Problem) -> bool:
+    """Whether several devices may run a layer together."""
+    return bool(getattr(problem.instance, "has_tensor", False))
+
+
+def small_step(problem: Problem) -> bool:
+    """Whether a pipeline ends, and has few operations."""
+    return runs_once(problem) and len(problem.graph.tasks) <= MOST_PROVED
