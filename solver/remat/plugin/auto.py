@@ -8,8 +8,10 @@ it is installed.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError
 from remat.plugin import registry
@@ -88,7 +90,8 @@ def candidates(problem: Problem) -> Candidates:
             Candidate(algorithm, trial).key: Candidate(algorithm, trial) for trial in trials[::-1]
         }.values():
             groups[_group(problem.kind, algorithm, candidate.trial)].append(candidate)
-    return Candidates(**{name: tuple(sorted(group, key=_rank)) for name, group in groups.items()})
+    rank = _ranking(problem.kind)
+    return Candidates(**{name: tuple(sorted(group, key=rank)) for name, group in groups.items()})
 
 
 def _reaches(problem: Problem, algorithm: Algorithm) -> bool:
@@ -111,8 +114,16 @@ GUARANTEES = ("strategy", "exact", "bounded", "heuristic")
 """In the order in which they are asked: one schedule costs least, and a proof may spare the others."""
 
 
-def _rank(candidate: Candidate) -> tuple[int, str, str]:
-    return GUARANTEES.index(candidate.algorithm.guarantee), candidate.algorithm.name, candidate.key
+def _ranking(kind: str) -> Callable[[Candidate], tuple[Any, ...]]:
+    """Return the order within a group: whoever covers most others comes first, then who has the fewest options."""
+    covers = Counter(name for algorithm in registry.algorithms(kind) for name in algorithm.covered_by)
+
+    def rank(candidate: Candidate) -> tuple[Any, ...]:
+        algorithm, options = candidate.algorithm, candidate.trial.options
+        order = GUARANTEES.index(algorithm.guarantee)
+        return -covers[algorithm.name] if algorithm.anytime else 0, order, algorithm.name, len(options), candidate.key
+
+    return rank
 
 
 def for_many(problem: Problem) -> Algorithm | None:
@@ -130,4 +141,5 @@ def declared(kind: str) -> list[tuple[str, Candidate]]:
         for trial in algorithm.trials
         if not trial.kinds or kind in trial.kinds
     ]
-    return sorted(found, key=lambda entry: (GROUPS.index(entry[0]), _rank(entry[1])))
+    rank = _ranking(kind)
+    return sorted(found, key=lambda entry: (GROUPS.index(entry[0]), rank(entry[1])))

@@ -5,7 +5,6 @@ Whom it asks, and in which order, follows from what the algorithms declare: `rem
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,8 +31,9 @@ from remat.solving.time_guard import guarded
 
 NAME = "auto"
 
-EXPLORATION = 0.45
-"""Share of the time in which all anytime algorithms are tried; the best of them has the rest."""
+EXPLORATION, SECOND_EXPLORATION = 0.25, 0.2
+"""Shares of the time in which all anytime algorithms are tried, and again those that were too slow for a schedule; the
+best of them has the rest."""
 
 CUT = (Termination.TIME_LIMIT, Termination.PATIENCE)
 """How those end that might have gone on."""
@@ -196,20 +196,31 @@ class _Portfolio:
     def _explore_and_commit(self, listed: Sequence[Candidate]) -> None:
         """Ask all for a while, and then the one that did best for as long as there is time.
 
-        So whoever is best alone has more than half of the time, whoever else is asked.
+        So whoever is best alone has more than half of the time, whoever else is asked. Those that were stopped before
+        they had any schedule are asked once more, since that says nothing of how good they are.
         """
         if len(listed) < 2 or self.context.deadline is None:
             self._in_turn(listed)
             return
-        end, seconds = self.context.deadline, self.context.seconds_left or 0.0
-        unfinished = list[tuple[Any, int, Candidate]]()
-        for k, candidate in enumerate(listed):
-            left = max(end - time.monotonic(), 1e-9)
-            answer = self._ask(candidate, share=min(1.0, EXPLORATION * seconds / len(listed) / left))
-            if answer is not None and answer.proposal.termination in CUT:
-                unfinished.append((*answer.rank[:2], k, candidate))
-        for *_, candidate in sorted(unfinished, key=lambda entry: entry[:3]):
+        unfinished = self._explore(listed, EXPLORATION)
+        unknown = [candidate for candidate, answer in unfinished if answer.result.makespan is None]
+        if unknown:
+            known = [entry for entry in unfinished if entry[0] not in unknown]
+            unfinished = known + self._explore(unknown, SECOND_EXPLORATION, again=True)
+        for candidate, _ in sorted(unfinished, key=lambda entry: entry[1].rank[:3]):
             self._ask(candidate, again=True)
+
+    def _explore(
+        self, listed: Sequence[Candidate], share: float, *, again: bool = False
+    ) -> list[tuple[Candidate, _Answer]]:
+        """Ask each for its part of a share of the time; return those that did not end by themselves."""
+        limit, unfinished = self.context.limit or 0.0, list[tuple[Candidate, _Answer]]()
+        for candidate in listed:
+            left = max(self.context.seconds_left or 0.0, 1e-9)
+            answer = self._ask(candidate, share=min(1.0, share * limit / len(listed) / left), again=again)
+            if answer is not None and answer.proposal.termination in CUT:
+                unfinished.append((candidate, answer))
+        return unfinished
 
     @property
     def best(self) -> _Answer | None:
