@@ -259,7 +259,7 @@ def stream_of(copies, capacity, tasks=3):
 
 @pytest.mark.parametrize("name", ON_STREAMS)
 def test_tasks_that_share_parameters_hold_them_once(name):
-    """Three tasks read one parameter of several copies: in a memory it lies once, and there is no third place for it."""
+    """Three tasks read one parameter of several copies: in a memory it lies once, and a third has no room."""
     for copies in (1, 2, 3):
         document = stream_of(copies, 7)
         document["machine"]["memories"][2]["capacity"] = 1
