@@ -61,16 +61,19 @@ def _of_devices(problem: Problem, solver: Algorithm) -> str:
     for memory in problem.used.machine.memories:
         if memory.static and not solver.devices:
             return f"memory such as {memory.name!r}, which has static bytes of its own"
-    if problem.kind not in ("dag", "chain") or (solver.ranks if problem.kind == "chain" else solver.devices):
+    if problem.kind not in ("dag", "chain"):
         return ""
+    known = solver.ranks if problem.kind == "chain" else solver.devices
     graph = problem.graph
+    if graph.parts and not (solver.collectives or (known and problem.kind == "chain")):
+        return f"task such as {graph.described(min(graph.parts), repr)}, which is a collective of several memories"
+    if known:
+        return ""
     if graph.times is not None:
         task = next(task for task, one in enumerate(problem.instance.tasks) if isinstance(one.time, dict))  # type: ignore[union-attr]
         return f"task such as {graph.described(task, repr)}, whose time depends on the type of the processor"
     if graph.tied:
         return f"task such as {graph.described(min(graph.tied), repr)}, which is tied to processors"
-    if graph.parts:
-        return f"task such as {graph.described(min(graph.parts), repr)}, which is a collective of several memories"
     if graph.placeable:
         return f"input such as {graph.values[graph.placeable[0].value]!r}, whose place is the schedule's choice"
     return ""

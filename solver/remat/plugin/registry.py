@@ -96,6 +96,8 @@ class Algorithm:
     devices : bool
         Whether it knows of kind `dag` times by type, tasks that are tied to processors and inputs whose place is the
         schedule's choice, and memories with static bytes of their own.
+    collectives : bool
+        Whether it knows tasks of kind `dag` that run in several memories at once.
     ranks : bool
         Whether it knows chains whose states equal ranks share out, or lie where the schedule says.
     streams : bool
@@ -147,6 +149,7 @@ class Algorithm:
     several_processors: bool = False
     any_links: bool = False
     devices: bool = False
+    collectives: bool = False
     ranks: bool = False
     streams: bool = False
     slices: bool = False

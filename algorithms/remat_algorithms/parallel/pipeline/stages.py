@@ -136,7 +136,8 @@ def staging(problem: Problem, shape: str, chunks: int = 2) -> Staging:
     if instance.cluster.host is not None:
         alone += ", nothing at the host"
     chained = all(_between(instance.sources(), one, other) for one, other in pairwise(stages))
-    return Staging(f"orders of evenly cut layers, {name[shape]}{alone}", instance, stages, model, starts, chained)
+    scope = f"orders of evenly cut layers, {name[shape]}{alone}, nothing runs again"
+    return Staging(scope, instance, stages, model, starts, chained)
 
 
 def _between(sources: Sequence[Sequence[int]], one: Stage, other: Stage) -> set[int]:

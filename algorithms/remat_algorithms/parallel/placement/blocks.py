@@ -15,6 +15,7 @@ from remat_algorithms.kit.programs.answers import Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.kit.programs.duals import solve_linear
 from remat_algorithms.kit.programs.program import ProgramBuilder
+from remat_algorithms.parallel.placement.holding import parameter_bytes, parameters_in
 from remat_algorithms.parallel.placement.model import Model
 from remat_algorithms.parallel.placement.program import Steps, steps_of
 
@@ -189,9 +190,11 @@ class Blocks:
             program.add(cp_model.LinearExpr.weighted_sum([v for v, _ in own], [t for _, t in own]) <= limit)
         room = model.room[memory]
         if room is not None:
-            shift = max(0, sum(model.size).bit_length() - 44)
-            held = cp_model.LinearExpr.weighted_sum([on[u] for u in able], [model.size[u] >> shift for u in able])
-            program.add(held <= min(-(-max(0, room) >> shift), (sum(model.size) >> shift) + 1))
+            total = parameter_bytes(model)
+            shift = max(0, total.bit_length() - 44)
+            terms, sizes = parameters_in(program, model, on)
+            held = cp_model.LinearExpr.weighted_sum(terms, [size >> shift for size in sizes])
+            program.add(held <= min(-(-max(0, room) >> shift), (total >> shift) + 1))
         weight = cp_model.LinearExpr.weighted_sum([on[u] for u in able], [int(weights[u]) for u in able])
         program.add(weight >= least)
         program.maximize(weight)

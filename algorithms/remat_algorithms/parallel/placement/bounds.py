@@ -104,7 +104,12 @@ def rates(model: Model) -> Solved:
         room = model.room[model.memory_of[own[0]]]
         together = len({model.memory_of[processor] for processor in own})
         if room is not None:
-            entries = [(share[kind][unit], float(model.size[unit])) for unit in range(model.units) if model.size[unit]]
+            entries = [(share[kind][unit], float(model.own[unit])) for unit in range(model.units) if model.own[unit]]
+            for size, units in model.shared:
+                lies = builder.add_column()  # once in a memory, for all units there
+                entries.append((lies, float(size)))
+                for unit in units:
+                    builder.add_row([(lies, 1), (share[kind][unit], -1)], lower=0)
             largest = max((size for _, size in entries), default=1.0)
             builder.add_row([(column, size / largest) for column, size in entries], upper=together * room / largest)
     if model.star is not None and model.star.separable:

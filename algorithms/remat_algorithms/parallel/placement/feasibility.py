@@ -1,8 +1,10 @@
-"""Whether parameters fit into the memories at all, whatever the schedule; and where they do.
+"""Whether parameters fit into the memories at all; and where they do.
 
 Each unit's parameters lie in some memory where it can run, from the start to the end, and beside them what one of its
 tasks reads and writes while it runs. What cannot be placed like that is a proof: a unit that is larger than every
 memory, parameters that are more than all memories together, or, by a constraint program, pieces that cannot be packed.
+The proof holds for all schedules of a stream, whose inputs are never copied. Where tasks run once, a schedule may copy
+parameters to where they are read, and the proof holds for a class.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 from remat.plugin import ALL_SCHEDULES, Context, LeastBudget, Problem, Proposal, format_size
 from remat_algorithms.kit.programs.answers import Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
+from remat_algorithms.parallel.placement.holding import parameter_bytes, parameters_in
 from remat_algorithms.parallel.placement.model import Model
 
 WORK = 5.0
@@ -42,9 +45,29 @@ class Packing:
     missing: int
 
 
-def refuse(problem: Problem, model: Model, context: Context) -> Proposal | None:
-    """Return the answer where no schedule fits; None where that is not proved."""
-    return _too_large(problem, model) or _too_many(problem, model, context)
+def refuse(problem: Problem, model: Model, context: Context, scope: str = ALL_SCHEDULES) -> Proposal | None:
+    """Return the answer where no schedule of a class (`scope`) fits; None where that is not proved."""
+    return _unable(model, scope) or _too_large(problem, model, scope) or _too_many(problem, model, context, scope)
+
+
+def _unable(model: Model, scope: str) -> Proposal | None:
+    """A unit that can run nowhere."""
+    for unit, tasks in enumerate(model.tasks):
+        if not _able(model, unit):
+            names = _names(model, unit)
+            kept = (
+                f"{names} have to be in one memory, and no processor"
+                if len(tasks) > 1
+                else f"no processor runs {names}"
+            )
+            note = f"{kept} can run all of them" if len(tasks) > 1 else f"{kept} where its inputs lie"
+            return Proposal(infeasible_within=scope if model.certain else None, notes=(note,))
+    return None
+
+
+def _names(model: Model, unit: int) -> str:
+    names = ", ".join(model.graph.tasks[task] for task in model.tasks[unit][:4])
+    return names + (", ..." if len(model.tasks[unit]) > 4 else "")
 
 
 def _able(model: Model, unit: int) -> list[int]:
@@ -53,7 +76,7 @@ def _able(model: Model, unit: int) -> list[int]:
     return sorted({model.memory_of[processor] for processor in able})
 
 
-def _too_large(problem: Problem, model: Model) -> Proposal | None:
+def _too_large(problem: Problem, model: Model, scope: str) -> Proposal | None:
     """A unit that no memory holds where it can run."""
     if not model.certain:
         return None
@@ -64,13 +87,10 @@ def _too_large(problem: Problem, model: Model) -> Proposal | None:
         limited = [(room, memory) for room, memory in rooms if room is not None]
         if len(limited) < len(rooms) or any(room >= need for room, _ in limited):
             continue
-        if not rooms:
-            return None  # it cannot run anywhere, whatever the memories
         room, memory = max(limited, key=lambda pair: (pair[0], -pair[1]))
         capacity = machine.memories[memory].capacity
         assert capacity is not None
-        names = ", ".join(model.graph.tasks[task] for task in model.tasks[unit][:4])
-        names += ", ..." if len(model.tasks[unit]) > 4 else ""
+        names = _names(model, unit)
         held = format_size(need, problem.units)
         kept = f"{names} have to be in one memory, and take" if len(model.tasks[unit]) > 1 else f"{names} takes"
         note = f"{kept} {held} with their parameters: no memory where they can run has so much room"
@@ -79,18 +99,18 @@ def _too_large(problem: Problem, model: Model) -> Proposal | None:
         sample = problem.samples
         task = model.tasks[unit][0] * (1 if sample is None else sample.count)
         least = LeastBudget(capacity - room + need, task, False, memory)
-        return Proposal(infeasible_within=ALL_SCHEDULES, least=least, notes=(note,))
+        return Proposal(infeasible_within=scope, least=least, notes=(note,))
     return None
 
 
-def _too_many(problem: Problem, model: Model, context: Context) -> Proposal | None:
+def _too_many(problem: Problem, model: Model, context: Context, scope: str) -> Proposal | None:
     """Parameters that the memories together do not hold, or that cannot be packed into them."""
     if not model.certain:
         return None
     rooms = {memory: model.room[memory] for memory in sorted({m for u in range(model.units) for m in _able(model, u)})}
     if any(room is None for room in rooms.values()) or not rooms:
         return None
-    total = sum(model.size)
+    total = parameter_bytes(model)
     there = sum(max(0, room) for room in rooms.values() if room is not None)
     missing = total - there
     missing = max(missing, pack(model, context, work=WORK if missing <= 0 else WORK_BEYOND).missing)
@@ -105,7 +125,7 @@ def _too_many(problem: Problem, model: Model, context: Context) -> Proposal | No
     why = "" if total > there else ", which cannot be divided as that would take"
     note = f"parameters take {sizes[0]}, and the memories hold {sizes[1]} in all{why}: at least {sizes[2]} would do"
     least = LeastBudget(capacity + missing, None, False, memory)
-    return Proposal(infeasible_within=ALL_SCHEDULES, least=least, notes=(note,))
+    return Proposal(infeasible_within=scope, least=least, notes=(note,))
 
 
 def pack(model: Model, context: Context, less: Sequence[int] = (), work: float = WORK) -> Packing:
@@ -115,7 +135,7 @@ def pack(model: Model, context: Context, less: Sequence[int] = (), work: float =
     """
     from ortools.sat.python import cp_model
 
-    total = sum(model.size) + sum(room for room in model.room if room is not None)
+    total = parameter_bytes(model) + sum(room for room in model.room if room is not None)
     shift = max(0, total.bit_length() - LARGEST.bit_length())
     program: Any = cp_model.CpModel()
     memories = sorted({memory for unit in range(model.units) for memory in _able(model, unit)})
@@ -131,9 +151,8 @@ def pack(model: Model, context: Context, less: Sequence[int] = (), work: float =
         more = program.new_int_var(0, max(1, (total >> shift) + 1), "")
         over.append(more)
         units = [unit for unit in range(model.units) if memory in inside[unit]]
-        held = cp_model.LinearExpr.weighted_sum(
-            [inside[unit][memory] for unit in units], [model.size[unit] >> shift for unit in units]
-        )
+        terms, sizes = parameters_in(program, model, {unit: inside[unit][memory] for unit in units})
+        held = cp_model.LinearExpr.weighted_sum(terms, [size >> shift for size in sizes])
         limit = -(-room >> shift)
         program.add(held <= limit + more)
         for unit in units:

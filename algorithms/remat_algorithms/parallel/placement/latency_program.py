@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from remat.plugin import Number
 from remat_algorithms.kit.programs.answers import Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
+from remat_algorithms.parallel.placement.holding import parameter_bytes, parameters_in
 from remat_algorithms.parallel.placement.once import Once
 from remat_algorithms.parallel.placement.program import LARGEST_SIZE, Steps, exact_time, step_of
 
@@ -66,10 +68,10 @@ class LatencyProgram:
 
     def _steps(self) -> Steps:
         model = self.model
-        times = {float(time) for task in self.once.order for time in self.once.times(task).values()}
+        times: set[Number] = {time for task in self.once.order for time in self.once.times(task).values()}
         sizes = {int(size) for size in model.graph.size.tolist()}
-        for link in model.machine.links:
-            times |= {float(link.time(size)) for size in sizes} | {float(link.delay)}
+        for link in range(len(model.machine.links)):
+            times |= {model.copy_time(link, size) for size in sizes} | {model.machine.links[link].delay}
         return step_of(times, sum(times) * (1 + len(self.once.order)))
 
     def _place(self) -> None:
@@ -105,7 +107,7 @@ class LatencyProgram:
             self.program.add(end <= self.end)
             for processor, time in self.once.times(task).items():
                 on = self.on[self.model.unit_of[task]][processor]
-                length = self.steps.down(float(time))
+                length = self.steps.down(time)
                 self.intervals[processor].append(
                     self.program.new_optional_fixed_size_interval_var(begin, length, on, "")
                 )
@@ -136,7 +138,7 @@ class LatencyProgram:
         program, memories = self.program, range(len(self.model.machine.memories))
         made: dict[int, Any] = {}
         if maker is None:
-            made = {self.once.lying[value]: True}
+            made = dict.fromkeys(self.once.lying[value], True)
         else:
             made = dict(self.inside[self.model.unit_of[maker]])
         known: Any = 0 if maker is None else self.ended[maker]
@@ -160,8 +162,8 @@ class LatencyProgram:
                 program.add_bool_or([*ways[source], ~on])
             link = self.model.machine.link_index[source, target]
             begin = self._instant()
-            length = self.steps.down(float(self.model.copy_time(link, int(self.model.graph.size[value]))))
-            later = self.steps.down(float(self.model.machine.links[link].delay))
+            length = self.steps.down(self.model.copy_time(link, int(self.model.graph.size[value])))
+            later = self.steps.down(self.model.machine.links[link].delay)
             for resource in dict.fromkeys(self.model.machine.held_by_link[link]):
                 self.intervals[resource].append(program.new_optional_fixed_size_interval_var(begin, length, on, ""))
             program.add(begin >= there[source]).only_enforce_if(on)
@@ -187,14 +189,15 @@ class LatencyProgram:
     def _hold(self) -> None:
         """Parameters fit into each memory."""
         model = self.model
-        total = sum(model.size) + 1
+        total = parameter_bytes(model) + 1
         shift = max(0, total.bit_length() - LARGEST_SIZE.bit_length())
         for memory, room in enumerate(model.room):
             units = [unit for unit in range(model.units) if memory in self.inside[unit]]
             if room is not None and units:
                 limit = min(-(-max(0, room) >> shift), (total >> shift) + 1)
-                sizes = [model.size[unit] >> shift for unit in units]
-                self.program.add(self.sum([self.inside[unit][memory] for unit in units], sizes) <= limit)
+                inside = {unit: self.inside[unit][memory] for unit in units}
+                terms, sizes = parameters_in(self.program, model, inside)
+                self.program.add(self.sum(terms, [size >> shift for size in sizes]) <= limit)
 
     def solve(
         self,

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NoReturn
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from remat.plugin import IntArray, Machine, Number, NumberArray, OptionError, Pr
 
 UNABLE = math.inf
 """Time of a unit on a processor that cannot run it."""
+
+LARGEST_WHOLE = 2**53
+"""Whole numbers below are exact in float64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,10 @@ class Model:
         Whether all times of runs and copies are whole numbers.
     size : tuple of int
         Bytes of each unit's parameters.
+    own : tuple of int
+        Bytes of the parameters that no other unit reads.
+    shared : tuple of (int, tuple of int)
+        Bytes of each parameter that several units read, and these units: it lies in a memory once for all of them.
     working : tuple of int
         Bytes that a unit takes besides while some task of it runs, at the least.
     flows : tuple of Flow
@@ -84,7 +92,9 @@ class Model:
         Bytes of each memory for parameters and what passes; None is unbounded.
     star : Star or None
     certain : bool
-        Whether every schedule runs these tasks: there are no alternatives.
+        Whether every schedule runs these tasks, reads what they make, and has the tasks of a unit in one memory, where
+        each share of them takes as much: there are no alternatives, no value has several origins, no unit stays
+        together for want of more copies, and processors of one memory differ in speed alone.
     parameters : tuple of tuple of int
         The placeable inputs that each unit reads.
     """
@@ -95,6 +105,8 @@ class Model:
     time: NumberArray
     whole: bool
     size: tuple[int, ...]
+    own: tuple[int, ...]
+    shared: tuple[tuple[int, tuple[int, ...]], ...]
     working: tuple[int, ...]
     flows: tuple[Flow, ...]
     room: tuple[int | None, ...]
@@ -137,6 +149,11 @@ class Model:
     def alone(self) -> bool:
         """Whether each memory has one processor at most."""
         return len(set(self.memory_of)) == self.processors
+
+    @property
+    def settled(self) -> bool:
+        """Whether, besides, a placement of each task on one processor is one of units: none can be divided."""
+        return self.certain and (self.alone or all(len(tasks) == 1 for tasks in self.tasks))
 
     @cached_property
     def classes(self) -> tuple[tuple[int, ...], ...]:
@@ -216,7 +233,10 @@ class Model:
         """Return the bytes of parameters in each memory."""
         found = [0] * len(self.machine.memories)
         for unit, processor in enumerate(placed):
-            found[self.memory_of[processor]] += self.size[unit]
+            found[self.memory_of[processor]] += self.own[unit]
+        for size, units in self.shared:
+            for memory in {self.memory_of[placed[unit]] for unit in units}:
+                found[memory] += size
         return found
 
     def excess(self, placed: Sequence[int], less: Sequence[int] = ()) -> int:
@@ -243,14 +263,19 @@ class Model:
                     found.append(link)
         return found
 
-    def _way(self, home: int, target: int, size: int) -> tuple[int, ...]:
+    def route(self, home: int, target: int, size: int) -> tuple[int, ...] | None:
+        """Return the links of the quickest way between two memories; None where there is none."""
         key = (home, target, size)
         if key not in self._ways:
             self._ways[key] = _quickest(self.machine, home, target, size)
         return self._ways[key]
 
+    def _way(self, home: int, target: int, size: int) -> tuple[int, ...]:
+        found = self.route(home, target, size)
+        return _no_way(self.machine, home, target) if found is None else found
+
     @cached_property
-    def _ways(self) -> dict[tuple[int, int, int], tuple[int, ...]]:
+    def _ways(self) -> dict[tuple[int, int, int], tuple[int, ...] | None]:
         return {}
 
 
@@ -260,30 +285,50 @@ def model_of(problem: Problem, name: str) -> Model:
     Raises
     ------
     OptionError
-        For an instance that is no stream of samples, or a machine whose processors cannot reach each other.
+        For an instance that is no stream of samples or of which nothing has to run, a machine whose processors cannot
+        reach each other, and values that several tasks make.
     """
     samples = problem.samples
     if samples is None:
         raise OptionError(
             f'{name} is for streams: a task graph says "stream", a pipeline weights "fixed"', argument="algorithm"
         )
-    return build(samples.graph, problem.machine)
+    model = build(samples.graph, problem.machine)
+    if not model.units:
+        raise OptionError(f"{name}: nothing has to run for a sample", argument="algorithm")
+    made = dict[int, int]()
+    for task in model.unit_of:
+        for value in model.graph.writes[task].tolist():
+            if value in made:
+                what = model.graph.values[value]
+                raise OptionError(
+                    f"{name!r} knows no value such as {what!r}, which several tasks make", argument="algorithm"
+                )
+            made[value] = task
+    return model
 
 
 def build(graph: TaskGraph, machine: Machine, *, fixed: bool = True) -> Model:
     """Read a graph, of one sample or one that runs once, on a machine; `fixed` inputs are read where they lie only."""
     needed = needed_tasks(graph)
     chosen = np.flatnonzero(needed.once).tolist()
-    units = _units(graph, chosen, len({processor.memory for processor in machine.processors}))
+    units, free = _units(graph, chosen, len({processor.memory for processor in machine.processors}))
     unit_of = {task: unit for unit, tasks in enumerate(units) for task in tasks}
     room = _room(graph, machine)
     time = _times(graph, machine, units, {place.value: place.memory for place in graph.inputs} if fixed else {})
     flows = tuple(_flows(graph, units, unit_of))
+    certain = bool((needed.once == needed.forced).all()) and _has_single_origins(graph, unit_of)
+    certain = certain and free and _alike(graph, machine, units)
     star = _star(machine)
     if star is None and fixed:
         _check_reachable(machine)
     sizes: list[int] = graph.size.tolist()
     parameters = _parameters(graph, units)
+    readers: dict[int, list[int]] = defaultdict(list)
+    for unit, values in enumerate(parameters):
+        for value in sorted(values):
+            readers[value].append(unit)
+    alone = [sum(sizes[value] for value in values if len(readers[value]) == 1) for values in parameters]
     return Model(
         graph,
         machine,
@@ -291,17 +336,22 @@ def build(graph: TaskGraph, machine: Machine, *, fixed: bool = True) -> Model:
         time,
         _is_whole(graph, machine, flows),
         tuple(sum(sizes[value] for value in own) for own in parameters),
+        tuple(alone),
+        tuple((sizes[value], tuple(own)) for value, own in sorted(readers.items()) if len(own) > 1 and sizes[value]),
         tuple(max(_working(graph, task) for task in tasks) for tasks in units),
         flows,
         room,
         star,
-        bool((needed.once == needed.forced).all()),
+        certain,
         tuple(tuple(sorted(own)) for own in parameters),
     )
 
 
-def _units(graph: TaskGraph, chosen: Sequence[int], memories: int) -> tuple[tuple[int, ...], ...]:
-    """Return the tasks of each unit: those that read an input of which there may not be enough copies."""
+def _units(graph: TaskGraph, chosen: Sequence[int], memories: int) -> tuple[tuple[tuple[int, ...], ...], bool]:
+    """Return the tasks of each unit: those that read an input of which there may not be enough copies.
+
+    And whether schedules have no other choice: tasks that read an input of several copies could be apart.
+    """
     parent = {task: task for task in chosen}
 
     def find(task: int) -> int:
@@ -324,7 +374,31 @@ def _units(graph: TaskGraph, chosen: Sequence[int], memories: int) -> tuple[tupl
     found: dict[int, list[int]] = defaultdict(list)
     for task in chosen:
         found[find(task)].append(task)
-    return tuple(tuple(tasks) for tasks in found.values())
+    return tuple(tuple(tasks) for tasks in found.values()), all(copies[value] == 1 for value in single)
+
+
+def _alike(graph: TaskGraph, machine: Machine, units: Sequence[Sequence[int]]) -> bool:
+    """Whether processors of one memory can run the same tasks of each unit of several, and differ in speed alone."""
+    several = [tasks for tasks in units if len(tasks) > 1]
+    for tasks in several:
+        found: dict[int, set[object]] = defaultdict(set)
+        for processor in machine.processors:
+            tied = tuple(task in graph.tied and processor.name not in graph.tied[task] for task in tasks)
+            found[processor.memory].add((processor.type if graph.times is not None else "", tied))
+        if any(len(kinds) > 1 for kinds in found.values()):
+            return False
+    return True
+
+
+def _has_single_origins(graph: TaskGraph, unit_of: Mapping[int, int]) -> bool:
+    """Whether each value comes from one task that runs, or lies there from the start."""
+    made: set[int] = set(graph.available)
+    for task in unit_of:
+        for value in graph.writes[task].tolist():
+            if value in made:
+                return False
+            made.add(value)
+    return True
 
 
 def _parameters(graph: TaskGraph, units: Sequence[Sequence[int]]) -> list[set[int]]:
@@ -334,20 +408,21 @@ def _parameters(graph: TaskGraph, units: Sequence[Sequence[int]]) -> list[set[in
 
 
 def _working(graph: TaskGraph, task: int) -> int:
-    """Return the bytes that a task takes beside parameters, while it runs."""
-    inputs = graph.available
-    reads = sum(int(graph.size[value]) for value in graph.reads[task].tolist() if value not in inputs)
-    writes = sum(int(graph.size[value]) for value in graph.writes[task].tolist())
+    """Return the bytes that a task takes beside what stays in memories throughout, while it runs."""
+    staying = graph.pinned | {place.value for place in graph.placeable}
+    reads = sum(int(graph.size[value]) for value in graph.reads[task].tolist() if value not in staying)
+    writes = sum(int(graph.size[value]) for value in graph.writes[task].tolist() if value not in staying)
     if graph.in_place[task]:
         writes = max(0, writes - reads)
     return reads + writes + int(graph.workspace[task])
 
 
 def _room(graph: TaskGraph, machine: Machine) -> tuple[int | None, ...]:
-    """Return the bytes of each memory beside what lies there throughout."""
+    """Return the bytes of each memory beside what lies there throughout; other inputs may be dropped."""
     used = [graph.static_bytes(machine, memory) for memory in range(len(machine.memories))]
     for place in graph.inputs:
-        used[0 if place.memory is None else machine.memory_index[place.memory]] += int(graph.size[place.value])
+        if place.value in graph.pinned:
+            used[0 if place.memory is None else machine.memory_index[place.memory]] += int(graph.size[place.value])
     return tuple(
         None if memory.capacity is None else memory.capacity - own
         for memory, own in zip(machine.memories, used, strict=True)
@@ -429,19 +504,28 @@ def _separable(machine: Machine, hub: int, away: Sequence[int], back: Sequence[i
 def _is_whole(graph: TaskGraph, machine: Machine, flows: Sequence[Flow]) -> bool:
     if not graph.exact_times or any(processor.speed != 1 for processor in machine.processors):
         return False
-    return all(isinstance(link.time(flow.size), int) for link in machine.links for flow in flows)
+    largest = graph.time if graph.times is None else np.maximum(graph.times, 0).max(axis=0)
+    if float(largest.sum(dtype=np.float64)) >= LARGEST_WHOLE:
+        return False
+    lengths = [link.time(flow.size) for link in machine.links for flow in flows]
+    return all(isinstance(length, int) and length < LARGEST_WHOLE for length in lengths)
 
 
 def _check_reachable(machine: Machine) -> None:
     homes = sorted({processor.memory for processor in machine.processors})
     for home in homes:
         for target in homes:
-            if home != target:
-                _quickest(machine, home, target, 0)
+            if home != target and _quickest(machine, home, target, 0) is None:
+                _no_way(machine, home, target)
 
 
-def _quickest(machine: Machine, home: int, target: int, size: int) -> tuple[int, ...]:
-    """Return the links of the quickest way between two memories (Bellman and Ford)."""
+def _no_way(machine: Machine, home: int, target: int) -> NoReturn:
+    names = [machine.memories[memory].name for memory in (home, target)]
+    raise OptionError(f"no way from memory {names[0]} to {names[1]}", argument="machine")
+
+
+def _quickest(machine: Machine, home: int, target: int, size: int) -> tuple[int, ...] | None:
+    """Return the links of the quickest way between two memories (Bellman and Ford); None where there is none."""
     far: dict[int, float] = {home: 0.0}
     came: dict[int, int] = {}
     for _ in machine.memories:
@@ -451,8 +535,7 @@ def _quickest(machine: Machine, home: int, target: int, size: int) -> tuple[int,
                 if there < far.get(link.target, math.inf):
                     far[link.target], came[link.target] = there, index
     if target not in far:
-        names = [machine.memories[memory].name for memory in (home, target)]
-        raise OptionError(f"no way from memory {names[0]} to {names[1]}", argument="machine")
+        return None
     way: list[int] = []
     while target != home:
         way.append(came[target])

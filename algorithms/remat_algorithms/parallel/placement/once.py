@@ -1,7 +1,8 @@
 """A graph that runs once on several devices: what a placement makes of it, run by run and copy by copy.
 
 Each task runs once, on a processor in whose memory its parameters lie. What it reads and does not find there is copied
-over the quickest way from where it was made, or lies from the start; once to each memory.
+over the quickest way from where it was made, or lies from the start; once to each memory. Inputs that are not pinned
+are dropped after their last use.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from remat.plugin import Number, OptionError, Problem, StepBuilder, StepKind, Steps
 from remat_algorithms.parallel.placement.model import Model, build
 
 RUN, COPY = StepKind.RUN, StepKind.COPY
+
+SAME = 2e-9
+"""Share of the makespan by which two times in floats may differ that count as one instant."""
 
 
 @dataclass(slots=True)
@@ -43,6 +48,34 @@ class Timed:
     makespan: Number
 
 
+class Listing(NamedTuple):
+    """Steps in the order of their starts.
+
+    Attributes
+    ----------
+    steps : Steps
+    lengths : list of int or float
+        How long each takes.
+    drops : list of (int, list of int)
+        The step that drops a value, and all steps that use the value there.
+    """
+
+    steps: Steps
+    lengths: list[Number]
+    drops: list[tuple[int, list[int]]]
+
+    def ends(self, starts: Sequence[Number]) -> list[Number] | None:
+        """Return when steps end that start at these times; None where a value is dropped while it is in use."""
+        ends: list[Number] = [start + length for start, length in zip(starts, self.lengths, strict=True)]
+        # Of one instant, what is listed first ends before what is listed later begins; rounding makes one of two.
+        rounding = 0 if all(isinstance(end, int) for end in ends) else SAME * max(ends)
+        for step, users in self.drops:
+            latest = ends[step] - rounding
+            if any(ends[user] > ends[step] or (user > step and starts[user] >= latest) for user in users):
+                return None
+        return ends
+
+
 @dataclass(frozen=True)
 class Once:
     """A graph that runs once, as it is placed.
@@ -50,14 +83,14 @@ class Once:
     Attributes
     ----------
     model : Model
-    lying : mapping of int to int
-        The memory of each input that does not lie where the schedule says.
+    lying : mapping of int to tuple of int
+        The memories of each input that does not lie where the schedule says.
     wanted : tuple of (value, memory)
         What has to be there at the end.
     """
 
     model: Model
-    lying: dict[int, int]
+    lying: dict[int, tuple[int, ...]]
     wanted: tuple[tuple[int, int], ...]
 
     @cached_property
@@ -124,12 +157,15 @@ class Once:
         """Return the time of a task on each processor that may run it."""
         return self._times[task]
 
-    def timed(self, placed: Sequence[int]) -> Timed:
+    def timed(self, placed: Sequence[int]) -> Timed | None:
         """Return what a placement of units takes: whoever waits longest for its turn goes first, copies as all else.
 
-        O(jobs log jobs).
+        None where something would have to be copied, and there is no way. O(jobs log jobs).
         """
-        jobs, rank = self.jobs(placed)
+        found = self.jobs(placed)
+        if found is None:
+            return None
+        jobs, rank = found
         missing = [len(job.waits) for job in jobs]
         following: list[list[int]] = [[] for _ in jobs]
         for index, job in enumerate(jobs):
@@ -160,22 +196,26 @@ class Once:
                     heapq.heappush(ready, (at, -rank[other], other))
         return Timed(jobs, start, makespan)
 
-    def jobs(self, placed: Sequence[int]) -> tuple[list[Job], list[float]]:
-        """Return all runs and copies of a placement, each after what it waits for, and how long what follows takes."""
+    def jobs(self, placed: Sequence[int]) -> tuple[list[Job], list[float]] | None:
+        """Return all runs and copies of a placement, each after what it waits for, and how long what follows takes.
+
+        None where something would have to be copied, and there is no way.
+        """
         model, graph = self.model, self.model.graph
         placeable = {place.value for place in graph.placeable}
         jobs: list[Job] = []
         rank: list[float] = []
         # For each value and memory, the job after which it is there; -1: from the start.
         there: dict[int, dict[int, int]] = defaultdict(dict)
-        for value, memory in self.lying.items():
-            there[value][memory] = -1
+        for value, memories in self.lying.items():
+            there[value] = dict.fromkeys(memories, -1)
 
-        def brought(value: int, memory: int, priority: float) -> int:
+        def brought(value: int, memory: int, priority: float) -> int | None:
             if memory in there[value]:
                 return there[value][memory]
             source = min(there[value], key=lambda one: (self._far(one, memory, value), one))
-            for link in model.ways(source, {memory}, int(graph.size[value])):
+            links = model.route(source, memory, int(graph.size[value]))
+            for link in links or ():
                 ends = model.machine.links[link]
                 if ends.target in there[value]:
                     continue
@@ -187,65 +227,122 @@ class Once:
                 there[value][ends.target] = len(jobs)
                 jobs.append(job)
                 rank.append(priority)
-            return there[value][memory]
+            return None if links is None else there[value][memory]
 
         for task in self.order:
             processor = placed[model.unit_of[task]]
             memory = model.memory_of[processor]
-            waits = [
-                brought(value, memory, self.rank[task])
-                for value in graph.reads[task].tolist()
-                if value not in placeable
-            ]
-            job = Job(RUN, task, (processor,), self.times(task)[processor], 0, [k for k in waits if k >= 0])
+            waits: list[int] = []
+            for value in graph.reads[task].tolist():
+                if value not in placeable:
+                    before = brought(value, memory, self.rank[task])
+                    if before is None:
+                        return None
+                    waits += [before] if before >= 0 else []
+            job = Job(RUN, task, (processor,), self.times(task)[processor], 0, waits)
             job.on = processor
             for value in graph.writes[task].tolist():
                 there[value].setdefault(memory, len(jobs))
             jobs.append(job)
             rank.append(self.rank[task])
-        for value, memory in self.wanted:
-            brought(value, memory, 0.0)
+        if any(brought(value, memory, 0.0) is None for value, memory in self.wanted):
+            return None
         return jobs, rank
 
     def _far(self, source: int, memory: int, value: int) -> float:
         if source == memory:
             return 0.0
-        links = self.model.ways(source, {memory}, int(self.model.graph.size[value]))
+        links = self.model.route(source, memory, int(self.model.graph.size[value]))
+        if links is None:
+            return math.inf
         return sum(float(self.model.machine.links[link].time(int(self.model.graph.size[value]))) for link in links)
 
-    def steps(self, placed: Sequence[int], timed: Timed) -> tuple[Steps, list[Number]]:
-        """Return the steps in the order of their starts, and how long each takes.
+    def steps(self, placed: Sequence[int], timed: Timed, *, by_list: bool = False) -> Listing:
+        """Return the steps in the order of their starts, each after what it waits for.
 
-        Each value is dropped in each memory after its last use there.
+        Each value is dropped in each memory with its last use there: with the use that ends last at these times, or,
+        `by_list`, with the last one of the list, whatever the times become. Inputs without use go at once.
         """
-        graph, model = self.model.graph, self.model
-        order = sorted(range(len(timed.jobs)), key=lambda k: (timed.start[k], timed.jobs[k].length > 0, k))
-        fixed = {place.value for place in graph.placeable} | set(graph.pinned)
-        kept = set(self.wanted)
-        last: dict[tuple[int, int], tuple[Number, int]] = {}
-        for place, index in enumerate(order):
-            job = timed.jobs[index]
-            if job.kind is RUN:
-                memory = model.memory_of[job.on]
-                used = [(memory, v) for v in (*graph.reads[job.item].tolist(), *graph.writes[job.item].tolist())]
-            else:
-                used = [(job.source, job.item)]
-            for where in used:
-                if where[1] not in fixed and (where[1], where[0]) not in kept:
-                    end = timed.start[index] + job.length + job.later
-                    last[where] = max(last.get(where, (end, place)), (end, place))
-        dropped: dict[int, list[int]] = defaultdict(list)
-        for (_, value), (_, place) in last.items():
-            dropped[place].append(value)
+        order = self._order(timed)
+        uses = self._uses(timed, order)
         builder = StepBuilder()
+        unused = [key for key in self._held_inputs() if key not in uses and key not in self._kept]
+        for memory in sorted({memory for memory, _ in unused}):
+            builder.drop(sorted(value for at, value in unused if at == memory), memory)
+        first = len({memory for memory, _ in unused})
+        dropped: dict[int, list[int]] = defaultdict(list)
+        drops: list[tuple[int, list[int]]] = []
+        for key, places in uses.items():
+            if key not in self._kept:
+                last = places[-1] if by_list else max(places, key=lambda k: (self._end(timed, order[k]), k))
+                dropped[last].append(key[1])
+                drops.append((first + last, [first + place for place in places]))
         for place, index in enumerate(order):
             job = timed.jobs[index]
             if job.kind is RUN:
                 builder.run(job.item, drop=sorted(dropped[place]), on=(job.on,))
             else:
                 builder.copy(job.item, job.source, job.target, drop=bool(dropped[place]))
-        lengths = [timed.jobs[index].length + timed.jobs[index].later for index in order]
-        return replace(builder.build(), initial=self.initial(placed)), lengths
+        lengths = [0] * first + [timed.jobs[index].length + timed.jobs[index].later for index in order]
+        return Listing(replace(builder.build(), initial=self.initial(placed)), lengths, drops)
+
+    @staticmethod
+    def _end(timed: Timed, index: int) -> Number:
+        job = timed.jobs[index]
+        return timed.start[index] + job.length + job.later
+
+    @staticmethod
+    def _order(timed: Timed) -> list[int]:
+        """Return jobs in the order of their starts, each after what it waits for, also where rounding makes them equal.
+
+        Of jobs that start at one instant, those of no length come first.
+        """
+        missing = [len(job.waits) for job in timed.jobs]
+        following: list[list[int]] = [[] for _ in timed.jobs]
+        for index, job in enumerate(timed.jobs):
+            for before in job.waits:
+                following[before].append(index)
+        ready = [(timed.start[k], job.length > 0, k) for k, job in enumerate(timed.jobs) if not job.waits]
+        heapq.heapify(ready)
+        found = []
+        while ready:
+            index = heapq.heappop(ready)[2]
+            found.append(index)
+            for other in following[index]:
+                missing[other] -= 1
+                if not missing[other]:
+                    heapq.heappush(ready, (timed.start[other], timed.jobs[other].length > 0, other))
+        return found
+
+    def _uses(self, timed: Timed, order: Sequence[int]) -> dict[tuple[int, int], list[int]]:
+        """Return, for each memory and value, the places of the list at which it is read or written there by a run.
+
+        So is what a copy reads; what it brings, somebody uses, or it is wanted there.
+        """
+        graph, model = self.model.graph, self.model
+        placeable = {place.value for place in graph.placeable}
+        found: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for place, index in enumerate(order):
+            job = timed.jobs[index]
+            if job.kind is RUN:
+                memory = model.memory_of[job.on]
+                values = dict.fromkeys([*graph.reads[job.item].tolist(), *graph.writes[job.item].tolist()])
+                for value in values:
+                    if value not in placeable:
+                        found[memory, value].append(place)
+            else:
+                found[job.source, job.item].append(place)
+        return found
+
+    def _held_inputs(self) -> list[tuple[int, int]]:
+        """Return memory and value of each input that does not lie where the schedule says."""
+        return [(memory, value) for value, memories in self.lying.items() for memory in memories]
+
+    @cached_property
+    def _kept(self) -> set[tuple[int, int]]:
+        """Memory and value of what may not be dropped: what is wanted at the end, and pinned inputs where they lie."""
+        pinned = {key for key in self._held_inputs() if key[1] in self.model.graph.pinned}
+        return pinned | {(memory, value) for value, memory in self.wanted}
 
     def initial(self, placed: Sequence[int]) -> tuple[tuple[int, int], ...]:
         """Return where placeable inputs lie: where they are read, else where there is most room."""
@@ -272,23 +369,20 @@ def once_of(problem: Problem, name: str) -> Once:
     Raises
     ------
     OptionError
-        For a stream, or collectives.
+        For a stream.
     """
     graph, machine = problem.graph, problem.machine
     if problem.samples is not None:
         raise OptionError(f'{name} is for graphs that run once; leave "stream" out', argument="algorithm")
-    if graph.parts:
-        task = graph.described(min(graph.parts), repr)
-        raise OptionError(
-            f"{name!r} knows no task such as {task}, which is a collective of several memories", argument="algorithm"
-        )
     first = machine.memories[0].name
 
     def memory(name_: str | None) -> int:
         return machine.memory_index[name_ or first]
 
     model = build(graph, machine, fixed=False)
-    lying = {place.value: memory(place.memory) for place in reversed(graph.inputs)}
+    lying: dict[int, tuple[int, ...]] = {}
+    for place in graph.inputs:
+        lying[place.value] = (*lying.get(place.value, ()), memory(place.memory))
     placeable = {place.value for place in graph.placeable}
     wanted = [(place.value, memory(place.memory)) for place in graph.outputs if place.value not in placeable]
     return Once(model, lying, tuple(wanted))

@@ -28,6 +28,7 @@ from remat.plugin import Number
 from remat_algorithms.kit.programs.answers import Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.parallel.placement.groups import Groups
+from remat_algorithms.parallel.placement.holding import parameter_bytes, parameters_in
 from remat_algorithms.parallel.placement.model import Model
 
 MOST_STEPS = 2**42
@@ -70,7 +71,7 @@ def steps_of(model: Model) -> Steps:
     return step_of(times, sum(times) + float(longest.sum()))
 
 
-def step_of(times: Iterable[float], total: float) -> Steps:
+def step_of(times: Iterable[Number], total: Number) -> Steps:
     """Return a step of which some times are multiples; one of so many that all are `MOST_STEPS` where there is none."""
     step = Fraction(0)
     for time in sorted(times):
@@ -285,7 +286,7 @@ class PlacementProgram:
     def _hold(self) -> None:
         """Parameters, and what a unit needs while it runs, fit into each memory."""
         model = self.model
-        total = sum(model.size) + sum(model.working)
+        total = parameter_bytes(model) + sum(model.working)
         shift = max(0, total.bit_length() - LARGEST_SIZE.bit_length())
         for memory, limit in enumerate(model.room):
             units = [unit for unit in range(model.units) if memory in self.inside[unit]]
@@ -293,9 +294,10 @@ class PlacementProgram:
                 continue
             room = max(0, limit - (self.less[memory] if self.less else 0))
             room = min(-(-room >> shift), (total >> shift) + 1)
-            terms = [self.inside[unit][memory] for unit in units]
-            held = self.sum(terms, [model.size[unit] >> shift for unit in units])
+            inside = {unit: self.inside[unit][memory] for unit in units}
+            terms, sizes = parameters_in(self.program, model, inside)
+            held = self.sum(terms, [size >> shift for size in sizes])
             self.program.add(held <= room)
-            for unit, inside in zip(units, terms, strict=True):
+            for unit, on in inside.items():
                 if model.working[unit] >> shift:
-                    self.program.add(held + (model.working[unit] >> shift) <= room).only_enforce_if(inside)
+                    self.program.add(held + (model.working[unit] >> shift) <= room).only_enforce_if(on)

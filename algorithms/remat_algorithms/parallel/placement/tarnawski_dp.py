@@ -124,7 +124,7 @@ def _conclude(found: Found, search: Search, groups: Groups, stages: Sequence[tup
     """Say what a search has proved of all contiguous placements."""
     costs, model = search.costs, groups.model
     separable = model.star is not None and model.star.separable
-    if not groups.exact or not model.certain:
+    if not groups.exact or not model.settled or model.shared:  # what several units read is counted for each
         return
     shared = not model.alone and any(model.room[memory] is not None for memory in model.memory_of)
     if shared or not (separable or model.free):

@@ -77,7 +77,7 @@ def solve(problem: Problem, options: ProgramOptions, context: Context) -> Propos
         if not model.counted:
             outlook = improve(best, context, options.work / 2, scope, transfers=False)
             source += " without transfers"
-        if model.certain:
+        if model.settled:
             if outlook.infeasible and best.placed is None:
                 return best.proposal(bounds, infeasible_within=scope)
             bound = _bound(best, outlook, scope, source)
@@ -97,7 +97,7 @@ def _within_order(best: Best, bounds: list[Bound], found: Found, work: float) ->
     groups = groups_of(model)
     outlook = improve(best, context, work, CONTIGUOUS, groups=groups)
     found.termination = Termination.COMPLETED if outlook.ended else Termination.ITERATION_LIMIT
-    if model.counted and model.certain:
+    if model.counted and model.settled:
         found.none = outlook.infeasible and best.placed is None
         bounds.append(_bound(best, outlook, CONTIGUOUS, "contiguous program"))
     return conclude_class(best, bounds, found)
@@ -164,7 +164,7 @@ def improve(
                 excess = best.consider(homes)
 
         program = PlacementProgram(model, less, None if best.time is None else float(best.time), transfers, groups)
-        holds = (model.counted or not transfers) and model.certain and first is None
+        holds = (model.counted or not transfers) and model.settled and first is None
         outlook = program.solve(
             hint=hint,
             found=consider,

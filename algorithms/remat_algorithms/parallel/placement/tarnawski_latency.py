@@ -24,7 +24,10 @@ from remat_algorithms.parallel.placement.latency_program import Found, LatencyPr
 from remat_algorithms.parallel.placement.once import Once, Timed, once_of
 from remat_algorithms.parallel.placement.placing import sharpened
 
-ONCE_STRAIGHT = "schedules that run each task once, where its parameters lie, and copy values straight"
+ONCE_STRAIGHT = (
+    "schedules that run each task once, on one processor, where its parameters lie from the start, and copy values "
+    "whole and straight from where they are made or lie"
+)
 
 MOST_TASKS = 400
 """Tasks up to which there is a program."""
@@ -42,7 +45,7 @@ class LatencyOptions(Options):
 def solve(problem: Problem, options: LatencyOptions, context: Context) -> Proposal:
     """Place for the least makespan."""
     once = once_of(problem, "tarnawski-latency")
-    refused = refuse(problem, once.model, context)
+    refused = refuse(problem, once.model, context, ONCE_STRAIGHT)
     if refused is not None:
         return refused
     search = _Search(problem, once, context)
@@ -55,10 +58,13 @@ def solve(problem: Problem, options: LatencyOptions, context: Context) -> Propos
     if possible and not context.stopped and search.start is not None:
         outlook = search.program(options.work)
         ended = outlook.ended
-        if once.model.certain and outlook.bound > 0:
+        if once.model.settled and outlook.bound > 0:
             value = int(outlook.bound) if outlook.bound.denominator == 1 else float(outlook.bound)
-            bounds.append(sharpened(Bound(value, ONCE_STRAIGHT, "latency program"), search.makespan))
-            within = ONCE_STRAIGHT if bounds[0].value == search.makespan else None
+            bound = sharpened(Bound(value, ONCE_STRAIGHT, "latency program"), search.makespan)
+            # What was found may be none of the class, and quicker: a value may go on from where it was copied to.
+            if search.makespan is None or bound.value <= search.makespan:
+                bounds.append(bound)
+                within = ONCE_STRAIGHT if bound.value == search.makespan else None
     termination = Termination.COMPLETED if ended else Termination.ITERATION_LIMIT
     if search.steps is None:
         return Proposal(bounds=tuple(bounds), termination=termination)
@@ -75,10 +81,9 @@ def _straight(once: Once) -> bool:
     model = once.model
     if model.star is not None:
         return True
-    homes = set(model.memory_of) | set(once.lying.values()) | {memory for _, memory in once.wanted}
-    return all(
-        (one, other) in model.machine.link_index for one in homes for other in set(model.memory_of) if one != other
-    )
+    homes = set(model.memory_of) | {memory for memories in once.lying.values() for memory in memories}
+    targets = set(model.memory_of) | {memory for _, memory in once.wanted}
+    return all((one, other) in model.machine.link_index for one in homes for other in targets if one != other)
 
 
 @dataclass
@@ -152,7 +157,9 @@ class _Search:
         for flow in model.flows:
             home = placed[flow.maker]
             if unit in flow.readers and home >= 0 and model.memory_of[home] != model.memory_of[processor]:
-                links = model.ways(model.memory_of[home], {model.memory_of[processor]}, flow.size)
+                links = model.route(model.memory_of[home], model.memory_of[processor], flow.size)
+                if links is None:
+                    return math.inf
                 when = max(when, ends[home] + sum(float(model.machine.links[k].time(flow.size)) for k in links))
         return when
 
@@ -162,7 +169,7 @@ class _Search:
         if model.excess(placed, self.less):
             return False
         timed = self.once.timed(placed)
-        if float(timed.makespan) >= self.cost:
+        if timed is None or float(timed.makespan) >= self.cost:
             return False
         if not self._place(placed, timed):
             return False
@@ -171,21 +178,25 @@ class _Search:
 
     def _place(self, placed: Sequence[int], timed: Timed) -> bool:
         """Place steps with all their bytes; keep them if they are the best."""
-        steps, lengths = self.once.steps(placed, timed)
-        outcome = place(self.problem.graph, self.problem.machine, steps)
-        if isinstance(outcome, Unplaceable):
-            return False
-        ends = [start + length for start, length in zip(outcome.start.tolist(), lengths, strict=True)]
-        makespan: Number = max(ends, default=0)
-        if self.makespan is None or makespan < self.makespan:
-            self.steps, self.makespan = steps, makespan
-            self.context.report(steps, makespan=makespan)
-        return True
+        for by_list in (False, True):
+            listing = self.once.steps(placed, timed, by_list=by_list)
+            outcome = place(self.problem.graph, self.problem.machine, listing.steps)
+            if isinstance(outcome, Unplaceable):
+                continue
+            ends = listing.ends(outcome.start.tolist())
+            if ends is None:  # the times have become others, and something would go too early
+                continue
+            makespan: Number = max(ends, default=0)
+            if self.makespan is None or makespan < self.makespan:
+                self.steps, self.makespan = listing.steps, makespan
+                self.context.report(listing.steps, makespan=makespan)
+            return True
+        return False
 
     def move(self, moves: int) -> None:
         """Move single units, or two at once, for a shorter makespan; now and then for a slightly longer one."""
         model, chance = self.once.model, Random(self.context.seed)
-        if self.start is None or model.processors < 2:
+        if self.start is None or model.processors < 2 or not model.units:
             return
         now, cost = list(self.start), self.cost
         for number in range(moves):
@@ -201,7 +212,10 @@ class _Search:
             able = all(math.isfinite(model.time[p, u]) for u, p in enumerate(trial) if p != now[u])
             if trial == now or not able or model.excess(trial, self.less):
                 continue
-            length = float(self.once.timed(trial).makespan)
+            timed = self.once.timed(trial)
+            if timed is None:
+                continue
+            length = float(timed.makespan)
             heat = 0.02 * self.cost * (1 - number / moves)
             if length <= cost or (heat > 0 and chance.random() < math.exp((cost - length) / heat)):
                 now, cost = trial, length
@@ -213,19 +227,26 @@ class _Search:
         assert self.start is not None
         program = LatencyProgram(self.once, self.cost)
         self.step = program.steps.step
-        first = program.solve(
+        settled = self.once.model.settled
+
+        def bounded(bound: float) -> None:
+            if settled:
+                self.context.report(bound=bound, scope=ONCE_STRAIGHT)
+
+        return program.solve(
             hint=self.start,
             found=self._found,
-            bounded=lambda bound: self.context.report(bound=bound, scope=ONCE_STRAIGHT),
+            bounded=bounded,
             stop=lambda: self.context.stopped,
             work=work,
             seed=self.context.seed,
         )
-        return first
 
     def _found(self, found: Found) -> None:
         """Place a solution of the program: its runs and copies in the order of its starts."""
         timed = self.once.timed(found.placed)
+        if timed is None:
+            return
         self._place(found.placed, self._as_found(timed, found))
         self._place(found.placed, timed)
 

@@ -30,6 +30,7 @@ from remat.plugin import (
     initial_of,
     tasks_of,
 )
+from remat_algorithms.parallel.pipeline.hosted.listing import Listing, Row
 from remat_algorithms.parallel.pipeline.model import B, F, Op, PipelineModel
 from remat_algorithms.parallel.pipeline.stages import Staging
 
@@ -347,7 +348,7 @@ class _Player:
         self.used = [0] * devices
         self.later: list[list[tuple[Number, int]]] = [[] for _ in range(devices)]
         self.there: dict[tuple[int, int], Number] = {}
-        self.rows: list[tuple[Number, int, int, int, int, int]] = []
+        self.rows: list[Row] = []
         self.ends: list[Number] = []
         self.times = [self._times(device) for device in range(devices)]
 
@@ -497,11 +498,10 @@ class _Player:
         self.ends.append(end)
 
     def _played(self) -> Played:
-        order = sorted(range(len(self.rows)), key=lambda k: self.rows[k][:2])
-        rows = [self.rows[k] for k in order]
-        ends = [self.ends[k] for k in order]
+        listing = Listing(self.graph, self.machine, self.host)
+        rows, ends = listing.in_order(self.rows, self.ends)
         runs = [row[2] == StepKind.RUN for row in rows]
-        drops = self._drops(rows, ends)
+        drops = listing.drops(rows, ends)
         exact = all(type(row[0]) is int for row in rows) and all(type(end) is int for end in ends)
         steps = Steps(
             kind=np.array([row[2] for row in rows], dtype=np.int8),
@@ -515,80 +515,8 @@ class _Player:
             initial=initial_of(self.graph, self.machine, Orders(self.hosting.staged.stages, ())),
         )
         makespan = max(end for end, run in zip(ends, runs, strict=True) if run)
-        peaks = self._peaks(rows, ends, drops, steps.initial)
+        peaks = listing.peaks(rows, ends, drops, steps.initial)
         homes = [*(processor.memory for processor in self.machine.processors), self.host]
         limits = [self.machine.memories[home].capacity for home in homes]
         pairs = zip((peaks[home] for home in homes), limits, strict=True)
         return Played(steps, makespan, [0 if most is None else max(0, peak - most) for peak, most in pairs])
-
-    def _home(self, row: tuple[Number, int, int, int, int, int]) -> int:
-        """Return the memory in which a run works, or from which a copy is sent."""
-        return self.machine.processors[row[4]].memory if row[2] == StepKind.RUN else row[4]
-
-    def _drops(self, rows: list[tuple[Number, int, int, int, int, int]], ends: list[Number]) -> list[list[int]]:
-        """Each value goes with its last use in a memory before it is made there again, or comes back.
-
-        What crosses to the host, or back, goes where it comes from when it has crossed.
-        """
-        graph = self.graph
-        stays = set(self.graph_inputs)
-        last: dict[tuple[int, int], tuple[Number, Number, int]] = {}
-        found: list[list[int]] = [[] for _ in rows]
-        for place, (row, end) in enumerate(zip(rows, ends, strict=True)):
-            home = self._home(row)
-            made: set[int] = set()
-            if row[2] == StepKind.RUN:
-                made = set(graph.writes[row[3]].tolist())
-                uses = [(home, value) for value in (*graph.reads[row[3]].tolist(), *made)]
-            else:
-                uses = [(home, row[3]), (row[5], row[3])]
-                if self.host in (row[4], row[5]):
-                    found[place].append(row[3])
-                    last.pop((home, row[3]), None)
-                    uses = uses[1:] if row[5] != self.host else []
-            for key in uses:
-                if key[1] in stays:
-                    continue
-                if key[1] in made and key in last:
-                    found[last.pop(key)[2]].append(key[1])
-                last[key] = max(last.get(key, (end, row[0], place)), (end, row[0], place))
-        for (_, value), (_, _, place) in last.items():
-            found[place].append(value)
-        return found
-
-    @cached_property
-    def graph_inputs(self) -> list[int]:
-        """Parameters, which stay where they are."""
-        return [place.value for place in self.graph.placeable]
-
-    def _peaks(
-        self,
-        rows: list[tuple[Number, int, int, int, int, int]],
-        ends: list[Number],
-        drops: list[list[int]],
-        initial: Iterable[tuple[int, int]],
-    ) -> list[int]:
-        """Return the most bytes of each memory: of an instant, what ended before it gives back first."""
-        size, graph = self.size, self.graph
-        held = [0] * len(self.machine.memories)
-        for value, memory in initial:
-            held[memory] += size[value]
-        events: list[tuple[Number, int, int, int]] = []
-        for place, (row, end) in enumerate(zip(rows, ends, strict=True)):
-            home = self._home(row)
-            freed = sum(size[value] for value in drops[place])
-            turn = 2 * place
-            after = -1 if end > row[0] else turn + 1
-            if row[2] == StepKind.RUN:
-                work = int(graph.workspace[row[3]])
-                taken = sum(size[value] for value in graph.writes[row[3]].tolist())
-                events.append((row[0], turn, home, taken + work))
-                freed += work
-            else:
-                events.append((row[0], turn, row[5], size[row[3]]))
-            events.append((end, after, home, -freed))
-        most = list(held)
-        for _, _, home, change in sorted(events):
-            held[home] += change
-            most[home] = max(most[home], held[home])
-        return most
