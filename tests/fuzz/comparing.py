@@ -1,16 +1,18 @@
-"""What is asked of several answers about one instance: no claim of one may be refuted by a schedule of another."""
+"""Judge several answers about one instance: no schedule of one may refute a claim of another."""
 
 import dataclasses
 import itertools
 import math
 
 from remat.plugin import registry
-from tests.fuzz.judging import ALL, Finding, answer, may_stand_beside
+from tests.fuzz.classes import class_findings
+from tests.fuzz.judging import answer
 from tests.fuzz.truth import truths
+from tests.fuzz.verdicts import ALL, Finding, at_most, may_stand_beside
 
 
 def compare(case, answers):
-    """Yield findings about answers to one case, and about the least budgets that they name."""
+    """Yield findings about the answers of one case."""
     found = [_Schedule(given) for given in answers if given.found]
     claims = [_Claims(given) for given in answers if given.result is not None]
     for schedule, claim in itertools.product(found, claims):
@@ -19,40 +21,94 @@ def compare(case, answers):
                 shown = (schedule.given.solve, claim.given.solve)
                 where = f"; {_shown(schedule.given)} against {_shown(claim.given)}"
                 yield Finding(rule, claim.given.solve.algorithm, message + where, shown)
-        for rule, message in claim.least_refuted_by(schedule):
+        for rule, message in claim.minimum_refuted_by(schedule):
             shown = (schedule.given.solve, claim.given.solve)
             yield Finding(rule, claim.given.solve.algorithm, f"{message}; {_shown(schedule.given)}", shown)
+    yield from _portfolio(case, answers)
+    yield from _with_more_memory(claims)
+    yield from class_findings(case, answers)
     yield from truths(case, answers)
 
 
-def ask_least(case, given):
-    """Yield findings about a budget that is named as the least sufficient one: solve there, and with less."""
+def _portfolio(case, answers):
+    """Yield findings where `auto` breaks its promises: a schedule where any algorithm has one, no worse than cheap ones."""
+    kind = case.document["kind"]
+    cheap = {entry.name for entry in registry.algorithms(kind) if kind in entry.cheap}
+    plain = [given for given in answers if given.result is not None]
+    for own in (given for given in plain if given.solve.algorithm == "auto" and not given.limited):
+        for other in plain:
+            if repr(other.solve.budget) != repr(own.solve.budget) or other.solve.options and other.found:
+                continue
+            shown, name = (own.solve, other.solve), other.solve.algorithm
+            if other.found and not own.found and own.result.status == "unknown":
+                yield Finding("auto-finds-none", "auto", f"{name} finds {other.result.makespan!r}", shown)
+            elif other.found and own.found and name in cheap and not at_most(own.result.makespan, other.result.makespan):
+                message = f"{own.result.makespan!r}, and {name} finds {other.result.makespan!r}"
+                yield Finding("auto-beaten", "auto", message, shown)
+            elif not other.found and not own.found and name in cheap:
+                yield from _smaller_minimum(own, other)
+
+
+def _smaller_minimum(own, other):
+    """Yield a finding where a cheap algorithm names a smaller sufficient budget than `auto`."""
+    least, less = own.result.least_budget, other.result.least_budget
+    if None in (least, less) or not (least.sufficient and less.sufficient) or least.memory != less.memory:
+        return
+    if less.size < least.size:
+        message = f"{least.size} is named as enough, and {other.solve.algorithm} names {less.size}"
+        yield Finding("minimum-not-smallest", "auto", message, (own.solve, other.solve))
+
+
+def _with_more_memory(claims):
+    """Yield findings where `auto`, or an algorithm that proves its optimum, answers worse with more memory."""
+    for less, more in itertools.permutations(claims, 2):
+        one, other = less.given, more.given
+        same = dataclasses.replace(one.solve, budget=None) == dataclasses.replace(other.solve, budget=None)
+        if not same or not one.found or one.limited or other.limited or less.capacities == more.capacities:
+            continue
+        proved = one.result.optimal_within is not None and other.result.termination == "completed"
+        exact = proved and _own_class(one)[0] is not None and other.result.scope in (None, ALL, _own_class(one)[0])
+        if not (exact or one.solve.algorithm == "auto"):
+            continue
+        if any(more.capacities[name] < size for name, size in less.capacities.items()):
+            continue
+        if not other.found or not may_stand_beside(other.result.makespan, len(one.result.columns), one.result.makespan):
+            message = f"{one.result.makespan!r} at {one.solve.budget}, {other.result.makespan!r} at {other.solve.budget}"
+            yield Finding("worse-with-more-memory", one.solve.algorithm, message, (one.solve, other.solve))
+
+
+def ask_minimum(case, given):
+    """Yield findings about a budget that is named as the smallest sufficient one: solve there, and with less."""
     least = None if given.result is None or given.found else given.result.least_budget
     if least is None or not least.sufficient:
         return
     machine = given.result.machine
     memory = machine.memories[least.memory]
-    again = _at(case, given, memory.name, least.size)
+    again = _at(given, case, memory.name, least.size)
     yield from again.findings
-    if not again.found:
+    if not again.found and not again.limited:
         said = again.refusal or (again.result.status if again.result else "an error")
         others = {place.name: place.capacity for place in machine.memories if place is not memory}
         message = f"{least.size} in {memory.name} is named as enough beside {others}, and there: {said}"
-        yield Finding("least-is-not-enough", given.solve.algorithm, message, (given.solve,))
-    if _own_class(given)[0] is None and (given.solve.algorithm != "auto" or least.scope != ALL):
+        yield Finding("minimum-not-enough", given.solve.algorithm, message, (given.solve,))
+    if _own_class(given)[0] is None and given.solve.algorithm != "auto":
         return  # a heuristic that names some budget at which it finds a schedule
     for less in sorted({least.size - 1, (least.size + memory.capacity) // 2}):
-        if memory.capacity < less < least.size and (found := _at(case, given, memory.name, less)).found:
-            message = f"{least.size} in {memory.name} is named as the least, and {less} does: {found.result.makespan}"
-            yield Finding("least-is-not-least", given.solve.algorithm, message, (given.solve,))
+        if memory.capacity < less < least.size and (found := _at(given, case, memory.name, less)).found:
+            scope = least.scope
+            if given.solve.algorithm == "auto" and scope not in (None, ALL, found.result.optimal_within):
+                continue  # minimal within a class, which is named
+            message = f"{least.size} in {memory.name} is named as minimal, and {less} does: {found.result.makespan}"
+            yield Finding("minimum-not-minimal", given.solve.algorithm, message, (given.solve,))
 
 
-def _at(case, given, memory, size):
-    """Solve again with another capacity of one memory, beside the budgets that were given."""
-    solve, machine = given.solve, given.result.machine
-    budget = solve.budget if isinstance(solve.budget, dict) else {"": solve.budget}
-    first = machine.memories[1 if "storage" in case.document else 0].name
-    budget = {name or first: own for name, own in budget.items() if own is not None} | {memory: size}
+def _at(given, case, memory, size):
+    """Solve again with another capacity of one memory, or of all devices if the budget was that of all."""
+    solve, budget = given.solve, given.solve.budget
+    if not isinstance(budget, dict):
+        budget = size if case.document["kind"] == "pipeline" and budget is not None else {memory: size}
+    else:
+        budget = {name: own for name, own in budget.items() if own is not None} | {memory: size}
     return answer(case, dataclasses.replace(solve, budget=budget, twice=False))
 
 
@@ -118,11 +174,11 @@ class _Claims:
         steps = 0 if self.result.columns is None else len(self.result.columns)
         return may_stand_beside(figure, steps, schedule.makespan)
 
-    def least_refuted_by(self, schedule):
+    def minimum_refuted_by(self, schedule):
         least = self.result.least_budget
         if least is None or least.scope is None or not schedule.belongs(least.scope, self.given):
             return
         memory = self.result.machine.memories[least.memory].name
         if schedule.peaks[memory] < least.size and schedule.fits(self.capacities | {memory: math.inf}):
-            rule = "least-beaten" if least.scope == ALL else "class-least-beaten"
+            rule = "minimum-beaten" if least.scope == ALL else "class-minimum-beaten"
             yield rule, f"no less than {least.size} in {memory} ({least.scope}), peak {schedule.peaks[memory]}"
