@@ -37,7 +37,7 @@ def _portfolio(case, answers):
     plain = [given for given in answers if given.result is not None]
     for own in (given for given in plain if given.solve.algorithm == "auto" and not given.limited):
         for other in plain:
-            if repr(other.solve.budget) != repr(own.solve.budget) or other.solve.options and other.found:
+            if repr(other.solve.budget) != repr(own.solve.budget) or (other.solve.options and other.found):
                 continue
             shown, name = (own.solve, other.solve), other.solve.algorithm
             if other.found and not own.found and own.result.status == "unknown":
@@ -45,12 +45,12 @@ def _portfolio(case, answers):
             elif other.found and own.found and name in cheap and not at_most(own.result.makespan, other.result.makespan):
                 message = f"{own.result.makespan!r}, and {name} finds {other.result.makespan!r}"
                 yield Finding("auto-beaten", "auto", message, shown)
-            elif not other.found and not own.found and name in cheap:
+            elif not other.found and not own.found and name != "auto":
                 yield from _smaller_minimum(own, other)
 
 
 def _smaller_minimum(own, other):
-    """Yield a finding where a cheap algorithm names a smaller sufficient budget than `auto`."""
+    """Yield a finding where an algorithm names a smaller sufficient budget than `auto`."""
     least, less = own.result.least_budget, other.result.least_budget
     if None in (least, less) or not (least.sufficient and less.sufficient) or least.memory != less.memory:
         return
@@ -95,11 +95,15 @@ def ask_minimum(case, given):
         return  # a heuristic that names some budget at which it finds a schedule
     for less in sorted({least.size - 1, (least.size + memory.capacity) // 2}):
         if memory.capacity < less < least.size and (found := _at(given, case, memory.name, less)).found:
-            scope = least.scope
-            if given.solve.algorithm == "auto" and scope not in (None, ALL, found.result.optimal_within):
-                continue  # minimal within a class, which is named
+            if given.solve.algorithm == "auto" and least.scope not in (None, ALL, *_classes_of_one()):
+                continue  # minimal within a class of many schedules, which is named
             message = f"{least.size} in {memory.name} is named as minimal, and {less} does: {found.result.makespan}"
             yield Finding("minimum-not-minimal", given.solve.algorithm, message, (given.solve,))
+
+
+def _classes_of_one():
+    """Return the classes of strategies, which are one schedule each: minimal in them says nothing about an instance."""
+    return {entry.within or f"the {entry.name} schedule" for entry in registry.algorithms() if entry.guarantee == "strategy"}
 
 
 def _at(given, case, memory, size):
