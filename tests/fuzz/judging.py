@@ -1,4 +1,4 @@
-"""What is asked of one answer: the referee of the oracles, the answer against itself, and errors that are clear."""
+"""Judge one answer: errors, time, the answer's figures against each other, and its schedule against a second referee."""
 
 import json
 import math
@@ -6,88 +6,58 @@ import os
 import re
 import traceback
 import warnings
-from dataclasses import dataclass, field
 from fractions import Fraction
 
 import remat
-from remat.errors import ClaimError
-from tests.fuzz.cases import plain
+from remat.errors import AlgorithmError, ClaimError
+from tests.fuzz.budgets import plain
+from tests.fuzz.cases import is_large
+from tests.fuzz.verdicts import ALL, LIMITED, TOLERANCE, Answer, at_most, equal
 from tests.oracles import actions, cycles, lowering, referee, samples
 
-ALL = "all schedules"
-TOLERANCE = 1e-9
-
 LONGEST = 300
-"""Characters that a message has at most."""
+"""The most characters of a message."""
 
+MOST_STEPS = 2000
+"""Longer schedules are not judged by the second referee, whose time grows with the square."""
 
-@dataclass(frozen=True)
-class Finding:
-    """Something that is wrong, and the solves of the case that show it."""
+SLOW = 15.0
+"""Seconds of processor time that a tiny instance takes at most where no limit is given."""
 
-    rule: str
-    algorithm: str
-    message: str
-    solves: tuple = ()
-
-    @property
-    def cause(self):
-        """What findings are grouped by: the rule, the algorithm, and of errors the text without its figures."""
-        told = re.sub(r"[\d.]+|'[^']*'", "#", self.message) if self.rule in ("claim", "exception") else ""
-        return self.rule, self.algorithm, told
-
-
-@dataclass
-class Answer:
-    """What came of a solve: a result, or a refusal, or neither (then there is a finding)."""
-
-    solve: object
-    result: object = None
-    refusal: str = ""
-    findings: list = field(default_factory=list)
-
-    @property
-    def found(self):
-        return self.result is not None and self.result.columns is not None
-
-    @property
-    def excluded(self):
-        """The class of schedules that is said to have none; None if none is."""
-        return None if self.result is None or self.found else self.result.scope
-
-    def blame(self, rule, message):
-        self.findings.append(Finding(rule, self.solve.algorithm, message, (self.solve,)))
-
-
-def at_most(one, other):
-    """Whether a figure is at most another one: exactly, unless the makespan to compare with is fractional."""
-    if isinstance(other, int):
-        return Fraction(one) <= other
-    return one - other <= TOLERANCE * max(abs(one), abs(other))
-
-
-def may_stand_beside(figure, steps, other):
-    """Whether a bound, or an optimum, of so many steps is no more than a makespan, but for what adding rounds off."""
-    rounded = 0 if isinstance(figure, int) else Fraction(steps, 2**52) * Fraction(figure)
-    return at_most(figure, other) or Fraction(figure) - Fraction(other) <= rounded
-
-
-def equal(one, other):
-    """Whether two figures are the same, whole ones exactly."""
-    if isinstance(one, int) and isinstance(other, int):
-        return one == other
-    return math.isclose(one, other, rel_tol=TOLERANCE)
+NOT_COVERED = {
+    "layers that run again": lambda document, schedule: any("recompute" in one for one in schedule.get("stages", ())),
+    "steps of a pipeline without end": lambda document, schedule: (
+        document["kind"] == "pipeline" and _is_periodic(schedule)
+    ),
+}
+"""Schedules that the second referee does not know yet."""
 
 
 def answer(case, solve):
-    """Solve, and judge what comes."""
+    """Solve, and judge the answer."""
     given = Answer(solve)
+    started = processor_seconds()
+    given.result = caught(given, lambda: solved(case, solve))
+    given.seconds = processor_seconds() - started
+    limit = solve.time_limit
+    if limit is not None and given.seconds > 1.1 * limit + 1.0:
+        given.blame("overrun", f"{given.seconds:.1f} s of processor time, {limit} s asked")
+    elif limit is None and given.seconds > SLOW and not is_large(case.document):
+        given.blame("slow", f"{given.seconds:.1f} s of processor time for a tiny instance")
+    if given.result is not None:
+        _judge(case, given)
+        if solve.twice:
+            _ask_again(case, given)
+    return given
+
+
+def caught(given, call):
+    """Return what a call returns, with warnings as errors; refusals and errors are written down in the answer."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "builtin type .* has no __module__", DeprecationWarning)
-        started = _seconds()
         try:
-            given.result = _solved(case, solve)
+            return call()
         except remat.RematError as error:
             given.refusal = str(error)
             if len(given.refusal) > LONGEST or "\n" in given.refusal:
@@ -96,34 +66,39 @@ def answer(case, solve):
                 given.blame("unclear-error", f"{type(error).__name__}: {given.refusal!r}")
         except ClaimError as error:
             given.blame("claim", str(error))
+        except AlgorithmError as error:
+            given.blame("exception", f"{error}{_place(error.__cause__)}")
         except Exception as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{last.filename.rpartition('/remat')[2]}:{last.name}"
-            given.blame("exception", f"{type(error).__name__} in {place}: {error}")
-    taken = _seconds() - started
-    if solve.time_limit is not None and taken > 1.1 * solve.time_limit + 1.0:
-        given.blame("overrun", f"{taken:.1f} s of processor time, {solve.time_limit} s asked")
-    if given.result is not None:
-        _judge(case, given)
-        if solve.twice:
-            _ask_again(case, given)
-    return given
+            given.blame("exception", f"{type(error).__name__}: {error}{_place(error)}")
+    return None
 
 
-def _seconds():
-    """Processor time of this process and of those that it has waited for: a loaded machine changes little of it."""
+def _place(error):
+    if error is None or error.__traceback__ is None:
+        return ""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f" (in {last.filename.rpartition('/remat')[2]}, {last.name})"
+
+
+def processor_seconds():
+    """Return the processor time of this process and of those it has waited for: a loaded machine hardly changes it."""
     spent = os.times()
     return spent.user + spent.system + spent.children_user + spent.children_system
 
 
-def _solved(case, solve):
+def solved(case, solve):
+    """Solve a fresh copy of the document."""
     return remat.solve(json.loads(json.dumps(case.document)), **solve.arguments())
 
 
 def _ask_again(case, given):
-    one, other = (_lasting(result) for result in (given.result, _solved(case, given.solve)))
-    limited = {"time limit", "interrupted"} & {one["termination"], other["termination"]}
-    if one != other and not limited:
+    again = caught(given, lambda: solved(case, given.solve))
+    if again is None:
+        if not given.findings:
+            given.blame("not-the-same-twice", f"an answer, then {given.refusal}")
+        return
+    one, other = _lasting(given.result), _lasting(again)
+    if one != other and not LIMITED & {one["termination"], other["termination"]}:
         keys = [key for key in one.keys() | other.keys() if one.get(key) != other.get(key)]
         given.blame("not-the-same-twice", f"differs in {sorted(keys)}")
 
@@ -149,11 +124,13 @@ def _judge(case, given):
         return
     solved = result.status in ("optimal", "feasible")
     if solved != given.found:
-        given.blame("status", f"{result.status}, and {'a' if given.found else 'no'} schedule")
+        given.blame("status", f"{result.status}, with {'a' if given.found else 'no'} schedule")
     if (result.status == "optimal") != (given.found and result.optimal_within == ALL):
         given.blame("status", f"{result.status}, optimal within {result.optimal_within}")
     if result.status == "infeasible" and result.scope != ALL:
         given.blame("infeasible-in-a-class", f"infeasible, and the class is {result.scope!r}")
+    if result.status == "optimal" and not equal(result.lower_bound, result.makespan):
+        given.blame("optimal-above-bound", f"optimal with {result.makespan!r}, lower bound {result.lower_bound!r}")
     for bound in result.bounds:
         if not (type(bound.value) in (int, float) and math.isfinite(bound.value) and bound.value >= 0 and bound.scope):
             given.blame("bound-is-no-time", f"{bound}")
@@ -168,13 +145,13 @@ def _judge(case, given):
 
 def _judge_schedule(case, given, document):
     result, instance, budget = given.result, plain(case.document), given.solve.budget
-    if document.get("pattern") is not None or document.get("period") is not None:
+    if len(result.columns) > MOST_STEPS or any(applies(instance, document) for applies in NOT_COVERED.values()):
+        return
+    if _is_periodic(document):
         _judge_without_end(instance, given, document, budget)
         return
-    if any("recompute" in stage for stage in document.get("stages", ())):
-        return  # layers of pipelines that run again are judged by tests/oracles/recomputing_pipelines.py
-    told = document if document.get("orders") is not None or document.get("initial") else document["steps"]
-    report = referee.check(instance, told, budget)
+    whole = document.get("orders") is not None or document.get("initial")
+    report = referee.check(instance, document if whole else document["steps"], budget)
     if not report.ok:
         given.blame("rejected", f"the referee finds {report.violations[:3]}")
     for name, said, found in (
@@ -191,8 +168,12 @@ def _judge_schedule(case, given, document):
             given.blame("overworked", f"{resource} works for {float(busy)} in {report.makespan}")
 
 
+def _is_periodic(schedule):
+    return schedule.get("pattern") is not None or schedule.get("period") is not None
+
+
 def _judge_without_end(instance, given, document, budget):
-    """Judge what follows itself for ever by writing out a long stretch of it."""
+    """Judge a periodic schedule by writing out a long stretch of it."""
     if instance["kind"] == "dag":
         verdict = samples.judge(instance, document)
         if not verdict.ok:

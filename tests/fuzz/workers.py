@@ -1,4 +1,4 @@
-"""Processes that judge case after case, and a watchdog: what hangs or ends the process is a finding, too."""
+"""Processes that judge one case after the other, and a watchdog: a hang and the end of a process are findings, too."""
 
 import multiprocessing
 import time
@@ -7,55 +7,72 @@ from dataclasses import dataclass, field
 from multiprocessing import connection
 
 from tests.fuzz.cases import draw_case
-from tests.fuzz.judging import Finding
-from tests.fuzz.portfolio import judge_portfolio, portfolio_case
+from tests.fuzz.failures import failure_document
+from tests.fuzz.reduction import reduced
 from tests.fuzz.trial import judge
+from tests.fuzz.verdicts import Finding
 
 
 @dataclass
 class Tally:
-    """What one case came to."""
+    """What one case gave: counts of (form, algorithm), and findings, each with the document of a failure or None."""
 
     seed: int
     answered: Counter = field(default_factory=Counter)
     refused: Counter = field(default_factory=Counter)
+    seconds: Counter = field(default_factory=Counter)
     findings: list = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Mode:
-    """What is done with each seed: draw a case, of it what is asked `among` some algorithms (none: all), and judge."""
+    """How each seed is judged: the form to draw, the only algorithms to ask, whether findings are reduced."""
 
-    portfolio: bool = False
+    form: str | None = None
     among: frozenset = frozenset()
+    reduce: bool = True
 
     def case(self, seed, without=()):
         """Draw the case of a seed, `without` algorithms that are known to hang."""
-        case = (portfolio_case if self.portfolio else draw_case)(seed)
-        names = {solve.algorithm for solve in case.solves}
-        if self.among:
-            names &= self.among | ({"auto"} if self.portfolio else set())
-        return case.only(names - set(without))
-
-    @property
-    def judge(self):
-        return judge_portfolio if self.portfolio else judge
+        case = draw_case(seed, self.form, self.among)
+        return case.only({solve.algorithm for solve in case.solves} - set(without))
 
 
-def tally_of(seed, mode, *, without=(), begin=lambda algorithm: None):
-    """Draw and judge the case of a seed."""
-    case, look = mode.case(seed, without), mode.judge
-    answers, findings = look(case, begin)
-    tally = Tally(seed, findings=findings)
+def tally_of(seed, mode, known=(), *, without=(), begin=lambda algorithm: None):
+    """Draw and judge the case of a seed; findings whose cause is not `known` are reduced."""
+    case = mode.case(seed, without)
+    answers, findings = judge(case, begin)
+    tally, seen = Tally(seed), set(known)
     for given in answers:
-        (tally.refused if given.refusal else tally.answered)[given.solve.algorithm] += 1
+        key = case.form, given.solve.algorithm
+        (tally.refused if given.refusal else tally.answered)[key] += 1
+        tally.seconds[key] += given.seconds
+    for finding in findings:
+        document = None
+        if finding.cause not in seen:
+            seen.add(finding.cause)
+            begin(f"{finding.algorithm} in a reduction")
+            smaller = _reduced(case, finding, begin) if mode.reduce else (case, finding)
+            document = failure_document(*smaller)
+        tally.findings.append((finding, document))
     return tally
 
 
+def _reduced(case, finding, begin):
+    def watched(smaller, focus):
+        begin(f"{finding.algorithm} in a reduction")
+        return judge(smaller, focus=focus)
+
+    return reduced(case, finding, watched)
+
+
 def _work(pipe, mode):
+    known = set()
     while (order := pipe.recv()) is not None:
         seed, without = order
-        pipe.send(tally_of(seed, mode, without=without, begin=pipe.send))
+        tally = tally_of(seed, mode, known, without=without, begin=pipe.send)
+        known |= {finding.cause for finding, _ in tally.findings}
+        pipe.send(tally)
 
 
 class _Worker:
@@ -65,6 +82,7 @@ class _Worker:
         self.process = context.Process(target=_work, args=(other, mode), daemon=True)
         self.process.start()
         other.close()
+        self.mode = mode
         self.seed, self.without, self.doing, self.since = None, [], "", 0.0
 
     def order(self, seed, without=()):
@@ -112,7 +130,7 @@ def farm(seeds, mode, *, jobs, limit):
                     workers[workers.index(worker)] = fresh = _Worker(mode)
                     worker.end()
                     name = worker.doing.split()[0]
-                    if name in worker.without or name in ("drawing", "the"):
+                    if name in worker.without or name in ("drawing", "the") or worker.doing.endswith("reduction"):
                         idle.append(fresh)
                     else:
                         fresh.order(worker.seed, [*worker.without, name])
@@ -137,4 +155,6 @@ def _heard(worker):
 
 def _blamed(worker, rule, limit):
     message = f"while {worker.doing} was at work" + (f" for {limit} s" if rule == "hangs" else "")
-    return Tally(worker.seed, findings=[Finding(rule, worker.doing.split()[0], message)])
+    finding = Finding(rule, worker.doing.split()[0], message)
+    case = worker.mode.case(worker.seed, worker.without)
+    return Tally(worker.seed, findings=[(finding, failure_document(case.only({finding.algorithm}), finding))])

@@ -3,16 +3,17 @@
 import random
 
 READS = ("input", "output", "saved")
-SIZES = (1, 1, 1, 1, 1, 3, 1000, 2**20 + 7, 2**50 + 1, 2**56)
-TIMES = (1, 1, 1, 1, 1, 7, 10**10, 2**53 + 1, 0.5, 0.1)
+SIZES = (1, 1, 1, 1, 1, 3, 1000, 2**20 + 7, 2**50 + 1, 2**56, 2**58 - 1)
+TIMES = (1, 1, 1, 1, 1, 1, 7, 10**10, 2**53 + 1, 2**59 + 1, 0.5, 0.1)
 LARGE = 10**6
-"""Figures on scales from here on are now and then off by a few units: what rounds cannot tell them apart."""
+"""From this scale on, half of the figures differ by a few units: algorithms that round sizes cannot tell them apart."""
 
 
 class Draw:
-    """A source of figures on one scale, all `equal`, or (`wild`) each of a magnitude of its own.
+    """A source of figures on one scale.
 
-    Times may be floats over 20 orders of magnitude (`spread`).
+    All figures may be `equal`, or (`wild`) each of a magnitude of its own. Times may be floats over 20 orders of
+    magnitude (`spread`).
     """
 
     def __init__(self, seed):
@@ -21,20 +22,24 @@ class Draw:
         self.scale, self.time_scale = self.pick(SIZES), self.pick(TIMES)
 
     def chance(self, odds):
-        """Once in `odds`."""
+        """Return True once in `odds` times."""
         return self.random.randrange(odds) == 0
 
     def pick(self, choices):
+        """Return one of the choices."""
         return self.random.choice(choices)
 
     def some(self, choices, most):
+        """Return up to `most` different choices."""
         count = min(self.random.randint(0, most), len(choices))
         return self.random.sample(choices, count)
 
     def whole(self, least, most):
+        """Return a whole number between two others, both included."""
         return self.random.randint(least, most)
 
     def size(self, most=6):
+        """Return a number of bytes."""
         if self.wild:
             return self.random.randrange(10 ** self.random.randrange(17))
         if self.equal:
@@ -42,6 +47,7 @@ class Draw:
         return self._figure(most, self.scale)
 
     def time(self, most=6):
+        """Return a time."""
         if self.spread:
             return self.pick([0.0, 1.0, 10.0 ** self.random.uniform(-10, 10)])
         if self.wild:
@@ -55,7 +61,7 @@ class Draw:
         return figure + self.random.randint(0, 9) if scale >= LARGE and self.chance(2) else figure
 
     def seldom(self, document, odds, **values):
-        """Once in `odds` for each key: set it to what its function draws."""
+        """Set each key, once in `odds` times, to what its function returns."""
         for key, value in values.items():
             if self.chance(odds):
                 document[key] = value()

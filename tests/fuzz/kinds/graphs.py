@@ -1,4 +1,4 @@
-"""Task graphs, on one device and on several, streams of samples, and trees."""
+"""Task graphs on one device and on several, streams of samples, and trees."""
 
 from tests.fuzz.kinds.machines import machine, memories_of
 
@@ -7,14 +7,15 @@ def dag(draw):
     """Draw a task graph: alternatives, once, in place, parallel tasks, inputs and outputs elsewhere."""
     plain = draw.chance(4)
     inputs = [f"i{number}" for number in range(draw.whole(0, 2))]
+    count = draw.pick([1, 2, 3, 3, 4, 4, 5, 5, 6, 7, 10])
     sizes, tasks = {name: draw.size() for name in inputs}, []
-    for number in range(draw.whole(1, 7)):
-        # Of what came last, rather: a graph with some depth.
+    for number in range(count):
+        # Mostly of what came last: a graph of some depth.
         reads = draw.some(list(sizes)[-5:], 3)
         written = [f"v{number}{letter}" for letter in "ab"[: draw.pick([1, 1, 1, 1, 2, 0])]]
         sizes |= {name: draw.size() for name in written}
         tasks.append({"id": f"t{number}", "time": draw.time(), "reads": reads, "writes": written})
-        _traits(draw, tasks[-1], plain)
+        add_traits(draw, tasks[-1], plain)
     if not plain:
         _add_alternative(draw, tasks)
         if draw.chance(4):
@@ -23,13 +24,69 @@ def dag(draw):
     draw.seldom(drawn, 3, pinned_inputs=lambda: draw.some(inputs, 2))
     draw.seldom(drawn, 2, outputs=lambda: draw.some(list(sizes), 2))
     draw.seldom(drawn, 2, machine=lambda: machine(draw))
-    if len(memories_of(drawn)) > 1:
-        for key in ("inputs", "outputs"):
-            drawn[key] = [{"value": name, "memory": "host"} if draw.chance(5) else name for name in drawn.get(key, [])]
+    _place_ends(draw, drawn)
     return drawn
 
 
-def _traits(draw, task, plain):
+def hosted(draw):
+    """Draw a graph beside a host or a disk: inputs there, outputs that must end there."""
+    drawn = dag(draw)
+    drawn["machine"] = machine(draw, draw.pick(["host", "host", "disk", "both"]))
+    drawn["inputs"], drawn["outputs"] = ([_value(entry) for entry in drawn.get(key, [])] for key in ("inputs", "outputs"))
+    _place_ends(draw, drawn)
+    return drawn
+
+
+def wide(draw):
+    """Draw a graph of mostly independent tasks for several processors that share one memory."""
+    tasks, sizes = [], {}
+    for number in range(draw.pick([3, 4, 5, 5, 6, 6, 8, 12, 18])):
+        reads = draw.some(list(sizes), 2) if draw.chance(2) else []
+        sizes[f"v{number}"] = draw.size(50)
+        tasks.append({"id": f"t{number}", "time": draw.time(19), "reads": reads, "writes": [f"v{number}"]})
+        add_traits(draw, tasks[-1], not draw.chance(6))
+    drawn = {"tasks": tasks, "values": [{"id": name, "size": size} for name, size in sizes.items()]}
+    drawn["outputs"] = draw.some(list(sizes), len(sizes))
+    drawn["machine"] = machine(draw, draw.pick(["processors", "processors", "processors", "both"]))
+    return drawn
+
+
+def forward_backward(draw):
+    """Draw a graph of a forward that is a chain and its backward, as programs that train have it."""
+    count = draw.whole(1, 5)
+    names = ["x0", *(f"x{k}" for k in range(1, count + 1)), *(f"y{k}" for k in range(count + 1))]
+    sizes = {name: draw.size() for name in names}
+    tasks = [
+        {"id": f"f{k}", "time": draw.time(), "reads": [f"x{k - 1}"], "writes": [f"x{k}"], "phase": "forward"}
+        for k in range(1, count + 1)
+    ]
+    tasks.append({"id": "loss", "time": draw.time(), "reads": [f"x{count}"], "writes": [f"y{count}"], "phase": "loss"})
+    for k in range(count, 0, -1):
+        reads = [f"x{k - 1}", f"x{k}", f"y{k}"]
+        task = {"id": f"b{k}", "time": draw.time(), "reads": reads, "writes": [f"y{k - 1}"]}
+        tasks.append(task | {"phase": "backward"})
+    for task in tasks:
+        draw.seldom(task, 4, workspace=draw.size)
+    drawn = {"tasks": tasks, "values": [{"id": name, "size": size} for name, size in sizes.items()], "inputs": ["x0"]}
+    draw.seldom(drawn, 2, machine=lambda: machine(draw), outputs=lambda: ["y0"], pinned_inputs=lambda: ["x0"])
+    return drawn
+
+
+def _value(entry):
+    return entry if isinstance(entry, str) else entry["value"]
+
+
+def _place_ends(draw, drawn):
+    """Put some inputs and outputs into other memories than the working memory."""
+    memories = memories_of(drawn)
+    if len(memories) > 1:
+        for key in ("inputs", "outputs"):
+            listed = drawn.get(key, [])
+            drawn[key] = [{"value": e, "memory": draw.pick(memories[1:])} if draw.chance(5) else e for e in listed]
+
+
+def add_traits(draw, task, plain):
+    """Draw what a task may have beside its time, reads and writes."""
     draw.seldom(task, 3, workspace=lambda: draw.size(12))
     draw.seldom(task, 6, in_place=lambda: True, recomputable=lambda: False, once=lambda: True)
     if not plain:
@@ -63,6 +120,11 @@ def tree(draw):
     return drawn
 
 
+def disk_tree(draw):
+    """Draw a tree beside a disk, to which its files can go, or on several processors."""
+    return tree(draw) | {"machine": machine(draw, draw.pick(["host", "host", "processors"]))}
+
+
 def devices(draw):
     """Draw a graph on processors of several types: times by type, ties, static bytes, inputs to be placed."""
     drawn = dag(draw)
@@ -75,10 +137,8 @@ def devices(draw):
             task["time"] = {of: draw.time() for of in types}
         draw.seldom(task, 6, on=lambda: draw.some(names, 2) or names[:1])
     drawn.pop("pinned_inputs", None)
-    inputs = [entry if isinstance(entry, str) else entry["value"] for entry in drawn["inputs"]]
-    drawn["inputs"] = [_somewhere(draw, name, [*memories, "any"]) for name in inputs]
-    drawn["outputs"] = [entry if isinstance(entry, str) else entry["value"] for entry in drawn.get("outputs", [])]
-    drawn["outputs"] = [_somewhere(draw, name, memories) for name in drawn["outputs"]]
+    drawn["inputs"] = [_somewhere(draw, _value(entry), [*memories, "any"]) for entry in drawn["inputs"]]
+    drawn["outputs"] = [_somewhere(draw, _value(entry), memories) for entry in drawn.get("outputs", [])]
     return drawn
 
 

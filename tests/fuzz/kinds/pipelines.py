@@ -18,15 +18,87 @@ def pipeline(draw):
     drawn = {"layers": layers, "micro_batches": batches, "cluster": cluster}
     match draw.whole(0, 9):
         case 0:
-            drawn["weights"] = draw.pick(["stash", "double", "single"])
-            if drawn["weights"] == "double":
-                drawn["update_every"] = draw.whole(1, 6)
+            _without_end(draw, drawn)
         case 1:
             _only_forwards(draw, drawn)
         case _:
             _step(draw, drawn, types)
     draw.seldom(drawn, 5, backward_reads=lambda: draw.some(("input", "output"), 2))
     return drawn
+
+
+def even(draw):
+    """Draw a pipeline with whole backwards and at least two layers for each device."""
+    return _even(draw, 1)
+
+
+def split(draw):
+    """Draw a pipeline with backwards in two halves and at least two layers for each device."""
+    return _even(draw, 2)
+
+
+def doubled(draw):
+    """Draw a pipeline whose layers may lie on two devices of an even number, whose gradients may be exchanged."""
+    drawn = _even(draw, draw.pick([1, 1, 2]), devices=draw.pick([2, 2, 4])) | {"copies": 2}
+    drawn["micro_batches"] = draw.pick([2, 4, 4, 6, 8])
+    draw.seldom(drawn, 3, exchange=lambda: "ring")
+    return drawn
+
+
+def hosted(draw):
+    """Draw a pipeline whose devices may send activations to a host."""
+    drawn = _even(draw, draw.pick([1, 1, 2]))
+    drawn["cluster"]["host"] = _host(draw)
+    return drawn
+
+
+def without_end(draw):
+    """Draw a pipeline whose parameters change while micro-batches are under way."""
+    drawn = _even(draw, draw.pick([1, 1, 1, 2]))
+    _without_end(draw, drawn)
+    return drawn
+
+
+def inference(draw):
+    """Draw a pipeline with forwards only."""
+    drawn = _even(draw, 1)
+    _only_forwards(draw, drawn)
+    return drawn
+
+
+def slices(draw):
+    """Draw a pipeline whose sequences are cut into slices."""
+    drawn = _even(draw, draw.pick([1, 1, 2]), devices=draw.whole(1, 2))
+    cut = [draw.whole(1, 5) for _ in range(draw.whole(1, 3))]
+    drawn["tokens"] = _slices(draw, drawn["layers"], cut)
+    drawn["micro_batches"] = draw.whole(1, 2) * len(cut)
+    return drawn
+
+
+def _even(draw, split, devices=None):
+    count = draw.pick([1, 2, 2, 2, 3, 3]) if devices is None else devices
+    layers = [_layer(draw, split, []) for _ in range(draw.pick([1, count, 2 * count]))]
+    if len(layers) == 1:
+        layers[0]["repeat"] = 2 * count
+    cluster = _cluster(draw, [])
+    cluster["devices"][0]["count"] = count
+    batches = draw.pick([1, 2, 3, 4, count, 2 * count])
+    return {"layers": layers, "micro_batches": batches, "cluster": cluster}
+
+
+def _without_end(draw, drawn):
+    drawn["weights"] = draw.pick(["stash", "double", "single"])
+    if drawn["weights"] == "double":
+        drawn["update_every"] = draw.whole(1, 6)
+    if drawn["weights"] == "single":
+        draw.seldom(drawn["layers"][0], 2, discrepancy_size=draw.size)
+
+
+def _host(draw):
+    host = {"bandwidth": draw.pick([1, 2, 5])}
+    draw.seldom(host, 3, latency=draw.time, delay=draw.time)
+    draw.seldom(host, 4, memory=lambda: draw.size(40))
+    return host
 
 
 def _cluster(draw, types):
@@ -52,8 +124,7 @@ def _step(draw, drawn, types):
     _skip(draw, layers)
     draw.seldom(drawn, 3, copies=lambda: 2)
     if draw.chance(4):
-        cluster["host"] = {"bandwidth": draw.pick([1, 2, 5])}
-        draw.seldom(cluster["host"], 3, latency=draw.time, delay=draw.time, memory=lambda: draw.size(40))
+        cluster["host"] = _host(draw)
     if draw.chance(4) and cluster.get("transfers", "overlap") == "overlap":
         drawn["exchange"] = "ring"
         draw.seldom(layers[-1], 2, update_time=draw.time)
@@ -141,3 +212,16 @@ def _skip(draw, layers):
         earlier = [f"l{k}" for k in range(number - 1)]
         if earlier and draw.chance(2):
             layer["reads"] = ["previous", *(draw.some(earlier, 2) or earlier[:1])]
+    if draw.chance(2):
+        _branch(draw, layers)
+
+
+def _branch(draw, layers):
+    """Let some layers not read the one before, if another layer reads that."""
+    for layer in layers[1:]:
+        if draw.chance(2):
+            layer["reads"] = [name for name in layer.get("reads", ["previous"]) if name != "previous"]
+    for number, following in enumerate(layers[1:]):
+        read = {name for layer in layers for name in layer.get("reads", ())}
+        if "previous" not in following.get("reads", ["previous"]) and f"l{number}" not in read:
+            following["reads"] = [*following["reads"], "previous"]

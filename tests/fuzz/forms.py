@@ -1,0 +1,100 @@
+"""Forms of instances: what is drawn how often, by which function, and for which algorithms."""
+
+from tests.fuzz.kinds import adjoints, chains, graphs, large, pipelines
+from tests.fuzz.kinds.figures import Draw
+from tests.fuzz.kinds.machines import shuffle
+
+KINDS = ("chain", "adjoint", "dag", "tree", "join", "pipeline")
+
+FORMS = {
+    "chain": (5, "chain", 2, chains.chain),
+    "plain-chain": (8, "chain", 2, chains.plain_chain),
+    "hosted-chain": (8, "chain", 2, chains.hosted_chain),
+    "parameters": (7, "chain", 2, chains.parameters),
+    "ranks": (4, "chain", 3, chains.ranks),
+    "adjoint": (4, "adjoint", 2, adjoints.adjoint),
+    "two-levels": (4, "adjoint", 2, adjoints.two_levels),
+    "tapes": (3, "adjoint", 2, adjoints.tapes),
+    "one-memory": (3, "adjoint", 2, adjoints.one_memory),
+    "join": (3, "join", 3, chains.join),
+    "dag": (4, "dag", 2, graphs.dag),
+    "hosted-dag": (5, "dag", 2, graphs.hosted),
+    "wide-dag": (4, "dag", 2, graphs.wide),
+    "forward-backward": (2, "dag", 2, graphs.forward_backward),
+    "devices": (3, "dag", 3, graphs.devices),
+    "stream": (4, "dag", 3, graphs.stream),
+    "tree": (2, "tree", 2, graphs.tree),
+    "disk-tree": (2, "tree", 2, graphs.disk_tree),
+    "pipeline": (5, "pipeline", 3, pipelines.pipeline),
+    "even-pipeline": (5, "pipeline", 3, pipelines.even),
+    "split-pipeline": (8, "pipeline", 3, pipelines.split),
+    "doubled-pipeline": (6, "pipeline", 3, pipelines.doubled),
+    "hosted-pipeline": (6, "pipeline", 3, pipelines.hosted),
+    "endless-pipeline": (7, "pipeline", 3, pipelines.without_end),
+    "inference": (2, "pipeline", 3, pipelines.inference),
+    "slices": (4, "pipeline", 3, pipelines.slices),
+    "large": (0, "", 3, large.document),
+}
+"""For each form: how often it is drawn, its kind, its schema, and the function that draws it."""
+
+_SWAPS = ("autoswap", "capuchin", "offload-greedy", "superneurons", "swapadvisor", "tflms")
+_ONE_WAY = ("1f1b", "adapipe", "dapple-plan", "eager-1f1b", "ftpipe", "gpipe", "hetpipe", "interleaved-1f1b", "piper")
+_ONE_WAY_TOO = ("pipe-exact", "pipe-search", "pipe-torch", "pipedream-dp", "tessel", "varuna")
+
+DRAWN_FOR = {
+    "plain-chain": (
+        *("chain-best", "chain-exact", "offload-dp", "periodic", "pofo", "remat-offload-best", "revolve-chain"),
+        *("rotor", "rotor-float"),
+    ),
+    "hosted-chain": (*_SWAPS, "pofo", "offload-dp", "remat-offload-best", "vdnn-all", "vdnn-conv", "vdnn-pp"),
+    "parameters": ("granular-offload", "l2l", "weight-offload", "zero", "zero-infinity", "zero-offload"),
+    "ranks": ("granular-offload", "weight-offload", "zero"),
+    "adjoint": ("adjoint-best", "walther-griewank"),
+    "two-levels": (
+        *("adjoint-best", "disk-revolve", "h-revolve", "multistage", "online-revolve", "periodic-disk-revolve"),
+        *("revolve", "treeverse", "two-level", "two-level-async"),
+    ),
+    "tapes": ("bptt-hsm", "bptt-ism", "bptt-msm", "mixed"),
+    "one-memory": ("adjoint-dp", "bptt-hsm", "online-revolve", "revolve", "treeverse", "walther-griewank"),
+    "join": ("join-dp",),
+    "hosted-dag": (*_SWAPS, "auto-perf-maxing"),
+    "wide-dag": ("dag-list-memory", "dag-offload-best", "dag-auto", "tarnawski-latency"),
+    "forward-backward": ("auto-perf-maxing", "chen-greedy", "chen-sqrt"),
+    "devices": ("tarnawski-latency",),
+    "stream": ("placement-bound", "placement-replicated", "tarnawski-dp", "tarnawski-ip"),
+    "even-pipeline": (*_ONE_WAY, *_ONE_WAY_TOO, "pipe-plan"),
+    "split-pipeline": ("dualpipev", "v-half", "v-min", "zb-h1", "zb-h2", "zb-v", "pipe-search"),
+    "doubled-pipeline": ("chimera", "chimera-plan", "dualpipe", "gems"),
+    "hosted-pipeline": ("optpipe", "pipe-plan", "pipeoffload"),
+    "endless-pipeline": (
+        *("1f1b-star", "2bw-plan", "hetpipe", "madpipe", "pipedream", "pipedream-2bw", "pipedream-dp"),
+        *("pipeline-ilp", "pipemare"),
+    ),
+    "inference": ("placement-bound", "placement-replicated", "tarnawski-dp", "tarnawski-ip"),
+    "slices": ("terapipe",),
+}
+"""Algorithms that a form is drawn for. They are always asked about it; other algorithms that accept it, sometimes."""
+
+ODDS_OF_LARGE = 400
+"""One instance in so many has hundreds to thousands of tasks."""
+
+
+def document(seed, form=None):
+    """Draw an instance document, of a given form if there is one.
+
+    Returns
+    -------
+    (document, form)
+    """
+    draw = Draw(seed)
+    if form is None:
+        names = [name for name, (often, *_) in FORMS.items() for _ in range(often)]
+        form = "large" if draw.chance(ODDS_OF_LARGE) else draw.pick(names)
+    _, kind, schema, drawn_by = FORMS[form]
+    drawn = {"schema": f"remat.instance/{schema}", "kind": kind, **drawn_by(draw)}
+    if drawn["kind"] != "pipeline":
+        draw.seldom(drawn, 5, static_memory=draw.size)
+    draw.seldom(drawn, 5, units=lambda: draw.pick([{"time": "unit", "memory": "unit"}, {"time": "ms"}, {"time": "ns"}]))
+    draw.seldom(drawn, 10, name=lambda: draw.pick(["a", "två minnen", 'a "name"']))
+    shuffle(draw, drawn)
+    return drawn, form
