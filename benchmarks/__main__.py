@@ -20,6 +20,7 @@ NAMES = (
     "streaming",
     "hrevolve",
     "trees",
+    "layout",
     "postorder_table",
     "parallel_trees",
     "pipelines",

@@ -37,6 +37,7 @@ ZOO_FLOORS = (
     ("joint", "solvers that combine families"),
     ("offload parallel", "other memories; other processors"),
     ("dag tree", "task graphs; task trees"),
+    ("layout", "addresses of buffers"),
     ("chain", "chains of stages"),
     ("adjoint", "time loops"),
     ("kit", "tools that the families share"),

@@ -10,6 +10,7 @@ from remat_algorithms.dag.exact.catalogue import ALGORITHMS as DAG_EXACT
 from remat_algorithms.dag.order.catalogue import ALGORITHMS as ORDER
 from remat_algorithms.dag.programs.catalogue import ALGORITHMS as DAG_ILP
 from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
+from remat_algorithms.layout.catalogue import ALGORITHMS as LAYOUT
 from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
 from remat_algorithms.parallel.catalogue import ALGORITHMS as PARALLEL
 from remat_algorithms.parallel.pipeline.catalogue import ALGORITHMS as PIPELINE
@@ -32,4 +33,5 @@ catalogue = (
     *PLACEMENT,
     *OFFLOAD,
     *JOINT,
+    *LAYOUT,
 )

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from remat.solving.given import schedule_of
     from remat.solving.questions.curves import Curve, Point, Sweep
     from remat.solving.questions.largest_batch import largest_batch
+    from remat.solving.questions.layout import Addresses, layout
     from remat.solving.questions.least_budget import least_budget
     from remat.solving.questions.plan import Planned, plan
     from remat.solving.questions.sweep import sweep
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from remat.verifier import Report, Violation
 
 _HOME = {
+    "Addresses": "remat.solving.questions.layout",
     "AdjointInstance": "remat.instance",
     "Algorithm": "remat.plugin.registry",
     "Bound": "remat.plugin.proposal",
@@ -83,6 +85,7 @@ _HOME = {
     "least_budget": "remat.solving.questions.least_budget",
     "example": "remat.instance.shipped",
     "examples": "remat.instance.shipped",
+    "layout": "remat.solving.questions.layout",
     "load": "remat.instance",
     "plan": "remat.solving.questions.plan",
     "schedule_of": "remat.solving.given",
@@ -94,6 +97,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Addresses",
     "AdjointInstance",
     "Algorithm",
     "Bound",
@@ -126,6 +130,7 @@ __all__ = [
     "example",
     "examples",
     "largest_batch",
+    "layout",
     "least_budget",
     "load",
     "plan",

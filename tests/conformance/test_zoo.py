@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from remat.schedule.document import Run
 from remat.testing import AlgorithmSuite, cases, strategies
-from remat_algorithms import catalogue
+from remat_algorithms import catalogue as everything
 from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
 from remat_algorithms.dag.programs.catalogue import ALGORITHMS as DAG_ILP
@@ -356,6 +356,9 @@ def suite(entry, *, examples, graphs, options, suffix="", **more):
     base = GraphSuite if entry.name in ON_GRAPHS else AlgorithmSuite
     return type(name, (base,), content | more | {"__module__": __name__})
 
+
+catalogue = [entry for entry in everything if entry.kinds != ("layout",)]
+"""All that answer with schedules; layouts have tests of their own (`tests.algorithms.layout`)."""
 
 for _entry in catalogue:
     _few = 2

@@ -33,10 +33,11 @@ COMMANDS = {
     "import": ("remat.cli.import_", "Make an instance from a file of another format."),
     "fit": ("remat.cli.fit", "Check whether a training step fits into memory, and plan it."),
     "completion": ("remat.cli.completion", "Complete names in the shell."),
+    "layout": ("remat.cli.layout", "Give what a schedule keeps in a memory addresses."),
     "export": ("remat.cli.export", "Write a schedule in the format of another program."),
 }
 
-RESERVED = ("layout",)
+RESERVED: tuple[str, ...] = ()
 
 HELP = """Plan the execution of a computation under a memory budget.
 

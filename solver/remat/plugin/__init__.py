@@ -11,6 +11,9 @@ catalogue.
     Base of the algorithm's own options, a frozen pydantic model; None is handed over where the algorithm has none.
 `Context`
     Deadline, seed and threads. An anytime algorithm reports what it finds and asks `Context.stopped` now and then.
+`Buffers`, `LayoutProposal`
+    For the family `layout`, whose functions are ``solve(buffers, options, context) -> LayoutProposal``: lifetimes in
+    one memory, and their addresses.
 `Proposal`
     What is handed back: ordered steps, usually without start times, and claims (makespan, peak, bounds, scopes). The
     core places the steps and verifies every claim. That nothing fits is an answer and no exception: no steps, with
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Layer, PipelineInstance, TreeInstance
     from remat.plugin.context import Context, Progress
     from remat.plugin.emit import MOST_RUNS, check_length, run_in_order, unread_tasks, useful_places, useful_runs
+    from remat.plugin.layouts import FREE, THIS_SCHEDULE, Buffers, LayoutProposal, arena_of
     from remat.plugin.options import Options, make_options
     from remat.plugin.orders import reference_order
     from remat.plugin.problem import Problem
@@ -63,15 +67,18 @@ _HOME = {
     "Beat": "remat.schedule.patterns",
     "BoolArray": "remat.graph.taskgraph",
     "Bound": "remat.plugin.proposal",
+    "Buffers": "remat.plugin.layouts",
     "Chain": "remat.graph.chain",
     "ChainInstance": "remat.instance",
     "Context": "remat.plugin.context",
     "DagInstance": "remat.instance",
     "Entry": "remat.schedule.operations",
+    "FREE": "remat.plugin.layouts",
     "InstanceError": "remat.errors",
     "IntArray": "remat.graph.taskgraph",
     "Layer": "remat.instance",
     "Layout": "remat.schedule.operations",
+    "LayoutProposal": "remat.plugin.layouts",
     "LeastBudget": "remat.plugin.proposal",
     "Link": "remat.graph.machine",
     "MOST_RUNS": "remat.plugin.emit",
@@ -103,6 +110,7 @@ _HOME = {
     "StepBuilder": "remat.schedule.steps",
     "StepKind": "remat.schedule.steps",
     "Steps": "remat.schedule.steps",
+    "THIS_SCHEDULE": "remat.plugin.layouts",
     "TaskGraph": "remat.graph.taskgraph",
     "Termination": "remat.plugin.proposal",
     "TreeInstance": "remat.instance",
@@ -110,6 +118,7 @@ _HOME = {
     "Turn": "remat.schedule.samples",
     "Variants": "remat.graph.chain",
     "WHOLE": "remat.schedule.steps",
+    "arena_of": "remat.plugin.layouts",
     "check_length": "remat.plugin.emit",
     "check_reach": "remat.plugin.reach",
     "concatenate": "remat.schedule.steps",
@@ -135,13 +144,16 @@ _HOME = {
 
 __all__ = [
     "ALL_SCHEDULES",
+    "FREE",
     "MOST_RUNS",
+    "THIS_SCHEDULE",
     "WHOLE",
     "AdjointInstance",
     "Algorithm",
     "Beat",
     "BoolArray",
     "Bound",
+    "Buffers",
     "Chain",
     "ChainInstance",
     "Context",
@@ -151,6 +163,7 @@ __all__ = [
     "IntArray",
     "Layer",
     "Layout",
+    "LayoutProposal",
     "LeastBudget",
     "Link",
     "Machine",
@@ -187,6 +200,7 @@ __all__ = [
     "Trial",
     "Turn",
     "Variants",
+    "arena_of",
     "check_length",
     "check_reach",
     "concatenate",

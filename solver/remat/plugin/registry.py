@@ -25,6 +25,8 @@ Guarantee = Literal["exact", "bounded", "heuristic", "strategy"]
 
 ANY_KIND = "taskgraph"
 KINDS = ("chain", "adjoint", "dag", "tree", "pipeline", "join")
+LAYOUT = "layout"
+"""What algorithms take that give buffers addresses: no instance, but `remat.plugin.Buffers`."""
 ONE_DEVICE_KINDS = frozenset(["chain", "adjoint", "dag", "tree", "join"])
 """Kinds whose tasks can all run on the first processor: any algorithm for task graphs takes them, through lowering."""
 
@@ -74,7 +76,8 @@ class Algorithm:
     solver : str
         ``"module:function"``; the function is ``solve(problem, options, context) -> Proposal``.
     kinds : tuple of str
-        Instance kinds that it accepts; ``taskgraph`` stands for all that one device can run (through lowering).
+        Instance kinds that it accepts; ``taskgraph`` stands for all that one device can run (through lowering),
+        ``layout`` for buffers that want addresses, in which case it takes `Buffers` instead of a problem.
     summary : str
         One line.
     guarantee : str
@@ -270,7 +273,7 @@ def algorithms(kind: str | None = None, *, available: bool = False) -> tuple[Alg
     available : bool
         Only those whose requirements are installed.
     """
-    if kind is not None and kind not in KINDS:
+    if kind is not None and kind not in (*KINDS, LAYOUT):
         raise OptionError(f"unknown kind {kind!r}; it is one of {', '.join(KINDS)}")
     chosen: Iterable[Algorithm] = [a for a in _registered().values() if kind is None or a.accepts(kind)]
     if available:

@@ -1,0 +1,1 @@
+"""Addresses of buffers with known lifetimes."""

@@ -1,0 +1,171 @@
+"""The smallest arena: greedy layouts, then searches between the best of them and the lower bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from remat.plugin import FREE, THIS_SCHEDULE, Buffers, Context, IntArray, LayoutProposal, Termination, arena_of
+from remat_algorithms.layout.best_fit import ORDERS, Gaps, Order
+from remat_algorithms.layout.loads import arena_bound, sections_of
+
+MOST_PLACES = 20_000_000
+"""Pairs of a buffer and a section of its life beyond which nothing is searched."""
+
+GREEDY_PLACES = 200_000
+"""Buffers beyond which only the two orders are asked that take little time at any size."""
+
+CHEAP_ORDERS: tuple[Order, ...] = ("start", "lifetime")
+
+FIRST_WORK = 20_000_000
+"""Work of the first search in an arena of one size; it doubles each time all sizes were searched in vain."""
+
+
+@dataclass
+class _Best:
+    """The best layout and the best bound so far."""
+
+    buffers: Buffers
+    bound: int
+    offset: IntArray | None = None
+    arena: int = 0
+    work: int = 0
+
+    def take(self, offset: IntArray) -> None:
+        """Keep a layout if its arena is smaller."""
+        arena = arena_of(self.buffers, offset)
+        if self.offset is None or arena < self.arena:
+            self.offset, self.arena = offset, arena
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the layout fits, or cannot be better."""
+        if self.offset is None:
+            return False
+        capacity = self.buffers.capacity
+        return self.arena <= self.bound or (capacity is not None and self.arena <= capacity)
+
+
+def smallest_arena(buffers: Buffers, context: Context, *, work: int | None, greedy: bool = True) -> LayoutProposal:
+    """Look for a layout that fits the capacity, or for the smallest arena where there is none.
+
+    Parameters
+    ----------
+    work : int, optional
+        Units of work of the search, of about a nanosecond each; None: until it is done, or stopped.
+    greedy : bool
+        Whether best-fit comes first. Without it, it is asked only where the arena is to be minimised.
+    """
+    best = _Best(buffers, arena_bound(buffers))
+    if buffers.capacity is not None and best.bound > buffers.capacity:
+        return LayoutProposal(bound=best.bound, infeasible_within=THIS_SCHEDULE)
+    if greedy or buffers.capacity is None:
+        for offset in _greedy(buffers, context):
+            best.take(offset)
+            if best.is_enough:
+                break
+    complete, termination = True, Termination.COMPLETED
+    if not best.is_enough:
+        complete, termination = _search(best, context, work)
+    fits = best.offset is not None and (buffers.capacity is None or best.arena <= buffers.capacity)
+    proved = not fits and complete
+    return LayoutProposal(
+        offset=best.offset if fits else None,
+        bound=best.bound,
+        infeasible_within=THIS_SCHEDULE if proved else None,
+        termination=termination,
+        work=best.work,
+    )
+
+
+def _greedy(buffers: Buffers, context: Context) -> Iterator[IntArray]:
+    gaps = Gaps(buffers)
+    for order in ORDERS if len(buffers) <= GREEDY_PLACES else CHEAP_ORDERS:
+        yield gaps.place(order)
+        if context.stopped:
+            return
+
+
+def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Termination]:
+    """Search until the layout is enough; return whether every arena below it is excluded, and why it stopped."""
+    _, first, last = sections_of(best.buffers)
+    if int((last - first).sum()) > MOST_PLACES:
+        return False, Termination.SIZE_LIMIT
+    buffers, expand = _hulls(best.buffers)
+    exact = buffers is best.buffers
+    step = _step(buffers)
+    excluded = best.bound - step if exact else arena_bound(buffers) - step  # no layout of these has such an arena
+    most, turn = FIRST_WORK, 0
+    while not best.is_enough:
+        capacity = best.buffers.capacity
+        high = capacity if capacity is not None else best.arena - step
+        low = excluded + step
+        if low > high:
+            return exact, Termination.COMPLETED
+        # The bound itself is what most instances allow; then the middle, then ever nearer to what is known to do.
+        target = high if capacity is not None else _target(low, high, step, turn)
+        left = None if work is None else work - best.work
+        if context.stopped or (left is not None and left <= 0):
+            return False, context.termination if context.stopped else Termination.ITERATION_LIMIT
+        from remat_algorithms.layout.floors import search
+        from remat_algorithms.layout.floors_kernel import INFEASIBLE, SOLVED
+
+        limit = most if left is None else min(most, left)
+        found = search(buffers, target, limit, lambda: context.stopped, seed=context.seed + turn)
+        best.work += found.work
+        if found.status == SOLVED and found.offset is not None:
+            best.take(expand(found.offset))
+            turn = 0
+        elif found.status == INFEASIBLE:
+            excluded, turn = target, 0
+            if exact:
+                best.bound = max(best.bound, target + step)
+        else:
+            turn += 1
+            if target == high:
+                most, turn = 2 * most, 0
+    return exact, Termination.COMPLETED
+
+
+def _target(low: int, high: int, step: int, turn: int) -> int:
+    """Return the arena that is tried at a turn: the lowest one first, then those that halve the way to the highest."""
+    if turn == 0:
+        return low
+    rest = (high - low) // step >> turn
+    return high - rest * step if rest else high
+
+
+def _step(buffers: Buffers) -> int:
+    """Return what the difference of two arenas is a multiple of."""
+    addresses = [address for pair in buffers.blocked for address in pair]
+    fixed = [] if buffers.fixed is None else buffers.fixed[buffers.is_fixed].tolist()
+    return int(np.gcd.reduce(np.array([*addresses, *fixed, *buffers.size.tolist(), *_alignment(buffers)])))
+
+
+def _alignment(buffers: Buffers) -> list[int]:
+    return [buffers.alignment] if (buffers.rounded != buffers.size).any() else []
+
+
+def _hulls(buffers: Buffers) -> tuple[Buffers, Callable[[IntArray], IntArray]]:
+    """Return plain buffers that enclose the groups, and what makes offsets of buffers of theirs."""
+    if buffers.group is None:
+        return buffers, lambda offset: offset
+    assert buffers.shift is not None
+    shift = buffers.shift
+    _, group = np.unique(buffers.group, return_inverse=True)
+    group = group.ravel()
+    count = int(group.max(initial=-1)) + 1
+    start = np.full(count, buffers.start.max(initial=0), dtype=np.int64)
+    end, size = np.zeros((2, count), dtype=np.int64)
+    np.minimum.at(start, group, buffers.start)
+    np.maximum.at(end, group, buffers.end)
+    np.maximum.at(size, group, shift + buffers.size)
+    fixed = None
+    if buffers.fixed is not None:
+        fixed = np.full(count, FREE, dtype=np.int64)
+        held = np.flatnonzero(buffers.is_fixed)
+        fixed[group[held]] = buffers.fixed[held] - shift[held]
+    hulls = replace(buffers, start=start, end=end, size=size, fixed=fixed, group=None, shift=None, names=())
+    return hulls, lambda offset: offset[group] + shift

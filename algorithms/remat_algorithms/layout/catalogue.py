@@ -1,0 +1,63 @@
+"""Catalogue of the algorithms that give buffers addresses: metadata only."""
+
+from __future__ import annotations
+
+from remat.plugin import Algorithm
+
+KINDS = ("layout",)
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Algorithm(
+        name="best-fit",
+        solver="remat_algorithms.layout.best_fit:solve",
+        options="remat_algorithms.layout.best_fit:BestFitOptions",
+        kinds=KINDS,
+        summary="buffers by size, lifetime, area, weight or time, each in the smallest gap that holds it",
+        guarantee="heuristic",
+        complexity="O(n log n) merges of gaps",
+        reference="XLA, TFLite, MLIR",
+    ),
+    Algorithm(
+        name="layout-exact",
+        solver="remat_algorithms.layout.layout_exact:solve",
+        options="remat_algorithms.layout.layout_exact:LayoutExactOptions",
+        kinds=KINDS,
+        summary="a layout that fits the capacity, or the smallest arena, by search over floors; with proof",
+        guarantee="exact",
+        within="layouts of the schedule",
+        complexity="exponential",
+        reference="after Moffitt 2023",
+        anytime=True,
+    ),
+    Algorithm(
+        name="layout-auto",
+        solver="remat_algorithms.layout.layout_auto:solve",
+        options="remat_algorithms.layout.layout_auto:LayoutAutoOptions",
+        kinds=KINDS,
+        summary="the best of all greedy orders, then searches for smaller arenas; with a bound",
+        guarantee="heuristic",
+        complexity="limited work",
+        reference="-",
+        anytime=True,
+    ),
+    Algorithm(
+        name="online-best-fit",
+        solver="remat_algorithms.layout.online_best_fit:solve",
+        kinds=KINDS,
+        summary="an allocator that learns of each buffer when it starts: best fit",
+        guarantee="strategy",
+        within="best fit in execution order",
+        complexity="O(n log n) merges of gaps",
+        reference="-",
+    ),
+    Algorithm(
+        name="caching",
+        solver="remat_algorithms.layout.caching:solve",
+        kinds=KINDS,
+        summary="what PyTorch's caching allocator reserves, in execution order",
+        guarantee="strategy",
+        within="the rules of the caching allocator",
+        complexity="O(n log n)",
+        reference="PyTorch",
+    ),
+)

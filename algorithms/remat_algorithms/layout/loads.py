@@ -1,0 +1,101 @@
+"""Bytes that live at each time, and the bounds on the arena that follow from them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from remat.plugin import Buffers, IntArray
+
+
+def loads(buffers: Buffers, size: IntArray) -> IntArray:
+    """Return the bytes that live in each section (`sections_of`)."""
+    count, first, last = sections_of(buffers)
+    change = np.zeros(count + 1, dtype=np.int64)
+    np.add.at(change, first, size)
+    np.add.at(change, last, -size)
+    return np.cumsum(change)[:count]
+
+
+def sections_of(buffers: Buffers, *, every: bool = False) -> tuple[int, IntArray, IntArray]:
+    """Return how many sections there are, and each buffer's first one and the one after its last.
+
+    A section is a time at which a largest set of buffers lives: it ends when one of them ends, and begins with the
+    last start before. Two buffers share a section if, and only if, they live at one time. If `every` interval between
+    two times is asked for, those are sections, too, whose buffers all live in a neighbour.
+    """
+    times, rank = np.unique(np.concatenate((buffers.start, buffers.end)), return_inverse=True)
+    rank = rank.astype(np.int64).ravel()
+    first, last = rank[: len(buffers)], rank[len(buffers) :]
+    if every:
+        return max(len(times) - 1, 0), first, last
+    starts = np.zeros(len(times) + 1, dtype=np.int64)
+    starts[1 + first] = 1
+    before = np.cumsum(starts)  # times earlier than each one at which something starts
+    ends = np.unique(last)
+    follows_start = np.diff(before[ends], prepend=0) > 0
+    kept = ends[follows_start]
+    return len(kept), np.searchsorted(kept, first, side="right"), np.searchsorted(kept, last, side="right")
+
+
+def peak(buffers: Buffers, *, rounded: bool = False) -> int:
+    """Return the most bytes that live at one time; if so asked, of the sizes rounded up to the alignment."""
+    found = loads(buffers, buffers.rounded if rounded else buffers.size)
+    return int(found.max()) if len(found) else 0
+
+
+def arena_bound(buffers: Buffers) -> int:
+    """Return a lower bound on the arena of every layout.
+
+    Of the buffers that live at one time only the highest does without what the alignment adds to its size. Reserved
+    ranges push up what does not fit below them, and the arena ends above every fixed buffer.
+    """
+    if not len(buffers):
+        return 0
+    count, first, last = sections_of(buffers)
+    load = loads(buffers, buffers.rounded)
+    spare = buffers.rounded - buffers.size
+    if spare.any():
+        load = load - _largest_of_sections(count, first, last, spare)
+    bound = int(load.max())
+    for low, high in buffers.blocked:
+        if low < bound:
+            bound += high - low
+    if buffers.fixed is not None and buffers.is_fixed.any():
+        bound = max(bound, int((buffers.fixed + buffers.size)[buffers.is_fixed].max()))
+    return bound
+
+
+def _largest_of_sections(count: int, first: IntArray, last: IntArray, value: IntArray) -> IntArray:
+    """Return the largest value that covers each section: the largest come first, and fill what is still empty."""
+    found = np.zeros(count, dtype=np.int64)
+    following = list(range(count + 1))  # the next empty section, with paths halved
+
+    def empty_from(section: int) -> int:
+        while following[section] != section:
+            following[section] = following[following[section]]
+            section = following[section]
+        return section
+
+    for buffer in np.argsort(-value, kind="stable").tolist():
+        section, end = empty_from(int(first[buffer])), int(last[buffer])
+        while section < end:
+            found[section] = value[buffer]
+            following[section] = section + 1
+            section = empty_from(section)
+    return found
+
+
+def largest_load(load: IntArray, first: IntArray, last: IntArray) -> IntArray:
+    """Return for each buffer the largest load of its sections, from a table of maxima of powers of two."""
+    table = [load]
+    width = 1
+    while 2 * width <= len(load):
+        table.append(np.maximum(table[-1][:-width], table[-1][width:]))
+        width *= 2
+    length = last - first
+    level = np.frexp(length.astype(np.float64))[1] - 1
+    found = np.zeros(len(first), dtype=np.int64)
+    for k, row in enumerate(table):
+        mine = np.flatnonzero(level == k)
+        found[mine] = np.maximum(row[first[mine]], row[last[mine] - (1 << k)])
+    return found

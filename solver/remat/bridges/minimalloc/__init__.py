@@ -1,0 +1,1 @@
+"""Buffers and their addresses as CSV files of minimalloc."""

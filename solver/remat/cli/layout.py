@@ -1,0 +1,234 @@
+"""`remat layout`: addresses for what a schedule keeps in a memory, or for the buffers of a CSV."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remat.cli import common
+from remat.cli.session import ExitCode, Session, writing
+
+if TYPE_CHECKING:
+    from remat.solving.questions.layout import Addresses
+    from remat.units import Units
+
+LARGEST = 2**30
+"""Bytes of the largest CSV that is read."""
+
+HELP = """Give buffers addresses, in an arena that is as small as possible, or that has a capacity.
+
+SCHEDULE is a schedule of remat: each stay of a value, and each workspace, gets an address in one memory. Or it is a CSV
+of minimalloc (id,lower,upper,size; times are half-open). The verifier checks every layout.
+
+\b
+  remat layout schedule.json --of net.json
+  remat layout schedule.json --of net.json --align 512 --format csv -o addresses.csv
+  remat layout schedule.json --of net.json --allocator caching      what PyTorch would reserve
+  remat layout buffers.csv --capacity 1MiB
+
+Exit code 0: a layout. 4: none was found, or it is proved that this schedule has none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Given:
+    """The options of the command, by click's names."""
+
+    schedule: str
+    of: str | None
+    memory: str | None
+    capacity: str | None
+    align: str
+    fix: tuple[str, ...]
+    reserve: tuple[str, ...]
+    allocator: str
+    option: tuple[str, ...]
+    time_limit: str | None
+    seed: int
+    format_: str
+    output: str
+
+
+@click.command("layout", help=HELP)
+@click.argument("schedule", type=click.Path())
+@click.option("--of", metavar="INSTANCE", help="The instance of the schedule; a shipped one is found.")
+@click.option("--memory", metavar="NAME", help="The memory; default: that of the first processor.")
+@click.option("--capacity", metavar="SIZE", help="Bytes of the arena; default: as few as possible.")
+@click.option("--align", metavar="SIZE", default="1", show_default=True, help="A power of two that divides addresses.")
+@click.option("--fix", metavar="VALUE=ADDRESS", multiple=True, help="Where a value must lie.")
+@click.option("--reserve", metavar="FROM-TO", multiple=True, help="Addresses that nothing may use.")
+@click.option("--allocator", metavar="NAME", default="layout-auto", show_default=True, help="The algorithm.")
+@click.option("-O", "--option", metavar="KEY=VALUE", multiple=True, help="Option of the algorithm.")
+@click.option("--time-limit", metavar="TIME", help="Stop the search after this time.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the search.")
+@common.format_option("table", "json", "csv")
+@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
+@common.verbosity_options
+@click.pass_obj
+def command(session: Session, /, **given: Any) -> int:
+    """Lay out, and print the figures or the addresses."""
+    asked = _Given(**given)
+    common.check_distinct({"SCHEDULE": asked.schedule, "--of": asked.of, "--output": asked.output})
+    if asked.output != common.STANDARD_STREAM:
+        common.check_writable("--output", asked.output)
+    found, units = _laid_out(asked)
+    if asked.format_ == "json":
+        _write(asked.output, [json.dumps(_document(found), indent=2, ensure_ascii=False) + "\n"])
+    elif asked.format_ == "csv":
+        if found.offset is not None:
+            from remat.bridges.minimalloc.table import table_lines
+
+            columns = (column.tolist() for column in (found.first, found.last, found.size, found.offset))
+            _write(asked.output, table_lines(found.names, *columns))
+    elif not session.quiet:
+        from remat.report.text.summary import table
+
+        _write(asked.output, [table(_lines(found, units)) + "\n"])
+    return ExitCode.OK if found.offset is not None else ExitCode.UNKNOWN
+
+
+def _laid_out(asked: _Given) -> tuple[Addresses, Units]:
+    import time
+
+    from remat.errors import OptionError
+    from remat.plugin.context import Context, interruptible
+    from remat.solving.questions.layout import layout
+    from remat.units import parse_duration, parse_size
+
+    source, units = _source(asked)
+
+    def size(text: str, argument: str) -> int:
+        try:
+            return parse_size(int(text) if text.isdecimal() else text, units)
+        except ValueError as error:
+            raise OptionError(str(error), argument=argument) from None
+
+    reserved = []
+    for text in asked.reserve:
+        low, dash, high = text.partition("-")
+        if not dash:
+            raise OptionError(f"expected FROM-TO, not {text[:60]!r}", argument="reserve")
+        reserved.append((size(low, "reserve"), size(high, "reserve")))
+    fixed = {name: size(text, "fix") for name, text in common.split_assignments("--fix", asked.fix).items()}
+    context = Context(seed=asked.seed)
+    if asked.time_limit is not None:
+        try:
+            seconds = parse_duration(asked.time_limit)
+        except ValueError as error:
+            raise OptionError(str(error), argument="time_limit") from None
+        context.deadline = time.monotonic() + seconds
+    with interruptible(context):
+        found = layout(
+            source,
+            memory=asked.memory,
+            capacity=None if asked.capacity is None else size(asked.capacity, "capacity"),
+            align=size(asked.align, "align"),
+            reserved=tuple(reserved),
+            fixed=fixed,
+            algorithm=asked.allocator,
+            options=common.split_assignments("--option", asked.option),
+            context=context,
+        )
+    return found, units
+
+
+def _source(asked: _Given) -> tuple[Any, Units]:
+    """Read a schedule, or a CSV."""
+    import numpy as np
+
+    from remat.errors import InstanceError, OptionError
+    from remat.plugin.layouts import Buffers
+    from remat.units import Units
+
+    if asked.schedule.removesuffix(".gz").endswith(".csv"):
+        from remat.bridges.minimalloc.table import read_table
+        from remat.documents import read_text
+
+        if asked.of is not None or asked.memory is not None:
+            raise OptionError("a CSV has neither instance nor memories", argument="of" if asked.of else "memory")
+        name, text = read_text(asked.schedule, "table", LARGEST)
+        try:
+            table = read_table(text)
+        except InstanceError as error:
+            raise InstanceError(f"{name}: {error}") from None
+        columns = (np.array(column, dtype=np.int64) for column in (table.lower, table.upper, table.size))
+        return Buffers(*columns, names=table.names), Units()
+    common.one_standard_input({"SCHEDULE": asked.schedule, "--of": asked.of})
+    from remat.solving.verifying import examine
+
+    document = common.load_schedule(asked.schedule)
+    loaded = (
+        common.load_instance(asked.of)
+        if asked.of is not None
+        else common.instance_of_schedule(document, asked.schedule)
+    )
+    return examine(loaded, document), loaded.units.build()
+
+
+def _write(output: str, lines: Any) -> None:
+    from remat.documents import write_text
+
+    if output == common.STANDARD_STREAM:
+        with writing():
+            write_text(output, lines)
+    else:
+        write_text(output, lines)
+
+
+def _lines(found: Addresses, units: Units) -> Iterator[tuple[str, str]]:
+    from remat.units import format_size
+
+    def shown(size: int) -> str:
+        return format_size(size, units, both=True)
+
+    yield "algorithm", found.algorithm
+    if found.memory:
+        yield "memory", found.memory
+    yield "residencies", f"{len(found.size):,}"
+    yield "peak", shown(found.peak)
+    if found.alignment > 1:
+        yield "peak of rounded sizes", shown(found.rounded_peak)
+    yield "lower bound", shown(found.bound)
+    if found.capacity is not None:
+        yield "capacity", shown(found.capacity)
+    if found.arena is not None and found.fragmentation is not None:
+        yield "arena", shown(found.arena)
+        yield "fragmentation", f"{found.fragmentation:.3%}"
+    elif found.infeasible_within is not None:
+        yield "infeasible within", found.infeasible_within
+    else:
+        yield "arena", "no layout found"
+    for note in found.notes:
+        yield "notes", note
+
+
+def _document(found: Addresses) -> dict[str, Any]:
+    return {
+        "algorithm": found.algorithm,
+        "memory": found.memory,
+        "alignment": found.alignment,
+        "capacity": found.capacity,
+        "peak": found.peak,
+        "rounded_peak": found.rounded_peak,
+        "lower_bound": found.bound,
+        "arena": found.arena,
+        "infeasible_within": found.infeasible_within,
+        "termination": str(found.termination),
+        "notes": list(found.notes),
+        "addresses": []
+        if found.offset is None
+        else [
+            {"name": name, "first": first, "last": last, "offset": offset, "size": size}
+            for name, first, last, offset, size in zip(
+                found.names,
+                found.first.tolist(),
+                found.last.tolist(),
+                found.offset.tolist(),
+                found.size.tolist(),
+                strict=True,
+            )
+        ],
+    }

@@ -1,0 +1,192 @@
+"""What an algorithm of the family `layout` gets, and what it hands back: buffers, and their addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from remat.errors import OptionError
+from remat.graph.taskgraph import BoolArray, IntArray
+from remat.plugin.proposal import Termination
+from remat.units import LARGEST_SIZE
+
+THIS_SCHEDULE = "this schedule"
+"""The scope of what is proved about the layouts of given lifetimes: another schedule may need less."""
+
+FREE = -1
+"""The fixed offset of a buffer that may lie anywhere."""
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Buffers with known lifetimes in one memory, which want addresses: a problem of dynamic storage allocation.
+
+    Two buffers that live at one time must not overlap in address. Times are half-open: a buffer that ends when another
+    one starts may give its bytes to it.
+
+    Attributes
+    ----------
+    start, end : (buffers,) int64
+        Times, or their ranks (`Buffers.of` takes any numbers). Each start is less than its end.
+    size : (buffers,) int64
+        Bytes, at least 1.
+    alignment : int
+        A power of two that divides every offset.
+    capacity : int or None
+        Bytes of the arena; None: it is to be as small as possible.
+    fixed : (buffers,) int64
+        The offset that a buffer must have; `FREE` where it may lie anywhere.
+    reserved : tuple of (int, int)
+        Half-open ranges of addresses that no buffer may use; they are rounded outwards to the alignment.
+    group : (buffers,) int64
+        Buffers of one group keep their distances: the offset of each is the group's plus its `shift`. By default each
+        buffer is a group of its own. Buffers of one group that live at one time must not overlap each other.
+    shift : (buffers,) int64
+        Never negative, and 0 for one buffer of each group.
+    names : sequence of str
+        What messages call the buffers; empty: their numbers.
+
+    Raises
+    ------
+    OptionError
+        For what no layout can satisfy whatever the capacity, or what makes no sense.
+    """
+
+    start: IntArray
+    end: IntArray
+    size: IntArray
+    alignment: int = 1
+    capacity: int | None = None
+    fixed: IntArray | None = None
+    reserved: tuple[tuple[int, int], ...] = ()
+    group: IntArray | None = None
+    shift: IntArray | None = None
+    names: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.alignment < 1 or self.alignment & (self.alignment - 1):
+            raise OptionError(f"{self.alignment} is no power of two", argument="align")
+        if self.capacity is not None and not 0 <= self.capacity <= LARGEST_SIZE:
+            raise OptionError(f"{self.capacity} bytes are no capacity", argument="capacity")
+        for low, high in self.reserved:
+            if not 0 <= low < high <= LARGEST_SIZE:
+                raise OptionError(f"{low}-{high} is no range of addresses", argument="reserved")
+        self._check_rows()
+        if self.fixed is not None:
+            self._check_fixed(self.fixed)
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    @classmethod
+    def of(cls, start: Any, end: Any, size: Any, **more: Any) -> Buffers:
+        """Return buffers whose times are any numbers that can be compared: their ranks take their places."""
+        _, rank = np.unique(np.concatenate((np.asarray(start), np.asarray(end))), return_inverse=True)
+        rank = rank.astype(np.int64).ravel()
+        count = len(rank) // 2
+        return cls(rank[:count], rank[count:], np.asarray(size, dtype=np.int64), **more)
+
+    def with_capacity(self, capacity: int | None) -> Buffers:
+        """Return the same buffers in another arena."""
+        return replace(self, capacity=capacity)
+
+    def name(self, buffer: int) -> str:
+        """Return what messages call a buffer."""
+        return self.names[buffer] if self.names else f"buffer {buffer}"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each buffer is a group of its own."""
+        return self.group is None
+
+    @cached_property
+    def rounded(self) -> IntArray:
+        """The sizes, rounded up to the alignment: what buffers keep from others that lie above them."""
+        mask = self.alignment - 1
+        return (self.size + mask) & ~mask
+
+    @cached_property
+    def blocked(self) -> tuple[tuple[int, int], ...]:
+        """The reserved ranges by ascending address, rounded outwards, and made one where they touch."""
+        mask = self.alignment - 1
+        found: list[tuple[int, int]] = []
+        for low, high in sorted((low & ~mask, (high + mask) & ~mask) for low, high in self.reserved):
+            if found and low <= found[-1][1]:
+                found[-1] = found[-1][0], max(high, found[-1][1])
+            else:
+                found.append((low, high))
+        return tuple(found)
+
+    @cached_property
+    def is_fixed(self) -> BoolArray:
+        """Which buffers have fixed offsets."""
+        return np.zeros(len(self), dtype=bool) if self.fixed is None else self.fixed != FREE
+
+    def _check_rows(self) -> None:
+        for name, bad in (("starts when it ends, or later", self.start >= self.end), ("has no bytes", self.size < 1)):
+            if bad.any():
+                raise OptionError(f"{self.name(int(np.flatnonzero(bad)[0]))} {name}", argument="buffers")
+        total = float(self.size.astype(np.float64).sum()) + float(len(self)) * self.alignment
+        if total + sum(high for _, high in self.reserved) > LARGEST_SIZE:
+            raise OptionError("the sizes add up to more than 2^62 bytes", argument="buffers")
+
+    def _check_fixed(self, fixed: IntArray) -> None:
+        where = np.flatnonzero(self.is_fixed)
+        for buffer in where.tolist():
+            offset = int(fixed[buffer])
+            if offset < 0 or offset % self.alignment:
+                raise OptionError(
+                    f"{self.name(buffer)} is fixed at {offset}, no multiple of {self.alignment}", argument="fixed"
+                )
+            for low, high in self.blocked:
+                if offset < high and offset + self.size[buffer] > low:
+                    raise OptionError(
+                        f"{self.name(buffer)} is fixed at {offset}, in the reserved range {low}-{high}",
+                        argument="fixed",
+                    )
+        order = where[np.argsort(fixed[where], kind="stable")]
+        for place, one in enumerate(order.tolist()):
+            for other in order[place + 1 :].tolist():
+                if fixed[other] >= fixed[one] + self.size[one]:
+                    break
+                if self.start[one] < self.end[other] and self.start[other] < self.end[one]:
+                    raise OptionError(
+                        f"{self.name(one)} and {self.name(other)} are fixed at {fixed[one]} and {fixed[other]}, "
+                        "where they overlap",
+                        argument="fixed",
+                    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutProposal:
+    """The addresses that an algorithm hands back; the figures are claims, which the verifier checks.
+
+    Attributes
+    ----------
+    offset : (buffers,) int64, or None
+        None if no layout was found.
+    bound : int
+        No layout has a smaller arena.
+    infeasible_within : str or None
+        The class whose layouts all exceed the capacity: `THIS_SCHEDULE`, or a smaller one.
+    termination : Termination
+    work : int
+        Units of work that the search took; 0 for what does not search.
+    notes : tuple of str
+    """
+
+    offset: IntArray | None = None
+    bound: int = 0
+    infeasible_within: str | None = None
+    termination: Termination = Termination.COMPLETED
+    work: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def arena_of(buffers: Buffers, offset: IntArray) -> int:
+    """Return the end of the highest buffer."""
+    return int((offset + buffers.size).max()) if len(buffers) else 0

@@ -1,0 +1,266 @@
+"""`remat.layout`: addresses for what a schedule keeps in one memory, or for any buffers with lifetimes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from remat.errors import OptionError
+from remat.graph.taskgraph import IntArray
+from remat.plugin.context import Context
+from remat.plugin.layouts import FREE, Buffers, LayoutProposal, arena_of
+from remat.plugin.options import make_options
+from remat.plugin.proposal import Termination
+from remat.plugin.registry import LAYOUT, find
+from remat.solving.result import Result
+from remat.verifier.findings import Findings
+from remat.verifier.layout import Placed, check_layout
+from remat.verifier.residencies import Residencies, residencies_of
+
+if TYPE_CHECKING:
+    from remat.solving.verifying import Examined
+
+DEFAULT = "layout-auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Addresses:
+    """A layout of one memory, which the verifier has checked.
+
+    Attributes
+    ----------
+    memory : str
+        Empty for buffers without a schedule.
+    algorithm : str
+    offset : (residencies,) int64, or None
+        None if no layout was found.
+    first, last, size : (residencies,) int64
+    names : tuple of str
+    arena : int or None
+        The end of the highest residency.
+    peak, rounded_peak : int
+        The most bytes at one time, as they are and with sizes rounded up to the alignment.
+    bound : int
+        No layout has a smaller arena.
+    infeasible_within : str or None
+        The class whose layouts all exceed the capacity.
+    termination : Termination
+    capacity : int or None
+    alignment : int
+    residencies : Residencies or None
+        Those of the memory, of a schedule.
+    notes : tuple of str
+    """
+
+    memory: str
+    algorithm: str
+    offset: IntArray | None
+    first: IntArray
+    last: IntArray
+    size: IntArray
+    names: tuple[str, ...]
+    arena: int | None
+    peak: int
+    rounded_peak: int
+    bound: int
+    infeasible_within: str | None
+    termination: Termination
+    capacity: int | None
+    alignment: int
+    residencies: Residencies | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fragmentation(self) -> float | None:
+        """Arena over the peak of the rounded sizes, less 1."""
+        if self.arena is None or not self.rounded_peak:
+            return None if self.arena is None else 0.0
+        return self.arena / self.rounded_peak - 1
+
+
+def layout(
+    source: Result | Examined | Buffers,
+    *,
+    memory: str | None = None,
+    capacity: int | None = None,
+    align: int = 1,
+    reserved: tuple[tuple[int, int], ...] = (),
+    fixed: Mapping[str, int] | None = None,
+    algorithm: str = DEFAULT,
+    options: Mapping[str, Any] | None = None,
+    context: Context | None = None,
+) -> Addresses:
+    """Give each residency of a schedule in one memory an address.
+
+    Parameters
+    ----------
+    source : Result, Examined or Buffers
+        A solved or verified schedule; or buffers.
+    memory : str, optional
+        Default: the first processor's.
+    capacity : int, optional
+        Bytes of the arena; without it the arena is made as small as possible.
+    align : int
+        A power of two that divides every address.
+    reserved : tuple of (int, int)
+        Half-open ranges of addresses that nothing may use. Static bytes of the memory lie at its beginning.
+    fixed : mapping of value to address, optional
+        Where all residencies of these values lie.
+    algorithm : str
+        One of kind ``layout``.
+    options : mapping, optional
+    context : Context, optional
+
+    Returns
+    -------
+    Addresses
+
+    Raises
+    ------
+    OptionError
+        For what cannot be used: an alignment that is no power of two, unknown names, addresses that collide.
+    """
+    if isinstance(source, Buffers):
+        buffers, held, name, hosts = _constrained(source, align, reserved, fixed or {}), None, "", None
+    else:
+        buffers, held, name, hosts = _of_schedule(source, memory, align, reserved, fixed or {})
+    buffers = replace(buffers, capacity=buffers.capacity if capacity is None else capacity)
+    asked = find(algorithm, LAYOUT)
+    found: LayoutProposal = asked.load()(buffers, make_options(asked, options or {}), context or Context())
+    first, last = (buffers.start, buffers.end) if held is None else (held.first, held.last)
+    arena = None
+    if found.offset is not None:
+        placed = Placed(
+            first=first,
+            last=last,
+            size=buffers.size,
+            offset=found.offset,
+            names=tuple(buffers.names) or _numbers(buffers),
+            hosts=hosts,
+            arena=None if algorithm == "caching" else buffers.capacity,
+            alignment=buffers.alignment,
+            fixed=buffers.fixed,
+            reserved=buffers.reserved,
+        )
+        arena = _checked(buffers, placed, algorithm)
+    return Addresses(
+        memory=name,
+        algorithm=algorithm,
+        offset=found.offset,
+        first=first,
+        last=last,
+        size=buffers.size,
+        names=tuple(buffers.names) or _numbers(buffers),
+        arena=arena,
+        peak=_peak(buffers, buffers.size),
+        rounded_peak=_peak(buffers, buffers.rounded),
+        bound=found.bound,
+        infeasible_within=found.infeasible_within,
+        termination=found.termination,
+        capacity=buffers.capacity,
+        alignment=buffers.alignment,
+        residencies=held,
+        notes=found.notes,
+    )
+
+
+def _numbers(buffers: Buffers) -> tuple[str, ...]:
+    return tuple(map(str, range(len(buffers))))
+
+
+def _checked(buffers: Buffers, placed: Placed, algorithm: str) -> int:
+    """Return the arena that the verifier measures; a layout that breaks rules is a bug of the algorithm."""
+    from remat.errors import ClaimError
+
+    findings = Findings()
+    arena = check_layout(placed, findings)
+    if findings or arena != arena_of(buffers, placed.offset):
+        raise ClaimError(f"{algorithm}: {next(iter(findings.sorted()), 'the arena differs')}")
+    return arena
+
+
+def _peak(buffers: Buffers, size: IntArray) -> int:
+    if not len(buffers):
+        return 0
+    time = np.concatenate((buffers.end, buffers.start))
+    change = np.concatenate((-size, size))
+    return int(np.cumsum(change[np.lexsort((change > 0, time))]).max())
+
+
+def _of_schedule(
+    source: Result | Examined,
+    memory: str | None,
+    align: int,
+    reserved: tuple[tuple[int, int], ...],
+    fixed: Mapping[str, int],
+) -> tuple[Buffers, Residencies, str, IntArray]:
+    """Return the buffers of one memory, their residencies, its name, and (guest, host) rows."""
+    columns = source.columns if isinstance(source, Result) else source.steps
+    if columns is None or source.report is None or not source.report.ok:
+        raise OptionError("there is no valid schedule to lay out", argument="source")
+    graph, machine = source.graph, source.machine
+    if memory is not None and memory not in machine.memory_index:
+        raise OptionError(f"unknown memory {memory!r}; known are {', '.join(machine.memory_index)}", argument="memory")
+    index = machine.processors[0].memory if memory is None else machine.memory_index[memory]
+    every = residencies_of(graph, machine, columns)
+    rows = every.of_memory(index)
+    held = every.at(rows)
+    names = held.names(graph, columns)
+    static = graph.static_bytes(machine, index)
+    start, end, group = shared(held)
+    shift = None if group is None else np.zeros(len(held), dtype=np.int64)
+    buffers = Buffers(start, end, held.size, group=group, shift=shift, names=names)
+    reserved = ((0, static), *reserved) if static else reserved
+    return _constrained(buffers, align, reserved, fixed), held, machine.memories[index].name, held.hosts
+
+
+def _constrained(
+    buffers: Buffers, align: int, reserved: tuple[tuple[int, int], ...], fixed: Mapping[str, int]
+) -> Buffers:
+    """Add what addresses are allowed."""
+    at = np.full(len(buffers), FREE, dtype=np.int64) if buffers.fixed is None else buffers.fixed.copy()
+    for name, offset in fixed.items():
+        mine = [row for row in range(len(buffers)) if buffers.name(row) == name]
+        if not mine:
+            raise OptionError(f"{name!r} is none of the buffers", argument="fixed")
+        at[mine] = offset
+    return replace(
+        buffers,
+        alignment=max(align, buffers.alignment) if align >= 1 else align,
+        fixed=at if (at != FREE).any() else None,
+        reserved=(*buffers.reserved, *reserved),
+    )
+
+
+def shared(held: Residencies) -> tuple[IntArray, IntArray, IntArray | None]:
+    """Return lifetimes, and groups in which an output written in place lies where an input of its run lay.
+
+    Each output takes at most one host, the largest ones first. During the run only the larger one of the two counts, so
+    that their lifetimes do not overlap.
+    """
+    if not len(held.hosts):
+        return held.first, held.last, None
+    start, end, group = held.first.copy(), held.last.copy(), np.arange(len(held), dtype=np.int64)
+    size = held.size.tolist()
+    taken: set[int] = set()
+    for guest, host in sorted(held.hosts.tolist(), key=lambda pair: (-size[pair[1]], -size[pair[0]], pair)):
+        if host in taken or group[guest] != guest:
+            continue
+        taken.add(host)
+        group[guest] = host
+        if size[guest] <= size[host]:
+            start[guest] = end[host]
+        else:
+            end[host] = start[guest]
+        if start[guest] >= end[guest] or start[host] >= end[host]:  # one lives during the run only
+            start[guest], end[host] = held.first[guest], held.last[host]
+            group[guest] = guest
+            taken.discard(host)
+    while True:
+        above = group[group]
+        if (above == group).all():
+            return start, end, group
+        group = above

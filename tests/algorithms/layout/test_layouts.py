@@ -1,0 +1,285 @@
+"""The algorithms that give buffers addresses, against exhaustive search and against each other."""
+
+import csv
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat.plugin import THIS_SCHEDULE, Buffers, Context, OptionError, arena_of
+from remat.plugin.registry import find
+from remat_algorithms.kit.compile.lowering import checked_indices
+from remat_algorithms.layout import floors, floors_kernel, gaps_kernel
+from remat_algorithms.layout.best_fit import ORDERS, Gaps, best_fit
+from remat_algorithms.layout.caching import Allocator
+from remat_algorithms.layout.loads import arena_bound
+from tests.algorithms.layout.drawn import planted, random_buffers
+from tests.oracles import layouts
+
+SEEDS = st.integers(0, 2**32)
+MIB = 1 << 20
+
+
+def solved(name, buffers, **options):
+    algorithm = find(name, "layout")
+    model = algorithm.load_options()
+    return algorithm.load()(buffers, model(**options) if model else None, Context())
+
+
+def check(buffers, offset):
+    columns = (column.tolist() for column in (buffers.start, buffers.end, buffers.size, offset))
+    assert layouts.problems(*columns, buffers.alignment, buffers.capacity) == []
+    if buffers.fixed is not None:
+        assert (offset[buffers.is_fixed] == buffers.fixed[buffers.is_fixed]).all()
+    for low, high in buffers.reserved:
+        assert not ((offset < high) & (offset + buffers.size > low)).any()
+
+
+def check_exact(buffers):
+    least = layouts.smallest_arena(
+        buffers.start.tolist(), buffers.end.tolist(), buffers.size.tolist(), buffers.alignment
+    )
+    found = solved("layout-exact", buffers)
+    check(buffers, found.offset)
+    assert arena_of(buffers, found.offset) == found.bound == least
+    assert arena_bound(buffers) <= least
+    found = solved("layout-exact", buffers.with_capacity(least))
+    check(buffers.with_capacity(least), found.offset)
+    found = solved("layout-exact", buffers.with_capacity(least - 1))
+    assert found.offset is None
+    assert found.infeasible_within == THIS_SCHEDULE
+    assert found.bound == least or found.bound <= least
+
+
+@settings(max_examples=40, derandomize=True, database=None, deadline=None)
+@given(SEEDS)
+def test_exact_equals_exhaustive_search(seed):
+    check_exact(random_buffers(seed))
+
+
+@pytest.mark.slow
+@settings(max_examples=300, derandomize=True, database=None, deadline=None)
+@given(SEEDS)
+def test_exact_equals_exhaustive_search_thoroughly(seed):
+    check_exact(random_buffers(seed, most=8))
+
+
+# Buffers whose smallest arena is above the most that lives at one time: start, end, size, the least arena.
+ABOVE_THE_PEAK = [
+    ([4, 4, 4, 2, 4, 2, 1, 3], [5, 5, 5, 3, 5, 5, 5, 4], [7, 4, 9, 7, 9, 5, 6, 9], 40),
+    ([0, 0, 2, 1, 3, 1], [1, 3, 4, 2, 4, 4], [2, 2, 2, 2, 4, 2], 8),
+]
+
+
+@pytest.mark.parametrize(("start", "end", "size", "least"), ABOVE_THE_PEAK)
+def test_known_arenas(start, end, size, least):
+    assert layouts.smallest_arena(start, end, size) == least
+    assert solved("layout-exact", Buffers.of(start, end, size)).bound == least
+
+
+def test_small_gap_below_a_fixed_buffer():
+    """The gap is smaller than any buffer, so that nothing but the fixed offset explains it."""
+    start, end, size, _ = ABOVE_THE_PEAK[0]
+    buffers = Buffers.of(start, end, size, fixed=np.array([-1, -1, -1, -1, -1, -1, 3, -1]))
+    found = solved("layout-exact", buffers)
+    check(buffers, found.offset)
+    assert arena_of(buffers, found.offset) == found.bound == 43
+
+
+def test_the_gap_below_the_first_buffer_counts():
+    buffers = Buffers.of([0, 1, 2], [2, 3, 4], [100, 80, 60])
+    for order in ("size", "lifetime", "area", "weight", "start"):
+        assert arena_of(buffers, best_fit(buffers, order)) == 180
+
+
+def draw_with_constraints(seed):
+    buffers = random_buffers(seed, most=30, times=12)
+    fixed = np.full(len(buffers), -1)
+    if seed % 3 == 0:
+        fixed[seed % len(buffers)] = buffers.alignment * (seed % 7)
+    reserved = ((seed % 5, seed % 5 + 2),) if seed % 4 == 0 else ()
+    try:
+        return Buffers(
+            buffers.start, buffers.end, buffers.size, alignment=buffers.alignment, fixed=fixed, reserved=reserved
+        )
+    except OptionError:  # the two collide
+        return buffers
+
+
+@settings(max_examples=100, derandomize=True, database=None, deadline=None)
+@given(SEEDS)
+def test_layouts_are_valid_and_above_the_bound(seed):
+    buffers = draw_with_constraints(seed)
+    bound = arena_bound(buffers)
+    for name, options in [*(("best-fit", {"order": order}) for order in ORDERS), ("layout-auto", {"work": 1_000_000})]:
+        found = solved(name, buffers, **options)
+        check(buffers, found.offset)
+        assert bound <= found.bound <= arena_of(buffers, found.offset)
+
+
+def groups_of(seed):
+    """Buffers of which some are followed by another one in the same place, or in a part of it."""
+    buffers = random_buffers(seed, most=20, times=12, alignments=(1,))
+    draw = np.random.default_rng(seed)
+    guests = np.flatnonzero(draw.random(len(buffers)) < 0.5)
+    start = np.concatenate((buffers.start, buffers.end[guests]))
+    end = np.concatenate((buffers.end, buffers.end[guests] + draw.integers(1, 4, len(guests))))
+    size = np.concatenate((buffers.size, draw.integers(1, buffers.size[guests] + 1)))
+    shift = np.concatenate((np.zeros(len(buffers), dtype=np.int64), buffers.size[guests] - size[len(buffers) :]))
+    group = np.concatenate((np.arange(len(buffers)), guests))
+    return Buffers(start, end, size, group=group, shift=shift)
+
+
+@settings(max_examples=60, derandomize=True, database=None, deadline=None)
+@given(SEEDS)
+def test_groups_stay_together(seed):
+    buffers = groups_of(seed)
+    for name in ("best-fit", "layout-auto", "layout-exact", "online-best-fit"):
+        found = solved(name, buffers, **({"work": 1_000_000} if name.startswith("layout") else {}))
+        check(buffers, found.offset)
+        base = found.offset - buffers.shift
+        assert (base == base[buffers.group]).all()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_planted_layouts_are_found(seed):
+    buffers = planted(seed, count=60 + 20 * seed)
+    found = solved("layout-exact", buffers, work=20_000_000_000)
+    check(buffers, found.offset)
+
+
+def test_shipped_sizes_of_the_challenge():
+    """The eleven instances of minimalloc, if they are at hand."""
+    if "REMAT_DATA" not in os.environ:
+        pytest.skip("REMAT_DATA is not set")
+    for path in sorted((Path(os.environ["REMAT_DATA"]) / "layout").glob("*.1048576.csv")):
+        with open(path) as file:
+            rows = list(csv.DictReader(file))
+        columns = ([int(row[key]) for row in rows] for key in ("lower", "upper", "size"))
+        buffers = Buffers.of(*columns, capacity=MIB)
+        check(buffers, solved("layout-exact", buffers, work=60_000_000_000).offset)
+
+
+# Twins.
+
+
+def runs(monkeypatch, plain):
+    if plain:
+        for kernel in (floors_kernel.RUN, gaps_kernel.FIT):
+            monkeypatch.setattr(kernel, "bind", lambda *records, kernel=kernel: lambda: kernel.plain(*records))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_compiled_and_plain_twins_agree(seed, monkeypatch):
+    buffers = planted(seed, count=40)
+
+    def answers():
+        gaps = Gaps(buffers)
+        placed = [gaps.place(order).tolist() for order in ORDERS]
+        found = floors.search(buffers, MIB, 100_000, lambda: False, seed=seed)
+        return placed, found.status, found.work, None if found.offset is None else found.offset.tolist()
+
+    with checked_indices():
+        compiled = answers()
+    runs(monkeypatch, plain=True)
+    assert answers() == compiled
+
+
+# Allocators.
+
+
+def test_online_best_fit_knows_no_future():
+    buffers = planted(1, count=50)
+    whole = best_fit(buffers, "start")
+    early = buffers.start <= np.median(buffers.start)
+    some = Buffers(buffers.start[early], buffers.end[early], buffers.size[early])
+    assert (best_fit(some, "start") == whole[early]).all()
+
+
+def test_caching_allocator_reserves_by_its_rules():
+    allocator = Allocator()
+    small = allocator.allocate(100)
+    assert (small, allocator.reserved) == (0, 2 * MIB)
+    assert allocator.allocate(1) == 512
+    medium = allocator.allocate(5 * MIB)
+    assert (medium, allocator.reserved) == (2 * MIB, 22 * MIB)
+    large = allocator.allocate(10 * MIB + 1)  # 15 MiB of the 20 are free, and larger than what is asked for
+    assert (large, allocator.reserved) == (7 * MIB, 22 * MIB)
+    assert allocator.allocate(10 * MIB + 1) == 22 * MIB
+    assert allocator.reserved == 34 * MIB
+    allocator.free(medium)
+    assert allocator.allocate(3 * MIB) == 17 * MIB + 512  # of two free blocks the smaller one
+    assert allocator.allocate(5 * MIB) == medium
+    allocator.free(small)
+    assert allocator.allocate(512) == small
+
+
+def test_caching_allocator_keeps_a_small_rest_of_a_large_block():
+    allocator = Allocator()
+    first = allocator.allocate(12 * MIB)
+    allocator.free(first)
+    assert allocator.allocate(11 * MIB) == first  # the rest of 1 MiB is not split off
+    assert allocator.allocate(MIB + 1) == 12 * MIB
+
+
+def test_caching_allocator_gives_free_segments_back_before_it_fails():
+    allocator = Allocator(40 * MIB)
+    first = allocator.allocate(30 * MIB)
+    allocator.free(first)
+    assert allocator.allocate(36 * MIB) is not None
+    assert allocator.reserved == 36 * MIB
+    assert allocator.allocate(5 * MIB) is None
+
+
+@settings(max_examples=30, derandomize=True, database=None, deadline=None)
+@given(SEEDS)
+def test_caching_layouts_are_valid(seed):
+    buffers = random_buffers(seed, most=40, times=20, alignments=(1,))
+    sized = Buffers(buffers.start, buffers.end, buffers.size * 700_001)
+    check(sized, solved("caching", sized).offset)
+
+
+# What makes no sense.
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"alignment": 24}, "align: 24 is no power of two"),
+        ({"fixed": np.array([0, 4])}, "fixed: buffer 0 and buffer 1 are fixed at 0 and 4, where they overlap"),
+        ({"alignment": 8, "fixed": np.array([4, -1])}, "fixed: buffer 0 is fixed at 4, no multiple of 8"),
+        (
+            {"fixed": np.array([4, -1]), "reserved": ((0, 5),)},
+            "fixed: buffer 0 is fixed at 4, in the reserved range 0-5",
+        ),
+        ({"reserved": ((5, 5),)}, "reserved: 5-5 is no range of addresses"),
+        ({"names": ("a", "b"), "fixed": np.array([0, 4])}, "fixed: a and b are fixed at 0 and 4"),
+    ],
+)
+def test_problems_without_a_layout_are_named(more, message):
+    with pytest.raises(OptionError, match=message):
+        Buffers.of([0, 1], [2, 3], [5, 5], **more)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "size", "message"), [([1], [1], [5], "starts when"), ([0], [1], [0], "has no")]
+)
+def test_rows_without_sense_are_named(start, end, size, message):
+    with pytest.raises(OptionError, match=message):
+        Buffers.of(start, end, size)
+
+
+def test_layouts_are_listed():
+    names = {algorithm.name for algorithm in remat.algorithms(kind="layout")}
+    assert names == {"best-fit", "layout-exact", "layout-auto", "online-best-fit", "caching"}
+    assert not any(algorithm.accepts("chain") for algorithm in remat.algorithms(kind="layout"))
+
+
+def test_no_buffers():
+    buffers = Buffers.of([], [], [])
+    for name in ("best-fit", "layout-exact", "layout-auto", "online-best-fit", "caching"):
+        assert solved(name, buffers).offset.tolist() == []

@@ -1,0 +1,53 @@
+"""The smallest arena of buffers with known lifetimes, by exhaustive search."""
+
+
+def smallest_arena(start, end, size, alignment=1):
+    """Return the least arena over all layouts.
+
+    Any layout can be pushed down until each buffer lies at 0 or, rounded up, on the top of another one, and its buffers
+    can be listed by ascending offset: all such lists are tried.
+    """
+    count = len(size)
+    best = sum(-(-one // alignment) * alignment for one in size)
+
+    def meets(one, other):
+        return start[one] < end[other] and start[other] < end[one]
+
+    def extend(placed, lowest, top):
+        nonlocal best
+        if len(placed) == count:
+            best = min(best, top)
+            return
+        for buffer in range(count):
+            if buffer in placed:
+                continue
+            below = [placed[other] + size[other] for other in placed if meets(buffer, other)]
+            for offset in {0, *(-(-edge // alignment) * alignment for edge in below)}:
+                high = offset + size[buffer]
+                free = all(
+                    placed[other] >= high or placed[other] + size[other] <= offset
+                    for other in placed
+                    if meets(buffer, other)
+                )
+                if free and offset >= lowest and max(top, high) < best:
+                    extend({**placed, buffer: offset}, offset, max(top, high))
+
+    extend({}, 0, 0)
+    return best
+
+
+def problems(start, end, size, offset, alignment=1, capacity=None):
+    """Return what is wrong with a layout: pairs that overlap, offsets that are not allowed."""
+    found = [
+        (one, other)
+        for one in range(len(size))
+        for other in range(one)
+        if start[one] < end[other]
+        and start[other] < end[one]
+        and offset[one] < offset[other] + size[other]
+        and offset[other] < offset[one] + size[one]
+    ]
+    found += [one for one in range(len(size)) if offset[one] < 0 or offset[one] % alignment]
+    if capacity is not None:
+        found += [one for one in range(len(size)) if offset[one] + size[one] > capacity]
+    return found

@@ -1,0 +1,148 @@
+"""`remat.layout`: what a schedule keeps in a memory gets addresses, which the verifier checks."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat.errors import OptionError
+from remat.plugin.layouts import Buffers
+from remat.testing import strategies
+from remat.verifier.residencies import residencies_of
+from tests.oracles import layouts
+
+WORK = {"work": 20_000_000}
+
+
+def chain(**more):
+    stage = {"forward_time": 1, "backward_time": 2, "output_size": 4, "saved_size": 9, "forward_workspace": 3}
+    return {"schema": "remat.instance/1", "kind": "chain", "input_size": 4, "stages": [stage] * 6} | more
+
+
+def dag(tasks, **more):
+    return {"schema": "remat.instance/1", "kind": "dag", "tasks": tasks} | more
+
+
+def in_place(size):
+    """A task that writes over what it reads: b takes what a leaves."""
+    return dag(
+        [
+            {"id": "A", "time": 1, "reads": [], "writes": ["a"]},
+            {"id": "B", "time": 1, "reads": ["a"], "writes": ["b"], "in_place": True},
+            {"id": "C", "time": 1, "reads": ["b"], "writes": ["c"], "required": True},
+        ],
+        values=[{"id": name, "size": held} for name, held in (("a", 8), ("b", size), ("c", 1))],
+    )
+
+
+@settings(max_examples=15, derandomize=True, database=None, deadline=None)
+@given(strategies.dags(largest=8, exact=True) | strategies.chains(largest=5, exact=True))
+def test_layouts_of_drawn_schedules(document):
+    try:
+        result = remat.solve(document, algorithm="keep-all")
+    except OptionError:  # an input lies where it does not reach
+        return
+    if result.report is None:
+        return
+    for memory in result.peak_memory:
+        found = remat.layout(result, memory=memory, options=WORK)
+        held = found.residencies
+        load = loads(held.first, held.last, held.size)
+        static = result.graph.static_bytes(result.machine, result.machine.memory_index[memory])
+        # What overlaps in place is counted once by the verifier, and twice here.
+        assert load + static >= result.peak_memory[memory] or not len(held)
+        if not len(held.hosts):
+            assert max(load + static, static) == result.peak_memory[memory]
+        if found.offset is not None and not len(held.hosts):
+            columns = (column.tolist() for column in (held.first, held.last, held.size, found.offset))
+            assert layouts.problems(*columns) == []
+            assert found.arena >= found.bound
+
+
+def loads(first, last, size):
+    times = sorted({*first.tolist()})
+    return max((int(size[(first <= time) & (time < last)].sum()) for time in times), default=0)
+
+
+@pytest.mark.parametrize("size", [8, 5, 11])
+def test_an_output_in_place_lies_where_its_input_lay(size):
+    result = remat.solve(in_place(size), algorithm="keep-all")
+    found = remat.layout(result)
+    assert len(found.residencies.hosts) == 1
+    guest, host = found.residencies.hosts[0]
+    assert found.offset[guest] == found.offset[host]
+    assert found.arena == max(8, size, size + 1) == result.peak_memory["memory"]
+
+
+def test_every_allocator_answers():
+    result = remat.solve(chain(), algorithm="rotor", budget="60B")
+    for algorithm in remat.algorithms(kind="layout"):
+        found = remat.layout(result, algorithm=algorithm.name)
+        assert found.arena >= found.bound == found.peak
+
+
+def test_alignment_fixed_and_reserved_addresses():
+    result = remat.solve(chain(), algorithm="keep-all")
+    value = result.graph.values[0]
+    found = remat.layout(result, align=16, fixed={value: 64}, reserved=((0, 16),))
+    at = found.names.index(value)
+    assert found.offset[at] == 64
+    assert (found.offset % 16 == 0).all()
+    assert found.offset.min() >= 16
+    assert found.rounded_peak > found.peak
+
+
+def test_capacity_below_the_peak():
+    result = remat.solve(chain(), algorithm="keep-all")
+    peak = result.peak_memory["memory"]
+    found = remat.layout(result, capacity=peak - 1)
+    assert (found.offset, found.infeasible_within) == (None, "this schedule")
+    assert remat.layout(result, capacity=peak).arena == peak
+
+
+def test_values_of_two_memories():
+    machine = {
+        "memories": [{"name": "gpu"}, {"name": "host"}],
+        "processors": [{"name": "p", "memory": "gpu"}],
+        "links": [
+            {"source": one, "target": other, "bandwidth": 8} for one, other in (("gpu", "host"), ("host", "gpu"))
+        ],
+    }
+    result = remat.solve(chain(machine=machine), algorithm="pofo", budget="45B")
+    held = residencies_of(result.graph, result.machine, result.columns)
+    assert set(held.memory.tolist()) == {0, 1}
+    for memory in ("gpu", "host"):
+        assert remat.layout(result, memory=memory).arena == result.peak_memory[memory]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"align": 3}, "align: 3 is no power of two"),
+        ({"memory": "tape"}, "memory: unknown memory 'tape'; known are memory"),
+        ({"fixed": {"nothing": 0}}, "fixed: 'nothing' is none of the buffers"),
+        ({"algorithm": "rotor"}, "'rotor' solves chain"),
+    ],
+)
+def test_what_cannot_be_used_is_named(more, message):
+    result = remat.solve(chain(), algorithm="keep-all")
+    with pytest.raises(OptionError, match=message):
+        remat.layout(result, **more)
+
+
+def test_buffers_without_a_schedule():
+    found = remat.layout(Buffers.of([0, 1, 2], [2, 3, 4], [100, 80, 60]), align=16)
+    assert (found.arena, found.bound, found.peak, found.rounded_peak) == (180, 180, 180, 192)
+    assert found.residencies is None
+    assert np.isclose(found.fragmentation, 180 / 192 - 1)
+
+
+@settings(max_examples=20, derandomize=True, database=None, deadline=None)
+@given(st.integers(0, 2**32))
+def test_the_answer_does_not_depend_on_the_run(seed):
+    draw = np.random.default_rng(seed)
+    start = draw.integers(0, 30, 40)
+    buffers = Buffers.of(start, start + draw.integers(1, 9, 40), draw.integers(1, 50, 40))
+    one, other = (remat.layout(buffers, options=WORK) for _ in range(2))
+    assert (one.offset == other.offset).all()
