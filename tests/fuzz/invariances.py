@@ -107,7 +107,9 @@ def _differing(name, one, other):
             yield told
         return
     if name in NOT_WORSE:
-        if one.makespan is not None and (other.makespan is None or not may_stand_beside(other.makespan, 1, one.makespan)):
+        if one.makespan is not None and (
+            other.makespan is None or not may_stand_beside(other.makespan, 1, one.makespan)
+        ):
             yield told
     for first, second in ((one, other), (other, one)):
         if first.status == "infeasible" and second.makespan is not None:

@@ -1,9 +1,9 @@
 """The minimum budget, as a question: against actual solves at it and below it, and against every schedule found."""
 
 import remat
-from tests.fuzz.verdicts import ALL, Answer, Finding
-from tests.fuzz.judging import caught, solved
 from tests.fuzz.cases import Solve
+from tests.fuzz.judging import caught, solved
+from tests.fuzz.verdicts import ALL, Answer, Finding
 
 SECONDS = 3.0
 OVERHEADS = (0, 0.1, 1000)

@@ -214,7 +214,9 @@ class _Space:
                 continue
             if step.writes & (reading | writing) or not self._serves(step, resident, done, useful):
                 continue
-            if any(other not in busy and other not in step.resources for r in step.resources for other in self._before(r)):
+            if any(
+                other not in busy and other not in step.resources for r in step.resources for other in self._before(r)
+            ):
                 continue
             own = 1 << step.task if step.task >= 0 else 0
             began = tuple(sorted((*running, (step.duration, number))))
@@ -235,14 +237,16 @@ class _Space:
         own = 1 << step.task
         if done & own & self.single:
             return False
-        return bool(own & self.must & ~done or own & useful and step.writes & ~resident)
+        return bool(own & self.must & ~done or (own & useful and step.writes & ~resident))
 
     def _making_room(self, resident, running, free):
         """Yield the least sets of values to free until everything fits."""
         choices, count = [0], len(self.values)
         for memory, excess in enumerate(self._excess(resident, running)):
             if excess:
-                bits = [bit for bit in range(count * memory, count * (memory + 1)) if free >> bit & 1 and self.size[bit]]
+                bits = [
+                    bit for bit in range(count * memory, count * (memory + 1)) if free >> bit & 1 and self.size[bit]
+                ]
                 choices = [one | other for one in choices for other in self._least_sets(bits, excess)]
         return choices
 

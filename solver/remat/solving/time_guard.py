@@ -7,6 +7,7 @@ construction and not by the care of every loop.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -26,7 +27,11 @@ RETRY_SECONDS = 0.02
 """Time between two attempts to interrupt, where the first one came at a bad moment or was swallowed."""
 
 UNSAFE = ("<frozen importlib", "/ortools/", "\\ortools\\")
-"""Code that must not be interrupted: half an imported extension, or a callback out of a solver in another language."""
+"""Files with code that must not be interrupted: imports of extensions, and callbacks of a solver in another language."""
+
+THREADS, WAITING = "threading.py", ("bootstrap", "run", "join", "wait")
+"""In this file only functions with these names may be interrupted: not those that hold a lock, nor the start of a
+thread, which counts as the thread that starts it until it runs."""
 
 
 class Overrun(BaseException):
@@ -63,61 +68,93 @@ def guarded(call: Callable[[], T], end: float | None) -> tuple[T, bool] | tuple[
     if end is None:
         return call(), False
     own: type[Overrun] = type("Overrun", (Overrun,), {})
-    alarm = _Alarm(threading.get_ident(), own, end)
+    alarm, watchdog = _Alarm(threading.get_ident(), own, end), _watchdog
     value: T | None = None
     over = False
     try:
         try:
-            alarm.start()
+            watchdog.watch(alarm)
             value = call()
         finally:
-            alarm.cancel()
+            watchdog.forget(alarm)
     except own:
         value, over = None, True
     while True:  # an exception that arrives this late ends nothing any more
         try:
-            alarm.cancel()
+            watchdog.forget(alarm)
             return (None, True) if over else (value, False)  # type: ignore[return-value]
         except own:
             over = True
 
 
 class _Alarm:
-    """Raises an exception in a thread at an instant, and until somebody has caught it."""
+    """An exception class, and from when on it is raised in a thread, until somebody has caught it."""
 
-    def __init__(self, thread: int, raised: type[Overrun], end: float) -> None:
-        self._thread, self._raised, self._end = thread, raised, end
-        self._lock, self._wake = threading.Lock(), threading.Event()
-        self._done = self._fired = False
+    def __init__(self, thread: int, raised: type[Overrun], due: float) -> None:
+        self.thread, self.raised, self.due = thread, raised, due
+        self.fired = False
 
-    def start(self) -> None:
-        threading.Thread(target=self._watch, name="remat time limit", daemon=True).start()
+    def fire(self) -> None:
+        """Raise the exception, if the thread is not where that would do harm; then, or later, it is raised again."""
+        self.due = time.monotonic() + RETRY_SECONDS
+        if _interruptible(sys._current_frames().get(self.thread)):
+            self.fired = True
+            _raise_in(self.thread, self.raised)
 
-    def cancel(self) -> None:
+
+class _Watchdog:
+    """One thread that waits for all alarms of a process; it is started with the first one, and stays."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._alarms: set[_Alarm] = set()
+        self._runs = False
+
+    def watch(self, alarm: _Alarm) -> None:
+        """Fire an alarm when it is due."""
+        with self._changed:
+            self._alarms.add(alarm)
+            if not self._runs:
+                self._runs = True
+                threading.Thread(target=self._run, name="remat time limits", daemon=True).start()
+            self._changed.notify()
+
+    def forget(self, alarm: _Alarm) -> None:
         """Raise nothing from now on, nor what has not arrived yet."""
-        with self._lock:
-            self._done = True
-        self._wake.set()
-        if self._fired:
-            _raise_in(self._thread, None)
+        with self._changed:
+            self._alarms.discard(alarm)
+            if alarm.fired:
+                _raise_in(alarm.thread, None)
 
-    def _watch(self) -> None:
-        if self._wake.wait(max(0.0, self._end - time.monotonic())):
-            return
-        while True:
-            with self._lock:
-                if self._done:
-                    return
-                if _interruptible(sys._current_frames().get(self._thread)):
-                    self._fired = True
-                    _raise_in(self._thread, self._raised)
-            if self._wake.wait(RETRY_SECONDS):
-                return
+    def _run(self) -> None:
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                for alarm in [alarm for alarm in self._alarms if alarm.due <= now]:
+                    alarm.fire()
+                due = min((alarm.due for alarm in self._alarms), default=None)
+                self._changed.wait(None if due is None else max(0.0, due - time.monotonic()))
+
+
+_watchdog = _Watchdog()
+
+
+def _after_fork() -> None:
+    """Give a forked process a watchdog of its own: threads, and who holds a lock, stay behind."""
+    global _watchdog
+    _watchdog = _Watchdog()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _interruptible(frame: FrameType | None) -> bool:
     while frame is not None:
-        if any(part in frame.f_code.co_filename for part in UNSAFE):
+        code = frame.f_code
+        if any(part in code.co_filename for part in UNSAFE):
+            return False
+        if code.co_filename.endswith(THREADS) and not code.co_name.lstrip("_").startswith(WAITING):
             return False
         frame = frame.f_back
     return True
