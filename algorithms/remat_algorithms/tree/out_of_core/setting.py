@@ -71,7 +71,10 @@ def _find_disk(machine: Machine, name: str | None) -> int | None:
         return linked[0] if linked else None
     index = machine.memory_index.get(name)
     if index is None:
-        raise OptionError(f"unknown memory {name!r}; this machine has {', '.join(machine.memory_index)}", option="disk")
+        known = ", ".join(machine.memory_index)
+        raise OptionError(
+            f"unknown memory {name!r:.60}, or one without links both ways; this machine has {known}", option="disk"
+        )
     if index not in linked:
         raise OptionError(
             f"{name!r} is not another memory with links to and from {machine.memories[0].name!r}; "
