@@ -241,7 +241,7 @@ def test_levels_that_stay_unused_are_named():
         assert caught[0].filename == __file__
         assert next(plan)
     with pytest.warns(UserWarning, match="leaves 'tape' unused"):
-        remat.stream(loop(10**9, ram(4), DISK, {"name": "tape"}))
+        remat.stream(loop(10**9, ram(4), DISK, {"name": "tape", "write_time": 9}))
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

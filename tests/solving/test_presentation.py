@@ -11,8 +11,8 @@ import remat
 from remat.instance.lowering import machine_of
 from remat.plugin import auto, registry
 from remat.solving.single import make_problem
-from tests.fuzz import drawing, transformations
-from tests.fuzz.cases import WORK
+from tests.fuzz import forms, transformations
+from tests.fuzz.options import WORK
 
 LIMITS = {"iterations": 4, "work": 0.002, "states": 2000, "moves": 2000, "window": 500, "evaluations": 10}
 """Options that bound the work of what `auto` asks."""
@@ -41,8 +41,7 @@ def answer(document, algorithm, budget):
 
 def limits(document):
     problem = make_problem(remat.load(document)).used
-    asked = [solver for _, solver in auto.rows(problem)] + auto.cheap(problem)
-    models = [solver.load_options() for solver in asked]
+    models = [candidate.algorithm.load_options() for candidate in auto.candidates(problem).asked]
     known = {name for model in models if model is not None for name in model.model_fields}
     return {name: value for name, value in LIMITS.items() if name in known}
 
@@ -81,8 +80,8 @@ def same(one, other):
 def with_machine(first):
     """Yield drawn documents that have a machine, or storage."""
     for seed in itertools.count(first):
-        document = drawing.document(f"presentation {seed}")
-        if document.get("machine") or document.get("storage"):
+        document, form = forms.document(f"presentation {seed}")
+        if form != "large" and (document.get("machine") or document.get("storage")):
             try:
                 remat.load(document)
             except remat.InstanceError:

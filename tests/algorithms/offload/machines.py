@@ -35,7 +35,7 @@ def assert_ways_are_needed(document: dict[str, Any], algorithm: str) -> None:
     budget = {"device": 10}
     with pytest.raises(remat.OptionError, match="a second memory"):
         remat.solve(document, algorithm=algorithm)
-    with pytest.raises(remat.OptionError, match="a way back to 'device'"):
+    with pytest.raises(remat.OptionError, match="links from 'device' and back"):
         remat.solve(document, algorithm=algorithm, machine=machine | {"links": machine["links"][:1]}, budget=budget)
-    with pytest.raises(remat.OptionError, match="a link out of 'device'"):
+    with pytest.raises(remat.OptionError, match="links from 'device' and back"):
         remat.solve(document, algorithm=algorithm, machine=machine | {"links": machine["links"][1:]}, budget=budget)

@@ -37,7 +37,7 @@ MOST_WORK = 10**12
 
 @within_room("h-revolve")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
-    """Solve an adjoint of equal steps on all its storage levels, in the order in which the machine lists them.
+    """Solve an adjoint of equal steps on all its storage levels, from quick to slow.
 
     Takes instances of kind `adjoint`. Without storage, its one memory is one level of free transfers. A time limit ends
     the tables without an answer. Finds the least makespan among hierarchical schedules. If x0 lies in a level that is

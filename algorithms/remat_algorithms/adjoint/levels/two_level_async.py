@@ -190,10 +190,6 @@ def _setting(problem: Problem) -> _Setting:
         raise OptionError(
             f"{name} needs 2 storage levels; the machine has {len(machine.memories) - 1}", argument="algorithm"
         )
-    if machine.processors[0].memory != 0:
-        raise OptionError(
-            f"{name} needs the first processor in memory {machine.memories[0].name!r}", argument="algorithm"
-        )
     for ends in ((0, _MEMORY), (_MEMORY, 0), (0, _DISK), (_DISK, 0)):
         if ends not in machine.link_index:
             names = [machine.memories[memory].name for memory in ends]

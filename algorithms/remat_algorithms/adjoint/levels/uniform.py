@@ -83,10 +83,6 @@ class TimeLoop:
             slots = Slots.of(problem)
             only = Level(machine.memories[0].name, 0, slots.count, 0, 0)
             return TimeLoop(steps, forward, backward, (only,), None, slots.least)
-        if machine.processors[0].memory != 0:
-            raise OptionError(
-                f"{name} needs the first processor in memory {machine.memories[0].name!r}", argument="algorithm"
-            )
         levels = tuple(_level(problem, name, memory, facts) for memory in range(1, count + 1))
         initial = problem.instance.initial_level
         given = next((index for index, level in enumerate(levels) if level.name == initial), None)

@@ -85,11 +85,6 @@ def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Pr
     (that ended in its share of the time). Proved optimal among schedules that move whole states one at a time, and in
     one memory among all schedules, where the exact search ended.
 
-    Raises
-    ------
-    remat.OptionError
-        If the first processor does not compute in the working memory.
-
     Notes
     -----
     The other algorithms' time, O(n^3 cells) for the table, and `window` moves for each iteration.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from remat.plugin import Number, OptionError, Problem, StepBuilder, StepKind, Steps
+from remat.plugin import Number, Problem, StepBuilder, StepKind, Steps
 from remat_algorithms.adjoint.slots import initially_in
 from remat_algorithms.adjoint.transfers import transfer_times_of
 
@@ -96,20 +96,8 @@ class Model:
 
     @staticmethod
     def of(problem: Problem) -> Model | None:
-        """Read a problem; None where a transfer overlaps with computing, which this model does not know.
-
-        Raises
-        ------
-        remat.OptionError
-            If the first processor does not compute in the working memory.
-        """
+        """Read a problem; None where a transfer overlaps with computing, which this model does not know."""
         chain, machine = problem.chain, problem.machine
-        if machine.processors[0].memory != 0:
-            raise OptionError(
-                f"adjoint-best needs the first processor in memory {machine.memories[0].name!r}, where x0 "
-                "lies and y0 is wanted",
-                argument="machine",
-            )
         n = chain.length + (0 if chain.saves else 1)
         copy: dict[tuple[int, int], list[Number]] = {}
         for source, target in machine.link_index:

@@ -268,14 +268,12 @@ def _pager(problem: Problem, options: PoetOptions) -> Pager | None:
     ]
     second = linked[0] if linked else None
     if options.memory:
-        if options.memory not in names:
+        second = next((index for index in linked if names[index] == options.memory), None)
+        if second is None:
+            known = ", ".join(names[index] for index in linked) or "none"
             raise OptionError(
-                f"unknown memory {options.memory!r}; this machine has {', '.join(names)}", option="memory"
-            )
-        second = names.index(options.memory)
-        if second not in linked:
-            raise OptionError(
-                f"{options.memory!r} is not linked both ways with {names[home]!r}, where the processor works",
+                f"{options.memory!r:.60} is no memory linked both ways with {names[home]!r}, where the processor is; "
+                f"others: {known}",
                 option="memory",
             )
     ends = [(entry.value, machine.memory_index[entry.memory or names[0]]) for entry in (*graph.inputs, *graph.outputs)]

@@ -33,8 +33,7 @@ def solve(problem: Problem, options: DiskOptions, context: Context) -> Proposal:
     Raises
     ------
     remat.OptionError
-        If the option `disk` names no memory that could serve, or if the first processor does not work in the
-        working memory.
+        If the option `disk` names no memory that could serve.
     """
     tree, store = InTree.of(problem), Store.of(problem, options)
 

