@@ -133,19 +133,7 @@ def layout(
     first, last = (buffers.start, buffers.end) if held is None else (held.first, held.last)
     arena = None
     if found.offset is not None:
-        placed = Placed(
-            first=first,
-            last=last,
-            size=buffers.size,
-            offset=found.offset,
-            names=tuple(buffers.names) or _numbers(buffers),
-            hosts=hosts,
-            arena=None if algorithm == "caching" else buffers.capacity,
-            alignment=buffers.alignment,
-            fixed=buffers.fixed,
-            reserved=buffers.reserved,
-        )
-        arena = _checked(buffers, placed, algorithm)
+        arena = _checked(buffers, found.offset, (first, last), hosts, algorithm)
     return Addresses(
         memory=name,
         algorithm=algorithm,
@@ -171,13 +159,27 @@ def _numbers(buffers: Buffers) -> tuple[str, ...]:
     return tuple(map(str, range(len(buffers))))
 
 
-def _checked(buffers: Buffers, placed: Placed, algorithm: str) -> int:
+def _checked(
+    buffers: Buffers, offset: IntArray, life: tuple[IntArray, IntArray], hosts: IntArray | None, algorithm: str
+) -> int:
     """Return the arena that the verifier measures; a layout that breaks rules is a bug of the algorithm."""
     from remat.errors import ClaimError
 
+    placed = Placed(
+        first=life[0],
+        last=life[1],
+        size=buffers.size,
+        offset=offset,
+        names=tuple(buffers.names) or _numbers(buffers),
+        hosts=hosts,
+        arena=None if algorithm == "caching" else buffers.capacity,
+        alignment=buffers.alignment,
+        fixed=buffers.fixed,
+        reserved=buffers.reserved,
+    )
     findings = Findings()
     arena = check_layout(placed, findings)
-    if findings or arena != arena_of(buffers, placed.offset):
+    if findings or arena != arena_of(buffers, offset):
         raise ClaimError(f"{algorithm}: {next(iter(findings.sorted()), 'the arena differs')}")
     return arena
 
