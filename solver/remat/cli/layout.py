@@ -154,8 +154,8 @@ def _source(asked: _Given) -> tuple[Any, Units]:
             table = read_table(text)
         except InstanceError as error:
             raise InstanceError(f"{name}: {error}") from None
-        columns = (np.array(column, dtype=np.int64) for column in (table.lower, table.upper, table.size))
-        return Buffers(*columns, names=table.names), Units()
+        lower, upper, size = (np.array(column, dtype=np.int64) for column in (table.lower, table.upper, table.size))
+        return Buffers(lower, upper, size, names=table.names), Units()
     common.one_standard_input({"SCHEDULE": asked.schedule, "--of": asked.of})
     from remat.solving.verifying import examine
 

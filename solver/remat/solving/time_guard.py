@@ -27,7 +27,7 @@ RETRY_SECONDS = 0.02
 """Time between two attempts to interrupt, where the first one came at a bad moment or was swallowed."""
 
 UNSAFE = ("<frozen importlib", "/ortools/", "\\ortools\\")
-"""Files with code that must not be interrupted: imports of extensions, and callbacks of a solver in another language."""
+"""Files whose code must not be interrupted: imports of extensions, and callbacks of solvers in other languages."""
 
 THREADS, WAITING = "threading.py", ("bootstrap", "run", "join", "wait")
 """In this file only functions with these names may be interrupted: not those that hold a lock, nor the start of a
