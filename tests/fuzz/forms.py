@@ -1,5 +1,7 @@
 """Forms of instances: what is drawn how often, by which function, and for which algorithms."""
 
+import json
+
 from tests.fuzz.kinds import adjoints, chains, graphs, large, pipelines
 from tests.fuzz.kinds.figures import Draw
 from tests.fuzz.kinds.machines import shuffle
@@ -97,4 +99,4 @@ def document(seed, form=None):
     draw.seldom(drawn, 5, units=lambda: draw.pick([{"time": "unit", "memory": "unit"}, {"time": "ms"}, {"time": "ns"}]))
     draw.seldom(drawn, 10, name=lambda: draw.pick(["a", "två minnen", 'a "name"']))
     shuffle(draw, drawn)
-    return drawn, form
+    return json.loads(json.dumps(drawn)), form  # no two parts of it are one object
