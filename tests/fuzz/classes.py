@@ -20,7 +20,7 @@ FITS = math.inf
 
 
 def class_findings(case, answers):
-    """Yield findings about claims of classes: names that the metadata does not have, and claims that a search refutes."""
+    """Yield findings about classes: those that the metadata does not name, and claims that a search refutes."""
     known = {}
     for given in answers:
         if given.result is None:
@@ -112,7 +112,10 @@ def _refuted(given, scope, best):
     if not given.found and result.scope == scope:
         yield "class-infeasible-found-by-search", f"none in {scope!r}, and the search finds {float(best)!r}"
     if given.found and result.optimal_within == scope and not may_stand_beside(result.makespan, steps, best):
-        yield "class-optimal-beaten-by-search", f"{result.makespan!r} is optimal in {scope!r}, the search finds {best!r}"
+        yield (
+            "class-optimal-beaten-by-search",
+            f"{result.makespan!r} is optimal in {scope!r}, the search finds {best!r}",
+        )
     for bound in result.bounds:
         if bound.scope == scope and best != FITS and not at_most(bound.value, best):
             yield "class-bound-beaten-by-search", f"bound {bound.value!r} in {scope!r}, the search finds {best!r}"
@@ -225,4 +228,3 @@ SEARCHES = {
     "post-order traversals": _postorders,
 }
 """Classes that can be searched exhaustively: (document in one memory, budget) -> least makespan."""
-

@@ -31,7 +31,7 @@ def compare(case, answers):
 
 
 def _portfolio(case, answers):
-    """Yield findings where `auto` breaks its promises: a schedule where any algorithm has one, no worse than cheap ones."""
+    """Yield findings where `auto` has no schedule and another algorithm has one, or is worse than a cheap algorithm."""
     kind = case.document["kind"]
     cheap = {entry.name for entry in registry.algorithms(kind) if kind in entry.cheap}
     plain = [given for given in answers if given.result is not None]
@@ -42,7 +42,9 @@ def _portfolio(case, answers):
             shown, name = (own.solve, other.solve), other.solve.algorithm
             if other.found and not own.found and own.result.status == "unknown":
                 yield Finding("auto-finds-none", "auto", f"{name} finds {other.result.makespan!r}", shown)
-            elif other.found and own.found and name in cheap and not at_most(own.result.makespan, other.result.makespan):
+            elif (
+                other.found and own.found and name in cheap and not at_most(own.result.makespan, other.result.makespan)
+            ):
                 message = f"{own.result.makespan!r}, and {name} finds {other.result.makespan!r}"
                 yield Finding("auto-beaten", "auto", message, shown)
             elif not other.found and not own.found and name != "auto":
@@ -73,7 +75,9 @@ def _with_more_memory(claims):
         if any(more.capacities[name] < size for name, size in less.capacities.items()):
             continue
         if not other.found or not may_stand_beside(other.result.makespan, len(one.result.columns), one.result.makespan):
-            message = f"{one.result.makespan!r} at {one.solve.budget}, {other.result.makespan!r} at {other.solve.budget}"
+            message = (
+                f"{one.result.makespan!r} at {one.solve.budget}, {other.result.makespan!r} at {other.solve.budget}"
+            )
             yield Finding("worse-with-more-memory", one.solve.algorithm, message, (one.solve, other.solve))
 
 
@@ -103,7 +107,9 @@ def ask_minimum(case, given):
 
 def _classes_of_one():
     """Return the classes of strategies, which are one schedule each: minimal in them says nothing about an instance."""
-    return {entry.within or f"the {entry.name} schedule" for entry in registry.algorithms() if entry.guarantee == "strategy"}
+    return {
+        entry.within or f"the {entry.name} schedule" for entry in registry.algorithms() if entry.guarantee == "strategy"
+    }
 
 
 def _at(given, case, memory, size):

@@ -1,4 +1,4 @@
-"""Judge one answer: errors, time, the answer's figures against each other, and its schedule against a second referee."""
+"""Judge one answer: errors, time, its figures against each other, and its schedule against a second referee."""
 
 import json
 import math

@@ -78,7 +78,16 @@ def test_all_kinds_and_machines_are_drawn(drawn):
     assert any(working_memory(document) not in (None, memories_of(document)[0]) for document in drawn)
     keys = {key for document in drawn for key in document}
     assert keys >= {"storage", "tape_size", "in_place", "pinned_inputs", "parallel", "initial_state", "orientation"}
-    assert keys >= {"stream", "staleness", "sharding", "optimizer_memory", "exchange", "copies", "tokens", "update_every"}
+    assert keys >= {
+        "stream",
+        "staleness",
+        "sharding",
+        "optimizer_memory",
+        "exchange",
+        "copies",
+        "tokens",
+        "update_every",
+    }
     stages = {key for document in drawn for stage in document.get("stages", []) for key in stage}
     assert stages >= {"variants", "parameter_size", "saving_workspace", "repeat", "backward_reads", "update_time"}
     modes = {document["cluster"].get("transfers") for document in drawn if "cluster" in document}
@@ -349,7 +358,7 @@ def test_a_failure_is_reduced_written_and_judged_again(monkeypatch, tmp_path, ca
     assert fuzz.main(["--only", "1", "--form", "dag", "--algorithm", "keep-all", "--findings", str(folder)]) == 1
     path = next(folder.glob("bound-is-no-time-keep-all-1.json"))
     text = path.read_text(encoding="utf-8")
-    small, finding = failures.read_failure(text)
+    small, _ = failures.read_failure(text)
     assert len(json.dumps(small.document)) < len(json.dumps(cases.draw_case(1, "dag").document))
     assert [solve.algorithm for solve in small.solves] == ["keep-all"]
     assert json.loads(text).keys() >= {"instance", "algorithm", "budget", "seen", "rule", "seed"}

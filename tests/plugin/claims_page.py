@@ -16,8 +16,9 @@ def generated():
     for entry in registry.algorithms():
         groups.setdefault(_row(entry), []).append(entry.name)
     ranks = ("exact", "bounded", "strategy", "heuristic")
-    for (guarantee, within, infeasible), names in sorted(groups.items(), key=lambda item: (ranks.index(item[0][0]), item)):
-        listed = ", ".join(f"`{name}`" for name in names)
+    for row in sorted(groups, key=lambda row: (ranks.index(row[0]), row)):
+        guarantee, within, infeasible = row
+        listed = ", ".join(f"`{name}`" for name in groups[row])
         lines.append(f"| {listed} | {guarantee} | {within or '-'} | {infeasible} |")
     return "\n".join([BEGIN, "", *lines, "", END])
 

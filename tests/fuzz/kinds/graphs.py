@@ -32,7 +32,9 @@ def hosted(draw):
     """Draw a graph beside a host or a disk: inputs there, outputs that must end there."""
     drawn = dag(draw)
     drawn["machine"] = machine(draw, draw.pick(["host", "host", "disk", "both"]))
-    drawn["inputs"], drawn["outputs"] = ([_value(entry) for entry in drawn.get(key, [])] for key in ("inputs", "outputs"))
+    drawn["inputs"], drawn["outputs"] = (
+        [_value(entry) for entry in drawn.get(key, [])] for key in ("inputs", "outputs")
+    )
     _place_ends(draw, drawn)
     return drawn
 
