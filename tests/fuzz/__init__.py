@@ -1,7 +1,7 @@
-"""Fuzz the whole product: draw instances, ask every algorithm, and judge the answers with code that shares none with it.
+"""Fuzz the whole product: draw instances, ask every algorithm, and judge the answers with code of its own.
 
-``python -m tests.fuzz --solves 20000 --seed 1 --jobs 2 --table`` (``make fuzz FUZZ="..."``). A case is an instance, one or
-two budgets, and a choice of the algorithms that accept it. The case's seed determines all of it.
+``python -m tests.fuzz --solves 20000 --seed 1 --jobs 2 --table`` (``make fuzz FUZZ="..."``). A case is an instance, one
+or two budgets, and a choice of the algorithms that accept it. The seed of a case determines all of it.
 
 ================  ======================================================================================================
 module            what it does
