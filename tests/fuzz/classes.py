@@ -1,6 +1,7 @@
 """Claims about classes of schedules: what the metadata of an algorithm promises, and exhaustive search of the class."""
 
 import math
+import re
 from collections import Counter
 from functools import cache
 
@@ -20,7 +21,7 @@ FITS = math.inf
 
 
 def class_findings(case, answers):
-    """Yield findings about claims of classes: names that the metadata does not have, and claims that a search refutes."""
+    """Yield findings about classes: those that the metadata does not name, and claims that a search refutes."""
     known = {}
     for given in answers:
         if given.result is None:
@@ -59,8 +60,14 @@ def _unnamed(given):
     result = given.result
     named = {"optimal within": result.optimal_within, "no schedule in": None if given.found else result.scope}
     for what, scope in named.items():
-        if scope is not None and base_of(scope) not in (ALL, entry.within):
+        if scope is not None and not _is_named(base_of(scope), entry):
             yield f"{what} {scope!r}, and its class is {entry.within!r}"
+
+
+def _is_named(scope, entry):
+    """Whether a class is that of the metadata, whose figures depend on budget and options, or all schedules."""
+    parts = re.split(r"a number of|\d+", entry.within)
+    return scope == ALL or re.fullmatch(r"\d+".join(map(re.escape, parts)), scope) is not None
 
 
 def _strategies(answers):

@@ -31,7 +31,7 @@ def compare(case, answers):
 
 
 def _portfolio(case, answers):
-    """Yield findings where `auto` breaks its promises: a schedule where any algorithm has one, no worse than cheap ones."""
+    """Yield findings where `auto` has no schedule and another algorithm has one, or is worse than a cheap algorithm."""
     kind = case.document["kind"]
     cheap = {entry.name for entry in registry.algorithms(kind) if kind in entry.cheap}
     plain = [given for given in answers if given.result is not None]

@@ -1,5 +1,7 @@
 """Forms of instances: what is drawn how often, by which function, and for which algorithms."""
 
+import json
+
 from tests.fuzz.kinds import adjoints, chains, graphs, large, pipelines
 from tests.fuzz.kinds.figures import Draw
 from tests.fuzz.kinds.machines import shuffle
@@ -13,6 +15,7 @@ FORMS = {
     "parameters": (7, "chain", 2, chains.parameters),
     "ranks": (4, "chain", 3, chains.ranks),
     "adjoint": (4, "adjoint", 2, adjoints.adjoint),
+    "levels": (4, "adjoint", 2, adjoints.levels),
     "two-levels": (4, "adjoint", 2, adjoints.two_levels),
     "tapes": (3, "adjoint", 2, adjoints.tapes),
     "one-memory": (3, "adjoint", 2, adjoints.one_memory),
@@ -49,7 +52,9 @@ DRAWN_FOR = {
     "hosted-chain": (*_SWAPS, "pofo", "offload-dp", "remat-offload-best", "vdnn-all", "vdnn-conv", "vdnn-pp"),
     "parameters": ("granular-offload", "l2l", "weight-offload", "zero", "zero-infinity", "zero-offload"),
     "ranks": ("granular-offload", "weight-offload", "zero"),
+    "chain": ("rotor",),
     "adjoint": ("adjoint-best", "walther-griewank"),
+    "levels": ("adjoint-best", "poet", "walther-griewank"),
     "two-levels": (
         *("adjoint-best", "disk-revolve", "h-revolve", "multistage", "online-revolve", "periodic-disk-revolve"),
         *("revolve", "treeverse", "two-level", "two-level-async"),
@@ -97,4 +102,4 @@ def document(seed, form=None):
     draw.seldom(drawn, 5, units=lambda: draw.pick([{"time": "unit", "memory": "unit"}, {"time": "ms"}, {"time": "ns"}]))
     draw.seldom(drawn, 10, name=lambda: draw.pick(["a", "två minnen", 'a "name"']))
     shuffle(draw, drawn)
-    return drawn, form
+    return json.loads(json.dumps(drawn)), form  # no two parts of it are one object

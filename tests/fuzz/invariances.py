@@ -106,17 +106,19 @@ def _differing(name, one, other):
         if one.status != other.status or not _equal(one.makespan, other.makespan, times):
             yield told
         return
-    if name in NOT_WORSE:
-        if one.makespan is not None and (
-            other.makespan is None or not may_stand_beside(other.makespan, 1, one.makespan)
-        ):
-            yield told
+    if name in NOT_WORSE and not _not_worse(other, one):
+        yield told
     for first, second in ((one, other), (other, one)):
         if first.status == "infeasible" and second.makespan is not None:
             yield f"infeasible, and written otherwise {second.makespan!r}"
-        if second.makespan is not None and second.columns is not None:
-            if not may_stand_beside(first.lower_bound, len(second.columns), second.makespan):
-                yield f"bound {first.lower_bound!r}, and written otherwise makespan {second.makespan!r}"
+        if second.columns is not None and not may_stand_beside(first.lower_bound, len(second.columns), second.makespan):
+            yield f"bound {first.lower_bound!r}, and written otherwise makespan {second.makespan!r}"
+
+
+def _not_worse(one, other):
+    if None in (one.makespan, other.makespan):
+        return other.makespan is None
+    return may_stand_beside(one.makespan, 1, other.makespan)
 
 
 def _equal(one, other, times):
@@ -136,7 +138,7 @@ def _in_a_file(case):
 
 
 def as_graph(document):
-    """Return a chain, an adjoint, a tree or a join as the task graph that it lowers to; None where no document says that."""
+    """Return the task graph of a chain, an adjoint, a tree or a join; None where no document says that."""
     if document["kind"] not in ("chain", "adjoint", "tree", "join") or "sharding" in document:
         return None
     if any(document.get(key) is not None for key in ("staleness", "storage")) or "any" in map(str, document.values()):

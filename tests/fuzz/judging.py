@@ -1,4 +1,4 @@
-"""Judge one answer: errors, time, the answer's figures against each other, and its schedule against a second referee."""
+"""Judge one answer: errors, time, its figures against each other, and its schedule against a second referee."""
 
 import json
 import math
@@ -129,7 +129,7 @@ def _judge(case, given):
         given.blame("status", f"{result.status}, optimal within {result.optimal_within}")
     if result.status == "infeasible" and result.scope != ALL:
         given.blame("infeasible-in-a-class", f"infeasible, and the class is {result.scope!r}")
-    if result.status == "optimal" and not equal(result.lower_bound, result.makespan):
+    if given.found and result.status == "optimal" and not equal(result.lower_bound, result.makespan):
         given.blame("optimal-above-bound", f"optimal with {result.makespan!r}, lower bound {result.lower_bound!r}")
     for bound in result.bounds:
         if not (type(bound.value) in (int, float) and math.isfinite(bound.value) and bound.value >= 0 and bound.scope):

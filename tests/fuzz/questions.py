@@ -9,14 +9,14 @@ SECONDS = 3.0
 OVERHEADS = (0, 0.1, 1000)
 
 
-def question_findings(case, answers):
+def question_findings(case, answers, rng):
     """Yield findings about `remat.least_budget` for one of the algorithms of a case that found a schedule."""
     found = [given for given in answers if given.found and given.result.makespan]
     if not found or any(key in case.document for key in ("stream", "staleness", "weights")):
         return
-    chosen = found[case.seed % len(found)].solve
+    chosen = rng.choice(found).solve
     chosen = Solve(chosen.algorithm, None, chosen.options, chosen.seed, time_limit=SECONDS)
-    limit = OVERHEADS[case.seed % len(OVERHEADS)]
+    limit = rng.choice(OVERHEADS)
     given = Answer(chosen)
     document = case.document
     result = caught(

@@ -31,8 +31,7 @@ def reduced(case, finding, judge, attempts=ATTEMPTS, seconds=SECONDS):
     (case, finding)
         The case as it is, with the solves of the finding, if the finding does not come again.
     """
-    solves = finding.solves or tuple(one for one in case.solves if one.algorithm == finding.algorithm)
-    best = dataclasses.replace(case, solves=solves), finding
+    best = shown_by(case, finding), finding
     if finding.rule.startswith(AS_IT_IS):
         return best
     end, left = time.process_time() + seconds, attempts
@@ -52,6 +51,12 @@ def reduced(case, finding, judge, attempts=ATTEMPTS, seconds=SECONDS):
                 best, improved = (smaller, again), True
                 break
     return best
+
+
+def shown_by(case, finding):
+    """Return the case with the solves that show a finding."""
+    solves = finding.solves or tuple(one for one in case.solves if one.algorithm == finding.algorithm)
+    return dataclasses.replace(case, solves=solves)
 
 
 def _finding(case, wanted, judge):

@@ -58,7 +58,7 @@ def judge(case, begin=lambda algorithm: None, focus=None):
         rng = random.Random(f"{case.seed}/outside")
         if focus == "question" or (focus is None and rng.randrange(ODDS_OF_QUESTION) == 0):
             begin("the minimum budget")
-            findings += question_findings(case, answers)
+            findings += question_findings(case, answers, rng)
         if focus == "command-line" or (focus is None and rng.randrange(ODDS_OF_COMMAND_LINE) == 0):
             begin("the command line")
             findings += command_line_findings(case, answers, rng)

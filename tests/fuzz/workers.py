@@ -8,7 +8,7 @@ from multiprocessing import connection
 
 from tests.fuzz.cases import draw_case
 from tests.fuzz.failures import failure_document
-from tests.fuzz.reduction import reduced
+from tests.fuzz.reduction import reduced, shown_by
 from tests.fuzz.trial import judge
 from tests.fuzz.verdicts import Finding
 
@@ -52,7 +52,7 @@ def tally_of(seed, mode, known=(), *, without=(), begin=lambda algorithm: None):
         if finding.cause not in seen:
             seen.add(finding.cause)
             begin(f"{finding.algorithm} in a reduction")
-            smaller = _reduced(case, finding, begin) if mode.reduce else (case, finding)
+            smaller = _reduced(case, finding, begin) if mode.reduce else (shown_by(case, finding), finding)
             document = failure_document(*smaller)
         tally.findings.append((finding, document))
     return tally

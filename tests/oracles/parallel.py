@@ -2,7 +2,7 @@
 
 All schedules are searched in which each step starts at time 0 or when another step ends, and values are freed only to
 make room. Every schedule of whole values can be turned into one of these that ends no later. Times are exact fractions.
-On machines without links the result is the least makespan of all schedules; with links, of those that copy whole values.
+Without links the result is the least makespan of all schedules; with links, of the schedules that copy whole values.
 """
 
 import heapq
@@ -214,9 +214,7 @@ class _Space:
                 continue
             if step.writes & (reading | writing) or not self._serves(step, resident, done, useful):
                 continue
-            if any(
-                other not in busy and other not in step.resources for r in step.resources for other in self._before(r)
-            ):
+            if any(self._twin_is_idle(resource, busy | step.resources) for resource in step.resources):
                 continue
             own = 1 << step.task if step.task >= 0 else 0
             began = tuple(sorted((*running, (step.duration, number))))
@@ -228,8 +226,9 @@ class _Space:
                 else:
                     yield from self._wait(after)
 
-    def _before(self, resource):
-        return self.twins.get(resource, ()) if isinstance(resource, str) else ()
+    def _twin_is_idle(self, resource, busy):
+        twins = self.twins.get(resource, ()) if isinstance(resource, str) else ()
+        return any(other not in busy for other in twins)
 
     def _serves(self, step, resident, done, useful):
         if step.task < 0:
@@ -244,9 +243,8 @@ class _Space:
         choices, count = [0], len(self.values)
         for memory, excess in enumerate(self._excess(resident, running)):
             if excess:
-                bits = [
-                    bit for bit in range(count * memory, count * (memory + 1)) if free >> bit & 1 and self.size[bit]
-                ]
+                own = range(count * memory, count * (memory + 1))
+                bits = [bit for bit in own if free >> bit & 1 and self.size[bit]]
                 choices = [one | other for one in choices for other in self._least_sets(bits, excess)]
         return choices
 

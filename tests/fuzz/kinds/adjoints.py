@@ -20,6 +20,18 @@ def adjoint(draw):
     return drawn
 
 
+def levels(draw):
+    """Draw an adjoint of unequal steps with one to three storage levels, some of which hold no state."""
+    drawn = {"steps": [_step(draw) for _ in range(draw.whole(2, 8))]}
+    draw.seldom(drawn, 2, forward_time=draw.time, state_size=draw.size, adjoint_size=draw.size)
+    draw.seldom(drawn, 2, tape_size=draw.size)
+    if "tape_size" in drawn:
+        draw.seldom(drawn, 2, tape_time=draw.time)
+    drawn["storage"] = [_level(draw, number) for number in range(draw.pick([1, 2, 2, 3]))]
+    draw.seldom(drawn, 2, initial_state=lambda: draw.pick(drawn["storage"])["name"])
+    return drawn
+
+
 def two_levels(draw):
     """Draw an adjoint of equal steps with a RAM and a disk, which may work at the same time as the processor."""
     drawn = {"steps": draw.whole(1, 10), "state_size": draw.size() or 1}

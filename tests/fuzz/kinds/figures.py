@@ -18,7 +18,7 @@ class Draw:
 
     def __init__(self, seed):
         self.random = random.Random(seed)
-        self.wild, self.spread, self.equal = self.chance(12), self.chance(15), self.chance(15)
+        self.wild, self.spread, self.equal = self.chance(12), self.chance(8), self.chance(15)
         self.scale, self.time_scale = self.pick(SIZES), self.pick(TIMES)
 
     def chance(self, odds):

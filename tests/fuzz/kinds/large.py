@@ -21,7 +21,9 @@ def _chain(draw, count):
 
 
 def _adjoint(draw, count):
-    drawn = draw.pick([adjoints.adjoint, adjoints.two_levels, adjoints.tapes, adjoints.one_memory])(draw)
+    drawn = draw.pick([adjoints.adjoint, adjoints.levels, adjoints.two_levels, adjoints.tapes, adjoints.one_memory])(
+        draw
+    )
     steps = drawn["steps"]
     drawn["steps"] = [draw.pick(steps) for _ in range(count)] if isinstance(steps, list) else count
     return "adjoint", drawn
