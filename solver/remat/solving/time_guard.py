@@ -102,8 +102,9 @@ class _Alarm:
             _raise_in(self._thread, None)
 
     def _watch(self) -> None:
-        if self._wake.wait(max(0.0, self._end - time.monotonic())):
-            return
+        while (left := self._end - time.monotonic()) > 0:
+            if self._wake.wait(left):
+                return
         while True:
             with self._lock:
                 if self._done:
