@@ -30,6 +30,9 @@ from remat.solving.time_guard import guarded
 
 NAME = "auto"
 
+EARLY_SHARE = 0.5
+"""Share of the time left that an algorithm has which should take next to none: in large instances it may take more."""
+
 GAP, SMALL = 0.001, 100
 """Share of the makespan to which the gap is closed by default, in instances of more tasks than that."""
 
@@ -160,9 +163,9 @@ class _Portfolio:
         rows = auto.rows(self.problem)
         for rule, solver in rows:
             if rule.first:
-                self._ask(solver, rule.options)
+                self._ask(solver, rule.options, share=EARLY_SHARE)
         for solver in auto.cheap(self.problem):
-            self._ask(solver)
+            self._ask(solver, share=EARLY_SHARE)
         later = [(rule, solver) for rule, solver in rows if not rule.first]
         if self.options.order == "listed":
             # What another order is worth comes last.
