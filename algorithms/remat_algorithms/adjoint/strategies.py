@@ -14,17 +14,19 @@ from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_L
 from remat_algorithms.adjoint.slots import forgotten, initially_in, require_links
 
 
-def store_all(problem: Problem) -> Proposal:
+def store_all(problem: Problem, context: Context) -> Proposal:
     """Store every state but the last, which stays live."""
-    return fixed(problem, range(_steps(problem) - 1))
+    return fixed(problem, range(_steps(problem) - 1), context)
 
 
-def recompute_all(problem: Problem) -> Proposal:
+def recompute_all(problem: Problem, context: Context) -> Proposal:
     """Store only x0: n(n-1)/2 advances."""
-    return fixed(problem, [])
+    return fixed(problem, [], context, "recompute-all")
 
 
-def fixed(problem: Problem, checkpoints: Sequence[int]) -> Proposal:
+def fixed(
+    problem: Problem, checkpoints: Sequence[int], context: Context, name: str = "this set of checkpoints"
+) -> Proposal:
     """Store the named states (and x0, if there is anything to go back for)."""
     n = _steps(problem)
     for state in checkpoints:
@@ -35,7 +37,7 @@ def fixed(problem: Problem, checkpoints: Sequence[int]) -> Proposal:
     if level and stored:
         require_links(problem, level)
     gaps = np.diff([*stored, n - 1])
-    check_length(n + int((gaps * (gaps - 1) // 2).sum()), "this set of checkpoints")
+    check_length(n + int((gaps * (gaps - 1) // 2).sum()), name, context.limit)
     plan = Plan()
     plan.extend(_entries(n, stored, level, given=initially_in(problem, level)))
     plan.extend(forgotten(problem, level))

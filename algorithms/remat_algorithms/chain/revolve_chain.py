@@ -106,7 +106,7 @@ def solve_revolve_chain(problem: Problem, options: RevolveChainOptions, context:
         slots = min(slots, 1 + max(0, free // unit))
     phases = Phases.of(chain)
     while True:
-        check_length(advances(segments.length + 1, slots), f"revolve-chain with {slots} slots")
+        check_length(advances(segments.length + 1, slots), f"revolve-chain with {slots} slots", context.limit)
         tasks = revolved(chain, segments, slots, saved=options.saved)
         peak = phases.peak(tasks) + chain.static_memory
         if problem.budget is None or peak <= problem.budget:

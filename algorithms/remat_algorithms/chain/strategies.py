@@ -36,7 +36,7 @@ def solve_store_all(problem: Problem, options: None, context: Context) -> Propos
     if problem.kind == "adjoint":
         from remat_algorithms.adjoint import strategies as adjoint
 
-        return adjoint.store_all(problem)
+        return adjoint.store_all(problem, context)
     return _segmented(problem, [0])
 
 
@@ -45,11 +45,11 @@ def solve_recompute_all(problem: Problem, options: None, context: Context) -> Pr
     if problem.kind == "adjoint":
         from remat_algorithms.adjoint import strategies as adjoint
 
-        return adjoint.recompute_all(problem)
+        return adjoint.recompute_all(problem, context)
     from remat_algorithms.chain.segments import RunList, Segments
 
     segments = Segments.of(problem.chain)
-    check_length(segments.length * (segments.length - 1) // 2, "recompute-all")
+    check_length(segments.length * (segments.length - 1) // 2, "recompute-all", context.limit)
     runs = RunList(segments, has_saving=problem.chain.saves)
     for stage in range(segments.length - 1, -1, -1):
         runs.sweep(0, stage)
@@ -74,7 +74,7 @@ def solve_fixed(problem: Problem, options: FixedOptions, context: Context) -> Pr
     if problem.kind == "adjoint":
         from remat_algorithms.adjoint import strategies as adjoint
 
-        return adjoint.fixed(problem, named)
+        return adjoint.fixed(problem, named, context)
     length = problem.chain.length
     for stage in named:
         if not 0 <= stage < length:

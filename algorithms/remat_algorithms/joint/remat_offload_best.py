@@ -46,6 +46,7 @@ from remat_algorithms.chain.phases import Phases
 from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
+from remat_algorithms.dag.first_schedule import report_first
 from remat_algorithms.dag.literature.catalogue import ALGORITHMS as LITERATURE
 from remat_algorithms.joint.adjoint_best.starts import judged, whole_values
 from remat_algorithms.kit.asking import asked
@@ -121,6 +122,7 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
         If a stage has variants.
     """
     refuse_alternatives(problem, "remat-offload-best")
+    report_first(problem, context)
     ways = routes(problem.machine)
     reference = Choice(problem, Order.of(problem), ways)
     if not ways or reference.fits:

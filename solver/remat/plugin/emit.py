@@ -13,16 +13,32 @@ MOST_RUNS = 20_000_000
 """Most runs or copies of a schedule that is built whole."""
 
 
-def check_length(runs: int, name: str) -> None:
-    """Refuse to build a schedule of too many steps, before it fills the memory.
+RUNS_A_SECOND = 750_000
+"""Runs that are built, placed and verified in a second."""
+
+
+def check_length(runs: int, name: str, limit: float | None = None) -> None:
+    """Refuse to build a schedule of too many steps, before it fills the memory or takes all the time.
+
+    Parameters
+    ----------
+    runs : int
+        Runs and copies of the schedule.
+    name : str
+        Who would build it.
+    limit : float, optional
+        Time limit of the solve, in seconds: it allows for `RUNS_A_SECOND` in each of them, and in one more.
 
     Raises
     ------
     remat.OptionError
     """
-    if runs > MOST_RUNS:
+    # Milliseconds count for nothing: they pass between the solve's beginning and its first look at the clock.
+    most = MOST_RUNS if limit is None else min(MOST_RUNS, int(RUNS_A_SECOND * (1 + round(limit, 1))))
+    if runs > most:
+        within = f" within {limit:.3g} s" if most < MOST_RUNS and limit is not None else ""
         raise OptionError(
-            f"{name} would take {runs:,} steps here; at most {MOST_RUNS:,} are built", argument="algorithm"
+            f"{name} would take {runs:,} steps here; at most {most:,} are built{within}", argument="algorithm"
         )
 
 

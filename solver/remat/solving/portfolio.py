@@ -31,6 +31,9 @@ from remat.solving.time_guard import guarded
 
 NAME = "auto"
 
+EARLY_SHARE = 0.5
+"""Share of the time left that an algorithm has which should take next to none: in large instances it may take more."""
+
 EXPLORATION, SECOND_EXPLORATION = 0.25, 0.2
 """Shares of the time in which all anytime algorithms are tried, and again those that were too slow for a schedule; the
 best of them has the rest."""
@@ -167,7 +170,7 @@ class _Portfolio:
         """Ask the rows, and where none of them finds a schedule, everybody else."""
         chosen = auto.candidates(self.problem)
         for candidate in chosen.early + chosen.cheap:
-            self._ask(candidate)
+            self._ask(candidate, share=EARLY_SHARE)
         self._in_turn(self._ordered(chosen.ending), with_others=len(chosen.anytime))
         self._explore_and_commit(self._ordered(chosen.anytime))
         if self.problem.exceeded is None:

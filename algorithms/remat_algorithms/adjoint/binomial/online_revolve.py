@@ -150,10 +150,10 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
         return if_built(problem, refused)
     least = advances(facts.steps, max(slots.count, 1))
     name = f"online-revolve with {slots.count} slots"
-    check_length(least + facts.steps, name)
+    check_length(least + facts.steps, name, context.limit)
     plan = Plan()
     plan.extend(_entries(problem, facts, slots))
-    check_length(plan.advances + facts.steps, name)
+    check_length(plan.advances + facts.steps, name, context.limit)
     forward, scope = facts.forward or 0, scope_of(slots)
     bound = Bound(least * forward + facts.backward, scope, "revolve")
     # Not `Plan.steps`: in one memory, too, a discarded state leaves when that is decided.

@@ -38,10 +38,10 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     -----
     O(steps of the schedule) time.
     """
-    return propose(problem)
+    return propose(problem, context)
 
 
-def propose(problem: Problem) -> Proposal:
+def propose(problem: Problem, context: Context) -> Proposal:
     """Return what `solve` does, with the room as it is counted."""
     facts, slots = Facts.of(problem), Slots.of(problem)
     refused = refused_by_revolve(facts, slots)
@@ -49,7 +49,7 @@ def propose(problem: Problem) -> Proposal:
         return if_built(problem, refused)
     steps = facts.steps
     scope = scope_of(slots)
-    check_length(advances(steps, max(slots.count, 1)) + steps, f"revolve with {slots.count} slots")
+    check_length(advances(steps, max(slots.count, 1)) + steps, f"revolve with {slots.count} slots", context.limit)
     given = initially_in(problem, slots.level)
     plan = plan_revolve(steps, max(slots.count, 1), slots.level, given=given)
     plan.extend(forgotten(problem, slots.level))

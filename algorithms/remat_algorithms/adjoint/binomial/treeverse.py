@@ -59,7 +59,7 @@ def solve(problem: Problem, options: TreeverseOptions, context: Context) -> Prop
     given = initially_in(problem, level)
     plan = plan_treeverse(steps, max(slots.count, 1), level, options.split, given=given)
     forget_elsewhere(problem, plan, level)
-    check_length(plan.advances + steps, f"treeverse with {slots.count} slots")
+    check_length(plan.advances + steps, f"treeverse with {slots.count} slots", context.limit)
     return Proposal(steps=plan.steps(problem), notes=slot_notes(problem, level))
 
 

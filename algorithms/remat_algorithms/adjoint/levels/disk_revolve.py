@@ -86,7 +86,7 @@ def solve(problem: Problem, options: DiskRevolveOptions, context: Context) -> Pr
     except Stopped:
         return Proposal(termination=context.termination)
     emit(plan, top, advances, stored=given)
-    finish(problem, plan, "disk-revolve")
+    finish(problem, plan, "disk-revolve", context)
     makespan = loop.cost(plan)
     if loop.given not in (None, 1):
         return Proposal(steps=plan.steps(problem), makespan=makespan)
@@ -121,7 +121,7 @@ def solve_periodic(problem: Problem, options: None, context: Context) -> Proposa
         return blocks
     plan = Plan()
     plan.extend(blocks.entries())
-    finish(problem, plan, PERIODIC)
+    finish(problem, plan, PERIODIC, context)
     return Proposal(steps=plan.steps(problem), makespan=blocks.loop.cost(plan))
 
 

@@ -78,7 +78,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     else:
         loop.discard_given(plan)
     emit(plan, best, advances, stored=usable)
-    finish(problem, plan, "h-revolve")
+    finish(problem, plan, "h-revolve", context)
     makespan = loop.cost(plan)
     if loop.given not in (None, len(tops) - 1):
         return Proposal(steps=plan.steps(problem), makespan=makespan)

@@ -45,7 +45,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     if refused is not None:
         return refused if total else if_built(problem, refused)
     least = advances(loop.steps, max(total, 1))
-    check_length(least + loop.steps, f"multistage with {total} slots")
+    check_length(least + loop.steps, f"multistage with {total} slots", context.limit)
     levels, split = allocate(loop, max(total, 1))
     plan = Plan()
     plan.extend(_entries(loop, levels, split))

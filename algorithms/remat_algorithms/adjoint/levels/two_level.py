@@ -57,7 +57,7 @@ def solve(problem: Problem, options: TwoLevelOptions, context: Context) -> Propo
     last = n - starts[-1]
     full = advances(blocks.period, slots)
     runs = n - last + full * (len(starts) - 1) + advances(last, slots)
-    check_length(runs + n, f"two-level with blocks of {blocks.period}")
+    check_length(runs + n, f"two-level with blocks of {blocks.period}", context.limit)
     plan = Plan()
     plan.extend(blocks.entries())
     return Proposal(steps=plan.steps(problem), makespan=loop.cost(plan))

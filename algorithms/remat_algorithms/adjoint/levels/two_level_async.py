@@ -93,7 +93,7 @@ def solve(problem: Problem, options: TwoLevelAsyncOptions, context: Context) -> 
     starts = list(range(0, n, period))
     last = n - starts[-1]
     runs = n - last + advances(period, max(loop.slots, 1)) * (len(starts) - 1) + advances(last, max(loop.slots, 1))
-    check_length(runs + n, f"two-level-async with blocks of {period}")
+    check_length(runs + n, f"two-level-async with blocks of {period}", context.limit)
     note = "the working memory has no room for a state that comes back early: reads do not overlap"
     notes = (note,) if len(starts) > 1 and not loop.early else ()
     return Proposal(steps=_steps(problem, loop, starts, period), notes=notes)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from remat.plugin import ALL_SCHEDULES, Entry, LeastBudget, Number, OptionError, Problem, Proposal, check_length
+from remat.plugin import (
+    ALL_SCHEDULES,
+    Context,
+    Entry,
+    LeastBudget,
+    Number,
+    OptionError,
+    Problem,
+    Proposal,
+    check_length,
+)
 from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import DISCARD, Split, reversal
@@ -138,9 +148,9 @@ def _level(problem: Problem, name: str, memory: int, facts: Facts) -> Level:
     return Level(level, memory, slots, *times)
 
 
-def finish(problem: Problem, plan: Plan, name: str) -> None:
+def finish(problem: Problem, plan: Plan, name: str, context: Context) -> None:
     """Refuse a plan that would expand to too many steps."""
-    check_length(plan.advances + len(plan), f"{name} on {problem.instance.name or 'this instance'}")
+    check_length(plan.advances + len(plan), f"{name} on {problem.instance.name or 'this instance'}", context.limit)
 
 
 def reverse_block(

@@ -47,7 +47,7 @@ def solve_hsm(problem: Problem, options: None, context: Context) -> Proposal:
     forward = problem.chain.forward_time
     if len(forward) and forward.min() != forward.max():
         raise OptionError("bptt-hsm needs steps of equal forward time; use walther-griewank", argument="algorithm")
-    proposal = revolve.propose(problem)
+    proposal = revolve.propose(problem, context)
     return replace(proposal, bounds=tuple(replace(bound, source="bptt-hsm") for bound in proposal.bounds))
 
 
@@ -94,7 +94,7 @@ def _solve(problem: Problem, name: str, context: Context, *, hidden: bool) -> Pr
     if table is None:
         return Proposal(termination=context.termination)
     total = table.value
-    check_length(2 * total + n, name)
+    check_length(2 * total + n, name, context.limit)
     plan = TapePlan(n, room.level)
     plan_bptt(plan, table, given=room.given)
     forget_elsewhere(problem, plan, room.level)

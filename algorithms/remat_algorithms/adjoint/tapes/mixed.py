@@ -54,7 +54,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     if table is None:
         return Proposal(termination=context.termination)
     total = int(table[units, n])
-    check_length(2 * total + n, f"mixed with {units} units")
+    check_length(2 * total + n, f"mixed with {units} units", context.limit)
     plan = TapePlan(n, room.level)
     plan_mixed(plan, table, units, given=room.given)
     forget_elsewhere(problem, plan, room.level)

@@ -74,7 +74,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
         lengths = first_sweep(length, units)
         each = forward[0].item() if length else 0
         moved = least_moved = each * least_advances(lengths, units)
-        check_length(least_advances(lengths, units) + length + 1, f"adjoint-dp with {units} units")
+        check_length(least_advances(lengths, units) + length + 1, f"adjoint-dp with {units} units", context.limit)
         _plan_equal(plan, lengths, units)
     else:
         value = _plan_unequal(plan, forward, units, context)

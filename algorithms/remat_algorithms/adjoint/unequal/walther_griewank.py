@@ -77,7 +77,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     if steps == 1 and given:
         plan.discard(0, level)
     forget_elsewhere(problem, plan, level)
-    check_length(plan.advances + steps, f"walther-griewank with {slots.count} slots")
+    check_length(plan.advances + steps, f"walther-griewank with {slots.count} slots", context.limit)
     backward = problem_backward_time(problem)
     work, bound = table.value + backward, table.lower_bound + backward
     if costs is None:

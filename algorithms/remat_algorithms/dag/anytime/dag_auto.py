@@ -15,6 +15,7 @@ from remat_algorithms.dag.anytime.parted import solve_in_parts
 from remat_algorithms.dag.anytime.parts import Parts, find_parts
 from remat_algorithms.dag.anytime.race import Race
 from remat_algorithms.dag.anytime.walks.reordering import Start, better_start
+from remat_algorithms.dag.first_schedule import report_first
 from remat_algorithms.dag.plans.model import StageModel, stage_model
 from remat_algorithms.dag.steps import steps_of
 
@@ -61,6 +62,7 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
     without recomputation, that is returned at once.
     """
     patience = options.patience or context.patience or PATIENCE
+    report_first(problem, context)
     parts = None if options.reorder or problem.exceeded is not None else _parts(problem)
     if parts is not None:
         joined = solve_in_parts(parts, context, patience, options.iterations)

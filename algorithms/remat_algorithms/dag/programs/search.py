@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from remat.plugin import Context, LeastBudget, Number, Problem, Proposal, Termination, reference_order, useful_runs
+from remat_algorithms.dag.first_schedule import report_first
 from remat_algorithms.dag.order.improving import better_order
 from remat_algorithms.dag.programs.frontier import FRONTIER, IMPROVED, Frontier, frontier
 from remat_algorithms.dag.programs.replay import Execution, execute
@@ -64,6 +65,7 @@ class Search(Incumbent[Execution]):
     def without_reruns(self) -> Proposal | None:
         """Return the schedule that runs everything once, if it fits."""
         problem = self.problem
+        report_first(problem, self.context)
         order = self.order or reference_order(problem.graph, problem.needed.once).tolist()
         if len(order) != int(problem.needed.once.sum()):
             return None

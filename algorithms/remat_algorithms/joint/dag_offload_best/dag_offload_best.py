@@ -23,7 +23,7 @@ from remat_algorithms.joint.dag_offload_best.best import Best
 from remat_algorithms.joint.dag_offload_best.bound import bound
 from remat_algorithms.joint.dag_offload_best.relaxing import Relaxing
 from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
-from remat_algorithms.joint.dag_offload_best.starts import alone, orders, rules
+from remat_algorithms.joint.dag_offload_best.starts import alone, first, orders, rules
 from remat_algorithms.joint.dag_offload_best.walk import Walk
 
 ROUNDS, WORK = 4000, 1_000_000
@@ -77,6 +77,7 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
     if problem.exceeded is not None:
         return Proposal(termination=context.termination)
     best = Best(setting, context)
+    first(setting, best)
     best.consider_runs(Runs(tuple(setting.listed)), message="as listed")
     walker = Walk(setting, best, reorder=options.reorder)
     known = orders(setting, best, walker)

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from remat.plugin import Algorithm, Proposal
+from remat_algorithms.adjoint.catalogue import ALGORITHMS as ADJOINT
 from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as KEEP_ALL
+from remat_algorithms.dag.first_schedule import LARGE, report_first
 from remat_algorithms.dag.order.catalogue import ALGORITHMS as ORDERS
 from remat_algorithms.joint.adjoint_best.starts import judged
 from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
@@ -37,7 +39,24 @@ ADJOINT_BEST = next(entry for entry in JOINT if entry.name == "adjoint-best")
 WINDOWS = 20
 """Windows of the local search of `adjoint-best`, which has asked all algorithms for adjoints before."""
 
+CHECKPOINTS = ("revolve", "treeverse", "two-level")
+"""Algorithms for adjoints that search nothing: the first one that finds a schedule is the start of a long one."""
+
 Entries = list[tuple[Algorithm, Mapping[str, Any]]]
+
+
+def first(setting: Setting, best: Best) -> None:
+    """Have an answer to a large instance before anything that takes long, such as the plans of the listed order."""
+    problem, context = setting.problem, best.context
+    if problem.kind != "adjoint" or len(problem.graph.tasks) < LARGE:
+        report_first(problem, context)
+        return
+    known = {entry.name: entry for entry in ADJOINT}
+    for name in CHECKPOINTS:
+        proposal = None if best.best is not None else asked(known[name], problem, context)
+        start = None if proposal is None else judged(problem, name, proposal)
+        if start is not None:
+            best.take(Found(start.steps, Runs(tuple(start.steps.runs.tolist()))), start.makespan, message=name)
 
 
 def orders(setting: Setting, best: Best, walk: Walk) -> Proposal | None:

@@ -62,7 +62,7 @@ from remat_algorithms.parallel.pipeline.planners import (
     varuna,
 )
 from remat_algorithms.parallel.pipeline.planners.planning import StageOptions
-from remat_algorithms.parallel.pipeline.searching import BestOrders, SearchOptions, has_no_host, searched
+from remat_algorithms.parallel.pipeline.searching import BestOrders, SearchOptions, has_no_host, report_named, searched
 from remat_algorithms.parallel.pipeline.stages import Staging, needs_flush, staging
 
 MOVES = 30_000
@@ -132,6 +132,7 @@ def solve(problem: Problem, options: PlanOptions, context: Context) -> Proposal:
     too_large = _too_large(problem, instance)
     if too_large is not None:
         return too_large
+    report_named(problem, context)
     return _Planning(problem, instance, options, context).run()
 
 

@@ -36,7 +36,7 @@ from remat.plugin import (
     degrees_of,
 )
 from remat_algorithms.joint.piper.table import Part, Rows, Split, Way, best_split
-from remat_algorithms.parallel.pipeline.searching import BestOrders
+from remat_algorithms.parallel.pipeline.searching import BestOrders, report_named
 from remat_algorithms.parallel.pipeline.stages import held_bytes, needs_flush
 
 ROUNDS = 8
@@ -61,6 +61,7 @@ def solve(problem: Problem, options: PiperOptions, context: Context) -> Proposal
     assert isinstance(instance, PipelineInstance)
     needs_flush(instance)
     _check(problem)
+    report_named(problem, context)
     best = BestOrders(problem, context)
     margin = low = 0
     high: int | None = None

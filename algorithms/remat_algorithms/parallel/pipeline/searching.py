@@ -31,6 +31,10 @@ ROUNDS = 5
 """How often a device is given less room, where what is only passing does not fit beside what is kept."""
 
 
+LARGE = 1_000
+"""Tasks from which a named order is reported before anything else: smaller pipelines are answered in no time."""
+
+
 class PlacementOptions(Options):
     """Options of those that try one placement after the other."""
 
@@ -97,6 +101,20 @@ class BestOrders:
             self.orders, self.makespan = orders, makespan
             self.context.report(steps, makespan=makespan)
         return excess
+
+
+def report_named(problem: Problem, context: Context) -> None:
+    """Report the first named order of a large pipeline that fits, so that whoever is stopped early has an answer.
+
+    Without a time limit there is no need for one.
+    """
+    if context.deadline is None or len(problem.graph.tasks) < LARGE:
+        return
+    best = BestOrders(problem, context)
+    for orders in named_orders(problem):
+        best.weigh(orders)
+        if best.orders is not None or context.stopped:
+            return
 
 
 def solve_search(problem: Problem, options: SearchOptions, context: Context) -> Proposal:
@@ -188,6 +206,7 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
     optimal where what is found, as placed and weighed, meets it. Where some stage reads nothing of the one before it,
     stages of different branches could run at once, and nothing is proved but that orders do not fit.
     """
+    report_named(problem, context)
     staged = staging(problem, options.placement, options.chunks)
     scope, best = staged.name, BestOrders(problem, context)
     bound: Number = 0

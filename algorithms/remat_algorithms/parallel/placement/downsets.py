@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,8 +53,12 @@ class DownSets:
         return found
 
 
-def down_sets(groups: Ordered, most: int) -> DownSets | None:
-    """Return all down-sets; None if there are more than so many.
+LOOKED_AT = 1000
+"""Down-sets after which the clock is looked at."""
+
+
+def down_sets(groups: Ordered, most: int, stopped: Callable[[], bool] = lambda: False) -> DownSets | None:
+    """Return all down-sets; None if there are more than so many, or if it is stopped.
 
     O(sets x groups that may follow each).
     """
@@ -70,6 +74,8 @@ def down_sets(groups: Ordered, most: int) -> DownSets | None:
     start, group_of, target = [0], list[int](), list[int]()
     at = 0
     while at < len(sets):
+        if at % LOOKED_AT == LOOKED_AT - 1 and stopped():
+            return None
         mask = sets[at]
         for group in ready[at]:
             larger = mask | 1 << group

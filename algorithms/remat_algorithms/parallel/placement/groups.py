@@ -12,7 +12,7 @@ one other group goes there; and one that is read by nobody, and reads one other 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -122,14 +122,16 @@ def groups_of(model: Model) -> Groups:
         merged = _merged(model, joined, edges)
 
 
-def coarser(groups: Groups, most: int) -> Groups:
+def coarser(groups: Groups, most: int, stopped: Callable[[], bool] = lambda: False) -> Groups:
     """Return at most so many groups: neighbours that nothing lies between are joined, the shortest of them first.
+
+    Where it is stopped, there are more.
 
     O(groups^2) for each that is saved.
     """
     model = groups.model
     least = np.where(np.isfinite(model.time), model.time, np.inf).min(axis=0)
-    while len(groups) > most:
+    while len(groups) > most and not stopped():
         time = [float(least[list(units)].sum()) for units in groups.units]
         pair = min(_joinable(groups), key=lambda ends: (time[ends[0]] + time[ends[1]], ends), default=None)
         if pair is None:

@@ -11,7 +11,7 @@ Where there are more down-sets than `sets`, groups that follow each other are jo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pydantic import Field
@@ -28,6 +28,9 @@ from remat_algorithms.parallel.placement.training import solve_training
 
 MOST_CELLS = 2 * 10**7
 """Entries of the table: down-sets times numbers of devices of each class."""
+
+MANY_GROUPS = 200
+"""Groups from which an answer is looked for before their down-sets are listed."""
 
 JOINED = 0.9
 """By which share groups are fewer, each time that there are too many down-sets."""
@@ -93,10 +96,14 @@ def contiguous(best: Best, options: DownSetOptions) -> Found:
     less = [0] * len(model.machine.memories)
     sets: DownSets | None = None
     work = options.work
+    if len(groups) > MANY_GROUPS:
+        # Their down-sets take long to list: a first answer comes before.
+        for own in _from_orders(staged(model, groups, less), lambda: context.stopped)[-1:]:
+            best.consider(groups.placed(own))
     for turn in range(ROUNDS):
         costs = staged(model, groups, less)
         if sets is None:
-            sets, groups = _down_sets(groups, min(options.sets, MOST_CELLS // costs.states))
+            sets, groups = _down_sets(groups, min(options.sets, MOST_CELLS // costs.states), context)
             if groups is not costs.groups:
                 costs = staged(model, groups, less)
         homes = _from_orders(costs)
@@ -144,26 +151,28 @@ def _conclude(found: Found, search: Search, groups: Groups, stages: Sequence[tup
         found.none = True
 
 
-def _down_sets(groups: Groups, most: int) -> tuple[DownSets, Groups]:
+def _down_sets(groups: Groups, most: int, context: Context) -> tuple[DownSets, Groups]:
     """Return the down-sets of groups, joined until there are no more than so many."""
     while True:
-        sets = down_sets(groups, most)
+        sets = down_sets(groups, most, lambda: context.stopped)
         if sets is not None:
             return sets, groups
-        fewer = coarser(groups, int(len(groups) * JOINED))
-        if len(fewer) == len(groups):
-            # Nothing can be joined any more: one order has to do.
+        fewer = coarser(groups, int(len(groups) * JOINED), lambda: context.stopped)
+        if len(fewer) == len(groups) or context.stopped:
+            # Nothing can be joined any more, or there is no time to: one order has to do.
             chain = tuple(frozenset(range(max(0, group - 1), group)) for group in range(len(groups)))
             groups = replace(groups, after=chain, exact=False)
         else:
             groups = fewer
 
 
-def _from_orders(costs: Staged) -> list[list[int]]:
-    """Return placements that cut some orders of the groups, better and better ones."""
+def _from_orders(costs: Staged, stopped: Callable[[], bool] = lambda: False) -> list[list[int]]:
+    """Return placements that cut some orders of the groups, better and better ones; where it is stopped, of fewer."""
     found: list[list[int]] = []
     upper = None
     for order in orders(costs.groups):
+        if found and stopped():
+            break
         sets = of_order(order)
         search = Search(costs, sets)
         stages = search.best(costs.bound, upper)

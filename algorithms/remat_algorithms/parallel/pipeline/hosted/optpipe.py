@@ -20,6 +20,7 @@ from remat_algorithms.parallel.pipeline.hosted.best import BestSteps
 from remat_algorithms.parallel.pipeline.hosted.hosting import Hosting, R, check_host
 from remat_algorithms.parallel.pipeline.hosted.selective import offload_selectively
 from remat_algorithms.parallel.pipeline.model import B, F, Op, W, needed
+from remat_algorithms.parallel.pipeline.searching import report_named
 from remat_algorithms.parallel.pipeline.stages import staging
 
 STEPS = 2**20
@@ -52,6 +53,7 @@ def solve(problem: Problem, options: OptPipeOptions, context: Context) -> Propos
     fits. Beyond `MOST_OPERATIONS` it is not asked. Exponential; its limit counts work.
     """
     check_host(problem)
+    report_named(problem, context)
     staged = staging(problem, options.placement, options.chunks)
     best = BestSteps(problem, context)
     offload_selectively(best, staged)

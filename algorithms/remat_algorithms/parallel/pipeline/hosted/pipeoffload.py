@@ -6,7 +6,7 @@ from remat.plugin import Context, Problem, Proposal, Termination
 from remat_algorithms.parallel.pipeline.hosted.best import BestSteps
 from remat_algorithms.parallel.pipeline.hosted.hosting import check_host
 from remat_algorithms.parallel.pipeline.hosted.selective import offload_selectively
-from remat_algorithms.parallel.pipeline.searching import PlacementOptions, stagings
+from remat_algorithms.parallel.pipeline.searching import PlacementOptions, report_named, stagings
 
 
 def solve(problem: Problem, options: PlacementOptions, context: Context) -> Proposal:
@@ -19,6 +19,7 @@ def solve(problem: Problem, options: PlacementOptions, context: Context) -> Prop
     fits is found by bisection; all is tried, too. O(log `PARTS`) schedules of O(operations) steps for each order.
     """
     check_host(problem)
+    report_named(problem, context)
     best = BestSteps(problem, context)
     for staged in stagings(problem, options):
         if not context.stopped:
