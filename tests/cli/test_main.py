@@ -161,7 +161,7 @@ def test_an_algorithm_does_not_choose_the_exit_code(run: Run, tiny: str, zoo: Zo
 
 
 def test_options_do_not_choose_the_exit_code_either(run: Run, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remat.plugin.auto.rows", lambda *_, **more: sys.exit(0))
+    monkeypatch.setattr("remat.plugin.auto.candidates", lambda *_, **more: sys.exit(0))
     outcome = run("solve", tiny)
     assert (outcome.code, outcome.out) == (ExitCode.INTERNAL, "")
     assert "asked to end the program, with code 0" in outcome.err
@@ -185,7 +185,7 @@ def test_json_and_tables_steer_no_terminal(run: Run, save: Save) -> None:
 
 
 def test_messages_show_no_control_characters(run: Run, save: Save) -> None:
-    run("show", save({**CHAIN, "a\x1b[31m\nb": 1})).assert_refused("$.a\\u001b[31m b: unknown key")
+    run("show", save({**CHAIN, "a\x1b[31m\nb": 1})).assert_refused("$.a\\u001b[31m\\nb: unknown key")
 
 
 def test_standard_error_that_is_gone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

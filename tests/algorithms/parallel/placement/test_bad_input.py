@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+import remat
 from tests.cli.conftest import run, save  # noqa: F401
 
 STREAM = {
@@ -93,7 +94,9 @@ def test_the_least_budget_for_a_time_per_sample(run, save):  # noqa: F811
     """On one device the tasks take 5, on two 3: the second one holds a parameter of 6, and an output that passes."""
     path = save(changed(lambda document: document["machine"]["memories"][2].update(capacity=100)))
     asked = ("solve", path, "--algorithm", "tarnawski-dp")
-    assert "the least budget of host for a time per sample of at most 4" in run(*asked, "--max-makespan", 4).out
+    said = run(*asked, "--max-makespan", 4).out
+    working = remat.load(path).machine.build().memories[0].name
+    assert f"the least budget of {working} for a time per sample of at most 4" in said
     outcome = run(*asked, "--max-makespan", 2)
     shown = " ".join(outcome.out.split())
     assert outcome.code == 3
