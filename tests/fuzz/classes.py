@@ -65,9 +65,10 @@ def _unnamed(given):
 
 
 def _is_named(scope, entry):
-    """Whether a class is that of the metadata, whose figures depend on budget and options, or all schedules."""
+    """Whether a class is all schedules or that of the metadata, with figures that depend on budget and options."""
     parts = re.split(r"a number of|\d+", entry.within)
-    return scope == ALL or re.fullmatch(r"\d+".join(map(re.escape, parts)), scope) is not None
+    figures = r"(?: (?:in|with) \d+ \w+)?"
+    return scope == ALL or re.fullmatch(r"\d+".join(map(re.escape, parts)) + figures, scope) is not None
 
 
 def _strategies(answers):

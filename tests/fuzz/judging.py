@@ -135,7 +135,7 @@ def _judge(case, given):
         if not (type(bound.value) in (int, float) and math.isfinite(bound.value) and bound.value >= 0 and bound.scope):
             given.blame("bound-is-no-time", f"{bound}")
     shown = max((said.bound for said in result.history if said.bound is not None), default=0)
-    if result.columns is not None and shown > result.lower_bound:
+    if result.columns is not None and not at_most(shown, result.lower_bound):
         given.blame("gap-taken-back", f"bound {shown!r} was reported, and the answer's is {result.lower_bound!r}")
     if given.found:
         if not at_most(result.lower_bound, result.makespan) and not equal(result.lower_bound, result.makespan):
