@@ -55,7 +55,7 @@ def base_of(scope):
 def _unnamed(given):
     """Yield what is wrong with the classes that an algorithm names, as compared with its metadata."""
     entry = _entry(given.solve.algorithm)
-    if entry is None or entry.guarantee == "heuristic" or given.solve.options:
+    if entry is None or entry.guarantee not in ("exact", "strategy") or given.solve.options:
         return  # options may widen or narrow the class; a heuristic names what it has proved
     result = given.result
     named = {"optimal within": result.optimal_within, "no schedule in": None if given.found else result.scope}
