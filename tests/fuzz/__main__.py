@@ -9,7 +9,7 @@ from pathlib import Path
 
 from remat.plugin import registry
 from tests.fuzz.failures import failure_document, read_failure, write_failure
-from tests.fuzz.forms import DRAWN_FOR, FORMS
+from tests.fuzz.forms import DRAWN_FOR, FORMS, KINDS
 from tests.fuzz.reduction import reduced
 from tests.fuzz.trial import judge
 from tests.fuzz.workers import Mode, farm, tally_of
@@ -115,7 +115,7 @@ class _Run:
             counts = [sum(count for (own, _), count in table.items() if own == form) for table in self._counters()]
             print(f"  {form:20} {counts[0]:9} {counts[1]:8} {counts[2]:10.1f}")
         print("algorithm               answered  refused  failures    seconds  drawn for it")
-        for name in ["auto", *(entry.name for entry in registry.algorithms())]:
+        for name in ["auto", *sorted({entry.name for kind in KINDS for entry in registry.algorithms(kind)})]:
             counts = [sum(count for (_, own), count in table.items() if own == name) for table in self._counters()]
             drawn = ", ".join(form for form, names in DRAWN_FOR.items() if name in names)
             print(f"  {name:20} {counts[0]:9} {counts[1]:8} {self.failures[name]:9} {counts[2]:10.1f}  {drawn}")

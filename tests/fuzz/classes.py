@@ -55,7 +55,7 @@ def base_of(scope):
 def _unnamed(given):
     """Yield what is wrong with the classes that an algorithm names, as compared with its metadata."""
     entry = _entry(given.solve.algorithm)
-    if entry is None or entry.guarantee == "heuristic" or given.solve.options:
+    if entry is None or entry.guarantee not in ("exact", "strategy") or given.solve.options:
         return  # options may widen or narrow the class; a heuristic names what it has proved
     result = given.result
     named = {"optimal within": result.optimal_within, "no schedule in": None if given.found else result.scope}
@@ -65,9 +65,10 @@ def _unnamed(given):
 
 
 def _is_named(scope, entry):
-    """Whether a class is that of the metadata, whose figures depend on budget and options, or all schedules."""
+    """Whether a class is all schedules or that of the metadata, with figures that depend on budget and options."""
     parts = re.split(r"a number of|\d+", entry.within)
-    return scope == ALL or re.fullmatch(r"\d+".join(map(re.escape, parts)), scope) is not None
+    figures = r"(?: (?:in|with) \d+ \w+)?"
+    return scope == ALL or re.fullmatch(r"\d+".join(map(re.escape, parts)) + figures, scope) is not None
 
 
 def _strategies(answers):

@@ -12,22 +12,22 @@ FORMS = {
     "chain": (5, "chain", 2, chains.chain),
     "plain-chain": (8, "chain", 2, chains.plain_chain),
     "hosted-chain": (8, "chain", 2, chains.hosted_chain),
-    "parameters": (7, "chain", 2, chains.parameters),
+    "parameters": (12, "chain", 3, chains.parameters),
     "ranks": (4, "chain", 3, chains.ranks),
     "adjoint": (4, "adjoint", 2, adjoints.adjoint),
     "levels": (4, "adjoint", 2, adjoints.levels),
-    "two-levels": (4, "adjoint", 2, adjoints.two_levels),
-    "tapes": (3, "adjoint", 2, adjoints.tapes),
-    "one-memory": (3, "adjoint", 2, adjoints.one_memory),
-    "join": (3, "join", 3, chains.join),
+    "two-levels": (7, "adjoint", 2, adjoints.two_levels),
+    "tapes": (7, "adjoint", 2, adjoints.tapes),
+    "one-memory": (5, "adjoint", 2, adjoints.one_memory),
+    "join": (4, "join", 3, chains.join),
     "dag": (4, "dag", 2, graphs.dag),
     "hosted-dag": (5, "dag", 2, graphs.hosted),
     "wide-dag": (4, "dag", 2, graphs.wide),
     "forward-backward": (2, "dag", 2, graphs.forward_backward),
     "devices": (3, "dag", 3, graphs.devices),
     "stream": (4, "dag", 3, graphs.stream),
-    "tree": (2, "tree", 2, graphs.tree),
-    "disk-tree": (2, "tree", 2, graphs.disk_tree),
+    "tree": (4, "tree", 2, graphs.tree),
+    "disk-tree": (5, "tree", 2, graphs.disk_tree),
     "pipeline": (5, "pipeline", 3, pipelines.pipeline),
     "even-pipeline": (5, "pipeline", 3, pipelines.even),
     "split-pipeline": (8, "pipeline", 3, pipelines.split),
@@ -41,6 +41,11 @@ FORMS = {
 """For each form: how often it is drawn, its kind, its schema, and the function that draws it."""
 
 _SWAPS = ("autoswap", "capuchin", "offload-greedy", "superneurons", "swapadvisor", "tflms")
+_TREES = (
+    *("all-to-all", "liu", "liu-postorder", "mem-booking", "memory-aware", "min-io-best-fit", "min-io-best-k"),
+    *("min-io-first-fit", "min-io-lsnf", "minmem", "par-deepest-first", "par-inner-first", "par-subtrees"),
+    *("postorder", "postorder-min-io", "proportional"),
+)
 _ONE_WAY = ("1f1b", "adapipe", "dapple-plan", "eager-1f1b", "ftpipe", "gpipe", "hetpipe", "interleaved-1f1b", "piper")
 _ONE_WAY_TOO = ("pipe-exact", "pipe-search", "pipe-torch", "pipedream-dp", "tessel", "varuna")
 
@@ -66,6 +71,8 @@ DRAWN_FOR = {
     "wide-dag": ("dag-list-memory", "dag-offload-best", "dag-auto", "tarnawski-latency"),
     "forward-backward": ("auto-perf-maxing", "chen-greedy", "chen-sqrt"),
     "devices": ("tarnawski-latency",),
+    "tree": _TREES,
+    "disk-tree": _TREES,
     "stream": ("placement-bound", "placement-replicated", "tarnawski-dp", "tarnawski-ip"),
     "even-pipeline": (*_ONE_WAY, *_ONE_WAY_TOO, "pipe-plan"),
     "split-pipeline": ("dualpipev", "v-half", "v-min", "zb-h1", "zb-h2", "zb-v", "pipe-search"),

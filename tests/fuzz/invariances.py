@@ -32,6 +32,9 @@ ASKED = 3
 GRAPH_ALGORITHMS = ("auto", "dag-auto", "dag-exact", "keep-all")
 """Algorithms that are asked about the lowered graph."""
 
+READ_NAMES = ("superneurons", "vdnn-all", "vdnn-conv", "vdnn-pp")
+"""Algorithms to which the names of stages say what they are."""
+
 PREFIX = "not-the-same-"
 
 
@@ -66,6 +69,8 @@ def _transformed(case, chosen, name, rng):
     if document is None:
         return
     for given in chosen:
+        if name == "rename_all" and given.solve.algorithm in READ_NAMES:
+            continue
         solve = _solve(name, given, case.document, document)
         again = answer(dataclasses.replace(case, document=document), solve)
         for finding in again.findings:

@@ -50,6 +50,8 @@ def parameters(draw):
     draw.seldom(drawn, 2, parameter_memory=lambda: draw.pick([home, home, device]))
     if not draw.chance(3):
         drawn["optimizer_memory"] = draw.pick([home, home, home, device])
+    if draw.chance(4):
+        drawn["parameter_memory"] = drawn["optimizer_memory"] = "any"
     if all(one["memory"] != home for one in drawn["machine"]["processors"]) and not draw.chance(3):
         drawn["machine"]["processors"].append({"name": "cpu", "memory": home, "speed": draw.pick([1, 0.5, 0.0625])})
     return drawn
