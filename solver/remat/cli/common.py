@@ -147,7 +147,7 @@ def load_instance(source: str) -> Instance:
         return load(source)
     except ScheduleForInstanceError as error:
         raise ScheduleForInstanceError(
-            f"{source}: {error}; judge it with: remat verify INSTANCE {source}, show it with: remat show {source}"
+            f"{error}; judge it with: remat verify INSTANCE {source}, show it with: remat show {source}"
         ) from None
     except InstanceError as error:
         if not os.path.lexists(source) and (hint := _shipped(source)):

@@ -162,7 +162,11 @@ def read_seconds(limit: float | str | None, default: float | None, argument: str
     if limit is None:
         return default
     try:
-        return parse_duration(limit if isinstance(limit, str) else repr(float(parse_number(limit))))
+        text = limit if isinstance(limit, str) else repr(float(parse_number(limit)))
+    except QuantityError:
+        raise OptionError(f"{brief(limit)} is not a duration; write 30, 30s, 5min or 1h", argument=argument) from None
+    try:
+        return parse_duration(text)
     except QuantityError as error:
         raise OptionError(f"{error}", argument=argument) from None
 

@@ -58,6 +58,7 @@ def _outside(name, chosen):
     command += ["--plain"] if chosen.plain else []
     most = None if chosen.seconds is None else chosen.seconds + GRACE
     chosen.findings.mkdir(parents=True, exist_ok=True)
+    (chosen.findings / f"{name}.figures").unlink(missing_ok=True)
     try:
         with (chosen.findings / f"{name}.log").open("wb") as log:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, timeout=most, check=False)
@@ -66,10 +67,12 @@ def _outside(name, chosen):
         out, died = (error.stdout or b"").decode(), "a document makes the process hang"
     *shown, last = out.splitlines() or [""]
     report = {"target": name, "documents": 0, "refused": 0, "seconds": 0.0, "findings": {}}
+    figures = chosen.findings / f"{name}.figures"
     if last.startswith("{"):
         report = json.loads(last)
     else:
         shown.append(last)
+        report = json.loads(figures.read_text("utf-8")) if figures.exists() else report
         died = died or "the process ended without a report"
     if died:
         report["findings"][died] = 1

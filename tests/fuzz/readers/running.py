@@ -17,6 +17,10 @@ KEPT = 500
 """Documents of the corpus of a run without coverage: seeds, and those that were read although they are mutations."""
 
 
+NOTED = 1000
+"""Documents after which the figures of a run are written down: the process may be ended."""
+
+
 class Run:
     """Counts documents, and writes the first document of each finding, reduced, to a file.
 
@@ -56,6 +60,8 @@ class Run:
         os.ftruncate(self._current, len(data))
         refused = self.judge.refused
         found = self.judge(data)
+        if self.judge.documents % NOTED == 0:
+            (self.folder / f"{self.target.name}.figures").write_text(json.dumps(self.report()), encoding="utf-8")
         if found is not None:
             self._note(data, found)
         return found is None and self.judge.refused == refused
