@@ -6,6 +6,7 @@ import math
 import signal
 import time
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, S
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import StepBuilder, Steps
 from remat.solving.conclusion import conclude
-from remat.solving.single import make_problem
+from remat.solving.single import make_problem, read_share
 from remat.testing.cases import degenerate
 
 # a (4) and b (3) are there together, with b's workspace; then b and c (2).
@@ -526,3 +527,16 @@ def test_a_machine_on_which_a_transfer_has_no_route_is_a_proof():
         (line, *_) = found.notes
         assert "a" in line
         assert "host" in line
+
+
+@pytest.mark.parametrize("text", ["1e-9999993", "1e-999999999999999999", "0." + "1" * 59_000, "1e-301%", "1e13", "NaN"])
+def test_a_share_is_read_in_no_time_or_refused(text):
+    """As a fraction, 1e-9999993 has ten million digits."""
+    with pytest.raises(remat.OptionError, match="gap: .* is no share >= 0"):
+        read_share(text, "gap")
+
+
+def test_small_shares_are_exact():
+    assert read_share("1e-299", "gap") == Fraction(1, 10**299)
+    assert read_share(0.25, "gap") == Fraction(1, 4)
+    assert read_share("20%", "gap") == Fraction(1, 5)

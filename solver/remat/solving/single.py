@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 AnyMachine = str | os.PathLike[str] | dict[str, Any] | MachineModel | None
 AnyInstance: TypeAlias = "str | os.PathLike[str] | IO[Any] | dict[str, Any] | Instance"
 
+SMALLEST_SHARE = Decimal("1e-300")
+MOST_DIGITS = 1000
+"""What is no share: smaller numbers but 0, and numbers of more digits."""
+
 AUTO_SECONDS = 60.0
 """Default time limit of the algorithm ``auto``."""
 
@@ -150,7 +154,10 @@ def read_share(value: object, argument: str) -> Fraction:
     text = value.strip() if isinstance(value, str) else ""
     try:
         number = Decimal(text.removesuffix("%").strip() if isinstance(value, str) else str(parse_number(value)))
-        if not number.is_finite() or not 0 <= number <= 10**12:
+        # A fraction of 1e-999999 would have a million digits.
+        if not number.is_finite() or not 0 <= number <= 10**12 or len(number.as_tuple().digits) > MOST_DIGITS:
+            raise ValueError
+        if 0 < number < SMALLEST_SHARE:
             raise ValueError
     except (InvalidOperation, ValueError):
         raise OptionError(f"{brief(value)} is no share >= 0; write 0.2 or 20%", argument=argument) from None
