@@ -532,7 +532,7 @@ def test_a_machine_on_which_a_transfer_has_no_route_is_a_proof():
 @pytest.mark.parametrize("text", ["1e-9999993", "1e-999999999999999999", "0." + "1" * 59_000, "1e-301%", "1e13", "NaN"])
 def test_a_share_is_read_in_no_time_or_refused(text):
     """As a fraction, 1e-9999993 has ten million digits."""
-    with pytest.raises(remat.OptionError, match="gap: .* is no share >= 0"):
+    with pytest.raises(remat.OptionError, match=r"gap: .* is no share >= 0"):
         read_share(text, "gap")
 
 

@@ -14,7 +14,7 @@ from tests.fuzz.readers.reduction import reduced
 from tests.fuzz.readers.targets import target
 
 KEPT = 500
-"""Documents of the corpus of a run without coverage: seeds, and those that were read although they are mutations."""
+"""Documents that are mutated again: seeds, and those that were read although they are mutations."""
 
 
 NOTED = 1000
@@ -43,6 +43,7 @@ class Run:
         self.seconds, self.most, self.folder = seconds, documents, folder
         self.began = time.monotonic()
         self.findings = {}
+        self.corpus = list(self.target.seeds)
         folder.mkdir(parents=True, exist_ok=True)
         self._current = os.open(folder / f"{name}.current", os.O_WRONLY | os.O_CREAT)
 
@@ -65,6 +66,13 @@ class Run:
         if found is not None:
             self._note(data, found)
         return found is None and self.judge.refused == refused
+
+    def keep(self, data, source):
+        """Mutate a document later, too; it takes the place of another one that is no seed."""
+        if len(self.corpus) < KEPT:
+            self.corpus.append(data)
+        elif len(self.target.seeds) < KEPT:
+            self.corpus[source.randrange(len(self.target.seeds), KEPT)] = data
 
     def _note(self, data, found):
         self.findings[found.cause] = self.findings.get(found.cause, 0) + 1
@@ -92,17 +100,12 @@ class Run:
 def run_plainly(run, seed):
     """Draw mutations from a seed; the same number of documents is the same documents."""
     source = random.Random(f"{run.target.name} {seed}")
-    corpus = list(run.target.seeds)
-    for data in corpus:
+    for data in run.target.seeds:
         run.look(data)
-    first = len(corpus)
     while not run.over:
-        data = mutated(source.choice(corpus), source, run.target.words, tree=run.target.tree)
+        data = mutated(source.choice(run.corpus), source, run.target.words, tree=run.target.tree)
         if run.look(data):
-            if len(corpus) < KEPT:
-                corpus.append(data)
-            else:
-                corpus[source.randrange(first, KEPT)] = data
+            run.keep(data, source)
     return run.report()
 
 
@@ -115,13 +118,20 @@ def run_guided(run, seed, corpus):
         (corpus / f"seed{number}").write_bytes(data)
 
     def mutate(data, most, number):
+        # What opens new paths is mostly refused: half of the documents come from those that are read.
         source = random.Random(number)
-        if source.random() < 0.25:
-            return atheris.Mutate(data, most)
+        match source.randrange(4):
+            case 0:
+                return atheris.Mutate(data, most)
+            case 1 | 2:
+                data = source.choice(run.corpus)
         return mutated(data, source, run.target.words, tree=run.target.tree)[:most]
 
+    kept = random.Random(seed)
+
     def one(data):
-        run.look(data)
+        if run.look(data):
+            run.keep(data, kept)
         if run.over:
             print(json.dumps(run.report()), flush=True)
             os._exit(0)
