@@ -351,7 +351,7 @@ def test_budget_of_a_named_memory_and_of_the_first_storage_level():
         ({"budget": True}, "budget: "),
         ({"budget": {"moon": 1}}, "budget: unknown memory 'moon'; this machine has memory"),
         ({"time_limit": "soon"}, "time_limit: 'soon' is not a duration"),
-        ({"time_limit": -1}, "time_limit: -1 is out of range"),
+        ({"time_limit": -1}, "time_limit: -1 is not a duration"),
         ({"time_limit": math.nan}, "time_limit: "),
         ({"time_limit": [1]}, "time_limit: "),
         ({"seed": -1}, "seed: expected a whole number >= 0, not -1"),
