@@ -34,6 +34,10 @@ THREADS, WAITING = "threading.py", ("bootstrap", "run", "join", "wait")
 thread, which counts as the thread that starts it until it runs."""
 
 
+COLLECTING = ("gc_callback", "__del__")
+"""Ends of the names of functions that the garbage collector calls: what is raised there is lost."""
+
+
 class Overrun(BaseException):
     """Raised in a thread whose call has not returned in time; no `except Exception` swallows it."""
 
@@ -152,7 +156,7 @@ if hasattr(os, "register_at_fork"):
 def _interruptible(frame: FrameType | None) -> bool:
     while frame is not None:
         code = frame.f_code
-        if any(part in code.co_filename for part in UNSAFE):
+        if any(part in code.co_filename for part in UNSAFE) or code.co_name.endswith(COLLECTING):
             return False
         if code.co_filename.endswith(THREADS) and not code.co_name.lstrip("_").startswith(WAITING):
             return False
