@@ -67,7 +67,7 @@ def _unnamed(given):
 def _is_named(scope, entry):
     """Whether a class is all schedules or that of the metadata, with figures that depend on budget and options."""
     parts = re.split(r"a number of|\d+", entry.within)
-    figures = r"(?: (?:in|with) \d+ \w+)?"
+    figures = r"(?: (?:in|with) [\d+]+ [a-z ]+)?"
     return scope == ALL or re.fullmatch(r"\d+".join(map(re.escape, parts)) + figures, scope) is not None
 
 

@@ -183,7 +183,7 @@ def _is_periodic(schedule):
 def _judge_without_end(instance, given, document, budget):
     """Judge a periodic schedule by writing out a long stretch of it."""
     if instance["kind"] == "dag":
-        verdict = samples.judge(instance, document)
+        verdict = samples.judge(_with_capacities(instance, given.result.machine), document)
         if not verdict.ok:
             given.blame("rejected", f"the referee finds {sorted(verdict.rules)[:3]}")
         elif not _same(given.result.makespan, verdict.time_per_sample):
@@ -192,6 +192,13 @@ def _judge_without_end(instance, given, document, budget):
         rules, _ = cycles.steady(instance, document, budget)
         if rules:
             given.blame("rejected", f"the referee finds {sorted(rules)[:3]}")
+
+
+def _with_capacities(instance, machine):
+    """Return an instance whose memories have the capacities of a machine: budgets may be larger than its own."""
+    capacities = {memory.name: memory.capacity for memory in machine.memories}
+    memories = [memory | {"capacity": capacities[memory["name"]]} for memory in instance["machine"]["memories"]]
+    return instance | {"machine": instance["machine"] | {"memories": memories}}
 
 
 def _same(said, found, scale=0):
