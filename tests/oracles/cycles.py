@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from . import lowering
 from .actions import read_step
+from .judging.periodic import PERIODIC
 from .judging.report import Report
 from .judging.simulation import Simulation, check_resources, instants_of
 from .judging.steps import placed as placed_inputs
@@ -107,18 +108,12 @@ def _judged(graph, machine, steps, window, end):
         assert not rules
         action.start = step["start"]
         actions.append(action)
-    instant = instants_of(actions, max(action.end for action in actions))
+    instant = instants_of(actions)
     check_resources(actions, instant, report)
     simulation = Simulation(graph, machine, actions, instant, report)
     simulation.run()
     settled = {action.index for action in actions if window[0] <= action.start < end - window[0]}
-    names = {
-        "resource-busy": "period-overlap",
-        "read-missing": "period-precedence",
-        "value-busy": "period-precedence",
-        "free-missing": "period-precedence",
-        "capacity": "capacity",
-    }
+    names = PERIODIC | {"capacity": "capacity"}
     broken = {names[rule] for index, rule in report.violations if rule in names and index in settled}
     peaks = dict.fromkeys(machine.memories, 0)
     for what, action, used in simulation.log:  # bytes only grow when something begins

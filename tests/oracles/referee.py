@@ -1,4 +1,6 @@
-"""Judge a schedule by simulating it, event by event, exactly as the schedule format says.
+"""Judge a schedule of any form, for an instance of any kind, by simulating it as the format says.
+
+Steps are simulated event by event; orders are played to steps first, and periodic schedules are written out.
 
 Rules
 -----
@@ -33,6 +35,8 @@ initial-placement
     A placeable input lies nowhere at the start, or in more memories than copies are allowed; a layer is in no stage.
 deadlock
     Orders that wait for each other for ever.
+period-overlap, period-precedence, version-mismatch
+    Of periodic schedules: see `samples`, `patterns` and `cycles`.
 time-hidden
     Looked for only where no other rule is broken: if each step waited, to the last digit, for what has ended before it
     at the same instant, one would begin or free later than given by more than the tolerance of an instant.
@@ -57,7 +61,8 @@ Readings of the format where it is brief
   on ties.
 - Pinned inputs may be re-produced by a copy or a run (nothing is freed by anybody).
 - The schedule's machine, where it has one, replaces the instance's; the default memory of inputs follows it.
-- `after` is not judged.
+- `after` is not judged; a list of steps without start times is placed by `placer`.
+- Of a chain whose steps of training follow each other, the step is judged by itself first.
 - A schedule by orders that breaks a rule of the orders has no steps, and is not judged further.
 - Placeable inputs are pinned in the memories in which `initial` has them, but for those of a chain: what replaces one
   of these has to be there at the end. An entry of `initial` for anything else is no placement (initial-placement); an
@@ -66,7 +71,7 @@ Readings of the format where it is brief
 - Of two runs at once that break a rule, the second one does not happen, and the first one is alone.
 """
 
-from . import lowering, orders
+from . import cycles, documents, lowering, orders, patterns, placer, samples
 from .judging.figures import no_recompute_time
 from .judging.report import Report
 from .judging.steps import judge
@@ -80,20 +85,38 @@ def check(document, schedule, budget=None):
     Parameters
     ----------
     document : dict
-        The instance.
+        The instance, of any kind.
     schedule : dict or list
-        A schedule document, or its list of steps; every step with its `start`.
-    budget : int or dict, optional
+        A schedule document of any form, or a list of steps.
+    budget : int, str or dict, optional
         Overrides capacities, as in `lowering.machine`; not used when the schedule has a machine.
 
     Returns
     -------
     Report
     """
-    machine, differs = lowering.machine(document, budget), False
+    document, schedule = documents.plain(document), _plain(schedule, document)
+    document = orders.divided(document, schedule)
+    if isinstance(budget, dict):
+        budget = {name: documents.size(size) for name, size in budget.items()}
+    machine, differs = lowering.machine(document, documents.size(budget)), False
     if isinstance(schedule, dict) and schedule.get("machine") is not None:
         own = lowering.read_machine(schedule["machine"])
         machine, differs = own, own != machine
+    if isinstance(schedule, dict) and schedule.get("period") is not None:
+        report = _check_periodic(document, schedule, machine, budget)
+    else:
+        report = _check_once(document, schedule, machine)
+    report.machine_differs = differs
+    return report
+
+
+def _plain(schedule, document):
+    return schedule if schedule is None else documents.plain_schedule(schedule, document)
+
+
+def _check_once(document, schedule, machine):
+    """Judge steps, or orders that are played to steps."""
     document, follows = orders.in_groups(document, machine, schedule)
     graph = lowering.lower(document, machine, orders.degrees_of(document, schedule))
     steps, initial = schedule, {}
@@ -103,10 +126,30 @@ def check(document, schedule, budget=None):
             transfers = (document.get("cluster") or {}).get("transfers") or "overlap"
             steps, initial, broken, graph = orders.steps_of(document, graph, machine, schedule, transfers)
             if broken:
-                return Report([(None, rule) for rule in sorted(set(broken))], machine_differs=differs)
+                return Report([(None, rule) for rule in sorted(set(broken))])
+    if steps and all(isinstance(step, dict) and "start" not in step for step in steps):
+        starts = placer.place_on(graph, machine, steps, initial)
+        if isinstance(starts, tuple):
+            return Report([(starts[1], "capacity")])
+        steps = [step | {"start": start} for step, start in zip(steps, starts, strict=True)]
     report = judge(graph, machine, steps, initial)
-    report.machine_differs = differs
     for device, first in follows.items():
         own, others = machine.processors[device], machine.processors[first]
         report.peaks[own], report.idle[device] = report.peaks[others], report.idle[first]
+    return report
+
+
+def _check_periodic(document, schedule, machine, budget):
+    """Judge what is done again and again."""
+    if schedule.get("stages") is not None:
+        return patterns.judge(document, schedule, machine)
+    if schedule.get("pattern") is not None:
+        report = samples.judge(document, schedule, machine=machine)
+        report.violations = [(None, cycles.PERIODIC.get(rule, rule)) for _, rule in report.violations]
+        return report
+    report = _check_once(document, {key: value for key, value in schedule.items() if key != "period"}, machine)
+    report.period = report.time_per_sample = schedule["period"]
+    if report.ok:
+        rules, report.steady_peaks = cycles.steady(document, schedule, budget)
+        report.violations = [(None, rule) for rule in sorted(rules)]
     return report

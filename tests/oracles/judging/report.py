@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 class Report:
     """The verdict: violations as (step index or None, rule), and the figures of the schedule.
 
-    Of a periodic schedule `peaks` are those of any period, `makespan` is that of the samples, micro-batches or steps
-    that the instance lists, from an empty machine, and `objective` is the time per sample, micro-batch or step.
+    Of a periodic schedule `makespan` and `peaks` are those of the samples or micro-batches that the instance lists,
+    from an empty machine, and of a chain those of one step. `steady_peaks` are those of any period, and `objective` is
+    the time per sample, micro-batch or step.
     """
 
     violations: list = field(default_factory=list)
@@ -21,6 +22,7 @@ class Report:
     overlap: dict = field(default_factory=dict)  # of each channel that is no processor: its time beside runs
     machine_differs: bool = False
     period: float | None = None
+    steady_peaks: dict = field(default_factory=dict)
     time_per_sample: float | None = None
     latency: float | None = None  # of a stream: from the start of a sample to its end
     in_flight: tuple = ()  # of each stage of a pipeline without end: the most micro-batches at once

@@ -3,16 +3,21 @@
 from bisect import insort
 
 
-def instants_of(actions, makespan):
-    """Map every start and end to its instant."""
-    times = sorted({time for action in actions for time in (action.start, action.released, action.end)})
-    tolerance = 1e-9 * makespan if any(isinstance(time, float) for time in times) else 0
+def clusters(times):
+    """Map every time to its instant: that of the first time at most 1e-9 of the last one before it."""
+    times = sorted(set(times))
+    tolerance = 1e-9 * times[-1] if any(isinstance(time, float) for time in times) else 0
     instant, anchor = {}, None
     for time in times:
         if anchor is None or time - anchor > tolerance:
             anchor = time
         instant[time] = anchor
     return instant
+
+
+def instants_of(actions):
+    """Map every start and end to its instant."""
+    return clusters(time for action in actions for time in (action.start, action.released, action.end))
 
 
 def check_resources(actions, instant, report):

@@ -46,7 +46,7 @@ def judge(graph, machine, steps, initial):
 
     actions = _join_pairs(graph, machine, steps, actions, report)
     report.makespan = max((action.end for action in actions), default=0)
-    instant = instants_of(actions, report.makespan)
+    instant = instants_of(actions)
     check_resources(actions, instant, report)
     simulation = Simulation(graph, machine, actions, instant, report)
     simulation.run()

@@ -33,10 +33,11 @@ from .adjoints import lower_adjoint
 from .chains import around, lower_chain, lower_join, of_layer
 from .graphs import each_sample, lower_dag, lower_tree
 from .machines import machine, read_machine
-from .pipelines import lower_inference, lower_pipeline
+from .pipelines import WORK, lower_inference, lower_pipeline
 from .records import Graph, Link, Machine, Task, ratio, run_time
 
 __all__ = [
+    "WORK",
     "Graph",
     "Link",
     "Machine",

@@ -45,13 +45,13 @@ Readings of the format where it is brief
 
 from tests.oracles import closing
 
-from .choices import degrees_of, in_groups
+from .choices import degrees_of, divided, in_groups
 from .drops import with_drops
 from .operations import Plan, layer_of, operation
 from .overlapping import play
 from .programs import Programs
 
-__all__ = ["degrees_of", "in_groups", "steps_of"]
+__all__ = ["degrees_of", "divided", "in_groups", "steps_of"]
 
 
 def steps_of(document, graph, machine, schedule, transfers="overlap"):

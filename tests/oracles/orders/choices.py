@@ -1,8 +1,39 @@
 """What a plan chooses of an instance that leaves it open."""
 
-from tests.oracles.lowering import ratio
+from tests.oracles.lowering import WORK, ratio
 
 from .operations import layers_of
+
+
+def divided(document, schedule):
+    """Return the instance with the micro-batches that a schedule chooses, or the slices of sequences.
+
+    Other sizes of micro-batches than the chosen one are parts of it, if they are smaller.
+    """
+    if not isinstance(schedule, dict):
+        return document
+    if schedule.get("samples") is not None and schedule["samples"] != document["samples"]:
+        chosen, every = schedule["samples"], document["samples"] * document["micro_batches"]
+        document = _of_size(document, chosen) | {"micro_batches": every // chosen}
+    elif document.get("sizes"):
+        document = _of_size(document, document["samples"])
+    if schedule.get("cut") is not None and document["tokens"].get("cut") is None:
+        cut = schedule["cut"]
+        tokens, batches = document["tokens"] | {"cut": cut}, document["micro_batches"] * len(cut)
+        document = document | {"tokens": tokens, "micro_batches": batches}
+    return document
+
+
+def _of_size(document, samples):
+    own = [{key: layer[key] for key in (*WORK, "paired_time") if key in layer} for layer in document["layers"]]
+    rows = {document["samples"]: own} | {row["samples"]: row["layers"] for row in document["sizes"]}
+    layers = [
+        {key: value for key, value in layer.items() if key not in (*WORK, "paired_time")} | work
+        for layer, work in zip(document["layers"], rows[samples], strict=True)
+    ]
+    parts = [{"samples": less, "layers": works} for less, works in rows.items() if less < samples]
+    parts += document.get("parts") or []
+    return document | {"layers": layers, "samples": samples, "sizes": None, "parts": parts}
 
 
 def degrees_of(document, schedule):

@@ -1,15 +1,20 @@
 """Free every value after its last use."""
 
+from tests.oracles.judging.simulation import clusters
+
 from .operations import clock, lasts, operation
 
 
 def _durations(graph, machine, steps):
-    """Return how long each run goes on."""
+    """Return how long each step goes on."""
     time, found = clock(graph, machine), {}
     for index, step in enumerate(steps):
-        if "run" in step and graph.tasks[step["run"]].parts:
+        if "copy" in step:
+            link = machine.link(step["from"], step["to"])
+            found[index] = link.duration(graph.values[step["copy"]]) + link.delay
+        elif graph.tasks[step["run"]].parts:
             found[index] = graph.tasks[step["run"]].time
-        elif "run" in step:
+        else:
             (device,) = step["on"]
             found[index] = time(step["run"], device)
             if step.get("paired"):
@@ -18,34 +23,22 @@ def _durations(graph, machine, steps):
     return found
 
 
-def with_drops(graph, machine, steps):
+def with_drops(graph, machine, steps, *, is_sorted=False):
     """Sort the steps by their starts, and free every value at the end of its last use in each memory.
 
     A value that is made again has several lives there.
     """
-    order = sorted(range(len(steps)), key=lambda index: steps[index]["start"])
-    steps = [steps[index] for index in order]
+    if not is_sorted:
+        steps = sorted(steps, key=lambda step: step["start"])
     lasting = _durations(graph, machine, steps)
+    instant = clusters(step["start"] + lasting[index] for index, step in enumerate(steps))
     last, lives = {}, {}
     of_all = [task for task in graph.tasks.values() if len(task.parts) > 1]
     stay = graph.placeable | {value for task in of_all for value in (*task.reads, *task.writes)}
     for index, step in enumerate(steps):
-        if "run" in step and len(graph.tasks[step["run"]].parts) > 1:
-            continue
-        if "run" in step:
-            (device,) = step["on"]
-            task = graph.tasks[step["run"]]
-            end = step["start"] + lasting[index]
-            memory = machine.processors[device]
-            made = {(memory, value) for value in task.writes}
-            uses = [*((memory, value) for value in task.reads), *made]
-        else:
-            link = machine.link(step["from"], step["to"])
-            end = step["start"] + link.duration(graph.values[step["copy"]]) + link.delay
-            made = {(step["to"], step["copy"])}
-            uses = [(step["from"], step["copy"]), *made]
-        for place in uses:
-            lives[place] = lives.get(place, 0) + (place in made)
+        end = instant[step["start"] + lasting[index]]
+        for place, is_made in _uses(graph, machine, step):
+            lives[place] = lives.get(place, 0) + is_made
             life = (*place, lives[place])
             last[life] = max(last.get(life, (end, index)), (end, index))
     for (memory, value, _), (_, index) in last.items():
@@ -57,3 +50,15 @@ def with_drops(graph, machine, steps):
         elif memory == step["from"]:
             step["drop"] = True
     return steps
+
+
+def _uses(graph, machine, step):
+    """Return the places that a step uses, and whether it makes what is there then."""
+    if "copy" in step:
+        return [((step["from"], step["copy"]), False), ((step["to"], step["copy"]), True)]
+    task = graph.tasks[step["run"]]
+    if len(task.parts) > 1:
+        return []
+    (device,) = step["on"]
+    memory = machine.processors[device]
+    return [*(((memory, value), False) for value in task.reads), *(((memory, value), True) for value in task.writes)]
