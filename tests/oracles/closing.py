@@ -130,7 +130,7 @@ def _pieces(operation):
         if index in operation.beside:
             found[-1] = replace(found[-1], tasks=[*found[-1].tasks, name], beside=frozenset([1]))
         else:
-            found.append(replace(operation, device=device, tasks=[name], beside=frozenset()))
+            found.append(replace(operation, device=device, tasks=[name], beside=frozenset(), again=frozenset()))
     return found
 
 
@@ -203,7 +203,7 @@ def _in_turn(orders, updates):
     for device, operations in orders.items():
         last, of_stage = {}, {}
         for index, operation in enumerate(operations):
-            for stage, layers, backward in operation.passes:
+            for stage, layers, backward in operation.passes if len(operation.again) < len(operation.tasks) else ():
                 of_stage[stage] = layers
                 last[stage] = index if backward else last.get(stage, -1)
         for stage in sorted((one for one in of_stage if last[one] >= 0), key=lambda one: last[one]):

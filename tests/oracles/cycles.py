@@ -17,8 +17,12 @@ capacity
 import math
 from dataclasses import replace
 
-from . import lowering, referee
+from . import lowering
 from .actions import read_step
+from .judging.periodic import PERIODIC
+from .judging.report import Report
+from .judging.simulation import Simulation, check_resources, instants_of
+from .judging.steps import placed as placed_inputs
 
 
 def steady(document, schedule, budget=None):
@@ -28,7 +32,7 @@ def steady(document, schedule, budget=None):
         machine = lowering.read_machine(schedule["machine"])
     graph = lowering.lower(document, machine)
     period, steps = schedule["period"], schedule["steps"]
-    placed, _ = referee._placed(graph, machine, schedule.get("initial") or {})
+    placed, _ = placed_inputs(graph, machine, schedule.get("initial") or {})
     inputs = [*graph.inputs, *placed]
     lags = _lags(document, graph)
     ends = [read_step(graph, machine, index, step)[0].duration + step["start"] for index, step in enumerate(steps)]
@@ -96,7 +100,7 @@ def _shifted(step, named, k, shift):
 
 def _judged(graph, machine, steps, window, end):
     """Return the broken rules, and the peaks within a window of time."""
-    report = referee.Report()
+    report = Report()
     actions = []
     for index, step in enumerate(steps):
         action, rules = read_step(graph, machine, index, step)
@@ -104,18 +108,12 @@ def _judged(graph, machine, steps, window, end):
         assert not rules
         action.start = step["start"]
         actions.append(action)
-    instant = referee._instants(actions, max(action.end for action in actions))
-    referee._check_resources(actions, instant, report)
-    simulation = referee._Simulation(graph, machine, actions, instant, report)
+    instant = instants_of(actions)
+    check_resources(actions, instant, report)
+    simulation = Simulation(graph, machine, actions, instant, report)
     simulation.run()
     settled = {action.index for action in actions if window[0] <= action.start < end - window[0]}
-    names = {
-        "resource-busy": "period-overlap",
-        "read-missing": "period-precedence",
-        "value-busy": "period-precedence",
-        "free-missing": "period-precedence",
-        "capacity": "capacity",
-    }
+    names = PERIODIC | {"capacity": "capacity"}
     broken = {names[rule] for index, rule in report.violations if rule in names and index in settled}
     peaks = dict.fromkeys(machine.memories, 0)
     for what, action, used in simulation.log:  # bytes only grow when something begins

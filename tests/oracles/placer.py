@@ -21,6 +21,8 @@ Readings of the format where it is brief
   Steps that break a rule by themselves are a ValueError.
 """
 
+from dataclasses import replace
+
 from . import lowering
 from .actions import read_step
 
@@ -43,7 +45,13 @@ def place(document, steps, budget=None):
         Start times, or ("infeasible", index of the first step that never fits).
     """
     machine = lowering.machine(document, budget)
-    graph = lowering.lower(document, machine)
+    return place_on(lowering.lower(document, machine), machine, steps)
+
+
+def place_on(graph, machine, steps, initial=None):
+    """Find start times for a list of steps of a graph; `initial` says where placeable inputs lie."""
+    lying = [(value, memory) for value, memories in (initial or {}).items() for memory in memories]
+    graph = replace(graph, inputs=[*graph.inputs, *lying])
     placed = []
     for index, step in enumerate(steps):
         action, rules = read_step(graph, machine, index, step)

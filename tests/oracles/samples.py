@@ -1,4 +1,6 @@
-"""Judge a pattern of samples by unrolling it: the steps of many samples, before the plain referee.
+"""Judge a pattern of samples by writing it out: the steps of many samples, before the plain referee.
+
+Samples are those of a `dag` with a `stream`, or the micro-batches of a pipeline whose parameters never change.
 
 Readings of the format where it is brief
 ----------------------------------------
@@ -12,55 +14,84 @@ Readings of the format where it is brief
 - Bytes that never go are a capacity violation: in a stream twice as long, the peak is larger.
 """
 
-from . import lowering, referee
+from . import lowering
 from .actions import read_step
+from .judging.simulation import clusters
+from .judging.steps import judge as judge_steps
 
 
-class Verdict:
-    """What unrolling says: whether the pattern is one, its peaks, and its time per sample."""
+def judge(document, schedule, budget=None, machine=None):
+    """Judge a schedule document with `initial`, `period` and `pattern`.
 
-    def __init__(self, rules, peaks, time_per_sample, latency):
-        self.rules, self.peaks, self.latency = rules, peaks, latency
-        self.time_per_sample = time_per_sample
+    Parameters
+    ----------
+    document : dict
+    schedule : dict
+    budget : int or dict, optional
+        As in `lowering.machine`.
+    machine : Machine, optional
+        In place of the instance's.
 
-    @property
-    def ok(self):
-        """Whether no rule is broken."""
-        return not self.rules
-
-
-def judge(document, schedule):
-    """Judge a schedule document with `initial`, `period` and `pattern` for a `dag` with a `stream`."""
+    Returns
+    -------
+    Report
+        With the rules as they are called of steps.
+    """
     pattern, period = schedule["pattern"], schedule["period"]
-    samples = 1 + max(entry.get("sample", 0) for entry in pattern)
-    rounds = 2 + max(entry["shift"] for entry in pattern)
-    machine = lowering.machine(document)
-    inputs = {entry if isinstance(entry, str) else entry["value"] for entry in document.get("inputs", [])}
-    rules = {"bad-step" for entry in pattern if entry.get("copy") in inputs}
+    samples = 1 + max((entry.get("sample", 0) for entry in pattern), default=0)
+    machine = machine or lowering.machine(document, budget)
+    one = lowering.lower(_of(document, 1), machine)
+    inputs = {value for value, _ in one.inputs} | one.placeable
+    spans = _spans(one, machine, schedule, inputs)
+    # A pattern that touches no other period is still seen twice.
+    rounds = 2 + max((entry["shift"] for entry in pattern), default=0)
     reports = []
-    for count in (rounds * samples, 2 * rounds * samples):
-        unrolled = document | {"stream": count}
-        steps = unroll(unrolled, machine, pattern, period, samples, inputs)
-        reports.append(referee.check(unrolled, {"initial": schedule.get("initial", {}), "steps": steps}))
-    short, long = reports
-    rules |= {rule for _, rule in (*short.violations, *long.violations)}
+    for count in (_count(document), rounds * samples, 2 * rounds * samples):
+        graph = lowering.lower(_of(document, count), machine)
+        steps = unroll(graph, machine, schedule, samples, count, inputs)
+        reports.append(judge_steps(graph, machine, steps, schedule.get("initial") or {}))
+    listed, short, long = reports
+    rules = {rule for report in reports for rule in report.rules}
+    rules |= {"bad-step" for entry in pattern if entry.get("copy") in inputs}
     if short.peaks != long.peaks:
         rules.add("capacity")
+    listed.violations = [(None, rule) for rule in sorted(rules)]
+    listed.steady_peaks = short.peaks
+    listed.period, listed.time_per_sample = period, lowering.ratio(period, samples)
+    listed.latency = max((end - start for start, end in spans), default=0)
+    listed.in_flight = (_most_at_once(spans, period),)
+    return listed
+
+
+def _count(document):
+    """Return how many samples are looked at."""
+    return document["stream"] if document["kind"] == "dag" else document["micro_batches"]
+
+
+def _of(document, count):
+    return document | {"stream" if document["kind"] == "dag" else "micro_batches": count}
+
+
+def _spans(graph, machine, schedule, inputs):
+    """Return when the samples of the first period begin and end."""
     spans = {}
-    for entry in pattern:
-        task, start = entry.get("run"), entry["start"] + entry["shift"] * period
-        end = start + _length(document, machine, entry, task)
+    for entry in schedule["pattern"]:
+        start = entry["start"] + entry["shift"] * schedule["period"]
+        action, _ = read_step(graph, machine, 0, _step(entry, 0, inputs))
+        end = start + (0 if action is None else action.duration)
         begun, ended = spans.get(entry.get("sample", 0), (start, end))
         spans[entry.get("sample", 0)] = (min(begun, start), max(ended, end))
-    latency = max(end - start for start, end in spans.values())
-    return Verdict(rules, short.peaks, lowering.ratio(period, samples), latency)
+    return list(spans.values())
 
 
-def _length(document, machine, entry, task):
-    one = document | {"stream": 1}
-    graph = lowering.lower(one, machine)
-    action, _ = read_step(graph, machine, 0, _step(entry, 0, set()))
-    return 0 if action is None else action.duration
+def _most_at_once(spans, period):
+    most = 0
+    longest = max((end - start for start, end in spans), default=0)
+    turns = int(longest // period) + 2
+    for now, _ in spans:
+        there = [start + k * period <= now < end + k * period for start, end in spans for k in range(-turns, turns + 1)]
+        most = max(most, sum(there))
+    return most
 
 
 def _step(entry, m, inputs):
@@ -70,18 +101,18 @@ def _step(entry, m, inputs):
     return {"copy": name, "from": entry["from"], "to": entry["to"]}
 
 
-def unroll(document, machine, pattern, period, samples, inputs):
-    """Return the steps of the samples of a document's stream."""
-    graph = lowering.lower(document, machine)
+def unroll(graph, machine, schedule, samples, count, inputs):
+    """Return the steps of so many samples of a stream."""
     steps = []
-    for m in range(document["stream"]):
-        for index, entry in enumerate(pattern):
+    for m in range(count):
+        for index, entry in enumerate(schedule["pattern"]):
             if entry.get("sample", 0) == m % samples:
-                start = entry["start"] + (entry["shift"] + m // samples) * period
+                start = entry["start"] + (entry["shift"] + m // samples) * schedule["period"]
                 action, _ = read_step(graph, machine, 0, _step(entry, m, inputs))
                 length, held = (0, 0) if action is None else (action.duration, action.duration - action.delay)
                 steps.append((start, (length > 0) + (held > 0), entry["shift"], index, m, start + length, entry))
-    steps.sort(key=lambda step: step[:5])
+    instant = clusters(time for step in steps for time in (step[0], step[5]))
+    steps.sort(key=lambda step: (instant[step[0]], *step[1:5]))
     last = {}
     for place, (start, _, _, _, m, end, entry) in enumerate(steps):
         if "run" in entry:
@@ -93,7 +124,7 @@ def unroll(document, machine, pattern, period, samples, inputs):
             used = [(entry["from"], name), (entry["to"], name)]
         for where in used:
             if where[1] not in inputs:
-                last[where] = max(last.get(where, (-1, -1, -1)), (end, start, place))
+                last[where] = max(last.get(where, (-1, -1, -1)), (instant[end], instant[start], place))
     listed = [dict(_step(entry, m, inputs), start=start) for start, _, _, _, m, _, entry in steps]
     for (memory, value), (_, _, place) in sorted(last.items()):
         step = listed[place]

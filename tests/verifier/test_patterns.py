@@ -6,6 +6,7 @@ import pytest
 
 import remat
 from remat.errors import InstanceError
+from tests.oracles import referee
 
 INSTANCE = {
     "schema": "remat.instance/3",
@@ -52,9 +53,26 @@ def at(name, kind="run"):
     return next(k for k, entry in enumerate(PLAN["pattern"]) if entry.get(kind) == name)
 
 
-def test_a_pattern_as_it_should_be():
-    report = remat.verify(INSTANCE, PLAN)
+def agreed(instance, plan):
+    """Return the verifier's report on a pattern on which the second referee agrees."""
+    report, verdict = remat.verify(instance, plan), referee.check(instance, plan)
     assert report.ok, report.violations
+    assert verdict.ok, verdict.violations
+    assert report.makespan == verdict.makespan
+    assert report.objective == verdict.objective
+    assert dict(report.steady.peaks) == verdict.steady_peaks
+    assert report.peak_memory == verdict.peaks
+    steady = report.steady
+    assert (steady.in_flight, steady.versions, steady.staleness) == (
+        verdict.in_flight,
+        verdict.versions,
+        verdict.staleness,
+    )
+    return report
+
+
+def test_a_pattern_as_it_should_be():
+    report = agreed(INSTANCE, PLAN)
     steady = report.steady
     assert (steady.period, steady.in_flight, steady.versions, steady.staleness) == (3, (5, 3, 1), (5, 3, 1), (4, 2, 0))
     assert dict(steady.peaks) == {"gpu0": 550, "gpu1": 330, "gpu2": 110}
@@ -160,10 +178,11 @@ def test_faults(name):
     spoil, rule = FAULTS[name]
     instance, plan = copy.deepcopy(INSTANCE), copy.deepcopy(PLAN)
     spoil(instance, plan)
-    report = remat.verify(instance, plan)
     if rule is None:
-        assert report.ok
+        agreed(instance, plan)
         return
+    report, verdict = remat.verify(instance, plan), referee.check(instance, plan)
+    assert rule in verdict.rules
     assert not report.ok
     assert report.violations[0].rule == rule, report.violations
 
@@ -180,8 +199,7 @@ def test_faults(name):
 def test_what_is_just_enough(spoil, in_flight, versions_):
     instance, plan = copy.deepcopy(INSTANCE), copy.deepcopy(PLAN)
     spoil(instance, plan)
-    report = remat.verify(instance, plan)
-    assert report.ok, report.violations
+    report = agreed(instance, plan)
     assert (report.steady.in_flight, report.steady.versions) == (in_flight, versions_)
     late = 1 if instance.get("weights") == "double" else 5
     assert report.steady.staleness == tuple(min(late, flight - 1) for flight in in_flight)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import remat
 from remat.errors import InstanceError
 from remat.testing.strategies import pipelines
-from tests.verifier.judges import same_figures
-from tests.verifier.plans import both, draw_plan, open_ended, placed
+from tests.verifier.judges import rules, same_figures
+from tests.verifier.plans import both, draw_plan, has_instants, open_ended, placed, same_verdict
 
 SEEDS = st.integers(0, 2**32 - 1)
 UNITS = {"time": "unit", "memory": "unit"}
@@ -51,8 +51,8 @@ def plan(recompute=None, order=ORDER):
     ],
 )
 def test_by_hand(recompute, order, makespan, peak):
-    report = remat.verify(ONE, plan(recompute, order))
-    assert report.ok
+    report, verdict = both(ONE, plan(recompute, order))
+    same_figures(report, verdict)
     assert (report.makespan, report.peaks["gpu"].size) == (makespan, peak)
 
 
@@ -71,16 +71,23 @@ def test_ahead_while_the_gradient_is_not_there():
 def _recomputing(chance, document, drawn):
     """Let stages of a drawn plan recompute some of their layers, within backwards or ahead."""
     drawn = copy.deepcopy(drawn)
-    batches = document["micro_batches"]
     for number, stage in enumerate(drawn["stages"]):
         own = stage["layers"]
         layers = list(range(own["from"], own["to"] + 1)) if isinstance(own, dict) else own
-        segments, first = [], 0
+        listed = {text for texts in drawn["orders"].values() for text in texts}
+        every = range(document["micro_batches"])
+        batches = [  # a stage runs again what it has run itself
+            batch
+            for batch in every
+            if f"F{number}.{batch}" in listed and {f"B{number}.{batch}", f"BW{number}.{batch}"} & listed
+        ]
+        segments, first = [], 0 if batches else len(layers)
         while first < len(layers):
             end = chance.randint(first + 1, len(layers))
             if chance.random() < 0.6:
-                some = sorted(chance.sample(range(batches), chance.randint(1, batches)))
-                segments.append({"layers": layers[first:end]} | chance.choice([{}, {"micro_batches": some}]))
+                some = sorted(chance.sample(batches, chance.randint(1, len(batches))))
+                choices = [{"micro_batches": some}, *([{}] if batches == list(every) else [])]
+                segments.append({"layers": layers[first:end]} | chance.choice(choices))
             first = end
         if not segments:
             continue
@@ -88,10 +95,8 @@ def _recomputing(chance, document, drawn):
         for listed in drawn["orders"].values():
             for place in range(len(listed) - 1, -1, -1):
                 phase, _, rest = listed[place].partition(f"{number}.")
-                again = (
-                    any(int(rest) in one.get("micro_batches", range(batches)) for one in segments) if rest else False
-                )
-                if phase in ("B", "BW") and again and chance.random() < 0.4:
+                again = any(int(rest) in one.get("micro_batches", batches) for one in segments) if rest else False
+                if phase in ("B", "BW") and again and f"F{number}.{rest}" in listed and chance.random() < 0.4:
                     after = listed.index(f"F{number}.{rest}") + 1
                     listed.insert(chance.randint(after, place), f"R{number}.{rest}")
     return drawn
@@ -107,8 +112,8 @@ def judge(document, number):
     ]
     document = open_ended(document) | {"layers": layers, "cluster": document["cluster"] | {"transfers": "overlap"}}
     drawn = _recomputing(chance, document, draw_plan(chance, document, pairs=False))
-    report = remat.verify(document, drawn)
-    assert report.ok, report.violations
+    report, verdict = both(document, drawn)
+    same_verdict(report, verdict, peaks=not has_instants(document, drawn))
     steps = placed(document, drawn)
     again, judged = both(document, steps)
     assert again.ok
@@ -117,6 +122,41 @@ def judge(document, number):
     assert {name: peak.size for name, peak in again.peaks.items()} == {
         name: peak.size for name, peak in report.peaks.items()
     }
+
+
+def judge_anywhere(document, number):
+    """Put a drawn plan before both judges: copies of layers, ends of steps, and transfers that hold up."""
+    chance = random.Random(number)
+    for key in ("exchange", "parts", "samples", "tokens"):
+        document.pop(key, None)
+    mode = chance.choice(["overlap", "overlap", "blocking", "rendezvous", "grouped"])
+    layers = [{key: value for key, value in layer.items() if key != "paired_time"} for layer in document["layers"]]
+    document["cluster"] = document["cluster"] | {"transfers": mode}
+    if mode != "overlap":
+        document = open_ended(document)
+        layers = [{key: value for key, value in layer.items() if key != "update_time"} for layer in layers]
+        document["cluster"].pop("host", None)
+    document = document | {"layers": layers}
+    drawn = _recomputing(chance, document, draw_plan(chance, document, pairs=False))
+    report, verdict = both(document, drawn)
+    if report.ok:
+        same_verdict(report, verdict, peaks=not has_instants(document, drawn))
+    else:
+        assert mode != "overlap"
+        assert verdict.rules == {violation.rule for violation in report.violations}
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(pipelines(largest=3, streams=False), SEEDS)
+def test_drawn_plans_anywhere(document, number):
+    judge_anywhere(document, number)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=800, suppress_health_check=[HealthCheck.too_slow])
+@given(pipelines(streams=False), SEEDS)
+def test_many_drawn_plans_anywhere(document, number):
+    judge_anywhere(document, number)
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
@@ -142,7 +182,8 @@ def test_many_drawn_plans(document, number):
     ],
 )
 def test_what_breaks_a_rule(order, rule, message):
-    report = remat.verify(ONE, plan([{"layers": [1], "micro_batches": [0]}], order))
+    report, verdict = both(ONE, plan([{"layers": [1], "micro_batches": [0]}], order))
+    assert rules(report) == set(verdict.violations)
     assert [violation.rule for violation in report.violations] == [rule]
     assert message in report.violations[0].message
 
@@ -186,11 +227,11 @@ def test_ranks_that_recompute(sharding):
     document = RANKS | {"sharding": sharding}
     found = plan([{"layers": {"from": 1, "to": 2}}])
     found["stages"][0]["device"], found["orders"] = "gpu0", {"gpu0": ORDER}
-    again = remat.verify(document, found)
+    again, verdict = both(document, found)
+    same_verdict(again, verdict)
     del found["stages"][0]["recompute"]
-    once = remat.verify(document, found)
-    assert again.ok
-    assert once.ok
+    once, verdict = both(document, found)
+    same_verdict(once, verdict)
     assert again.recompute_time == 4
     assert again.makespan >= once.makespan
     assert again.peaks["gpu0"].size < once.peaks["gpu0"].size
@@ -200,6 +241,6 @@ def test_what_is_gathered_for_each_micro_batch_recomputes_nothing():
     document = RANKS | {"sharding": {"data": 2, "zero": 3}}
     found = plan([{"layers": [1]}])
     found["stages"][0]["device"], found["orders"] = "gpu0", {"gpu0": ORDER}
-    report = remat.verify(document, found)
-    assert not report.ok
+    report, verdict = both(document, found)
+    assert rules(report) == set(verdict.violations)
     assert "stage 3 of ZeRO gathers" in report.violations[0].message

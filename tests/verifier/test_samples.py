@@ -22,7 +22,7 @@ def alike(report, verdict):
     return report.ok == verdict.ok and (
         not report.ok
         or (
-            dict(report.steady.peaks) == verdict.peaks
+            dict(report.steady.peaks) == verdict.steady_peaks
             and report.steady.time_per_sample == verdict.time_per_sample
             and report.steady.latency == verdict.latency
         )

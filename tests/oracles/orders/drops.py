@@ -1,0 +1,64 @@
+"""Free every value after its last use."""
+
+from tests.oracles.judging.simulation import clusters
+
+from .operations import clock, lasts, operation
+
+
+def _durations(graph, machine, steps):
+    """Return how long each step goes on."""
+    time, found = clock(graph, machine), {}
+    for index, step in enumerate(steps):
+        if "copy" in step:
+            link = machine.link(step["from"], step["to"])
+            found[index] = link.duration(graph.values[step["copy"]]) + link.delay
+        elif graph.tasks[step["run"]].parts:
+            found[index] = graph.tasks[step["run"]].time
+        else:
+            (device,) = step["on"]
+            found[index] = time(step["run"], device)
+            if step.get("paired"):
+                pair = operation(graph, device, [steps[index - 1]["run"], step["run"]], frozenset([1]))
+                found[index - 1] = found[index] = lasts(graph, machine, time, pair, 1)
+    return found
+
+
+def with_drops(graph, machine, steps, *, is_sorted=False):
+    """Sort the steps by their starts, and free every value at the end of its last use in each memory.
+
+    A value that is made again has several lives there.
+    """
+    if not is_sorted:
+        steps = sorted(steps, key=lambda step: step["start"])
+    lasting = _durations(graph, machine, steps)
+    instant = clusters(step["start"] + lasting[index] for index, step in enumerate(steps))
+    last, lives = {}, {}
+    of_all = [task for task in graph.tasks.values() if len(task.parts) > 1]
+    stay = graph.placeable | {value for task in of_all for value in (*task.reads, *task.writes)}
+    for index, step in enumerate(steps):
+        end = instant[step["start"] + lasting[index]]
+        for place, is_made in _uses(graph, machine, step):
+            lives[place] = lives.get(place, 0) + is_made
+            life = (*place, lives[place])
+            last[life] = max(last.get(life, (end, index)), (end, index))
+    for (memory, value, _), (_, index) in last.items():
+        if value in stay:
+            continue
+        step = steps[index]
+        if "run" in step:
+            step.setdefault("drop", []).append(value)
+        elif memory == step["from"]:
+            step["drop"] = True
+    return steps
+
+
+def _uses(graph, machine, step):
+    """Return the places that a step uses, and whether it makes what is there then."""
+    if "copy" in step:
+        return [((step["from"], step["copy"]), False), ((step["to"], step["copy"]), True)]
+    task = graph.tasks[step["run"]]
+    if len(task.parts) > 1:
+        return []
+    (device,) = step["on"]
+    memory = machine.processors[device]
+    return [*(((memory, value), False) for value in task.reads), *(((memory, value), True) for value in task.writes)]

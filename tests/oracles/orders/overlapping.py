@@ -1,0 +1,137 @@
+"""Play orders whose transfers go on beside the work."""
+
+import heapq
+from dataclasses import dataclass, field
+from itertools import count
+
+from tests.oracles import closing
+
+from .operations import numbered, own_runs, runs_of
+
+
+@dataclass
+class _Way:
+    """A channel: until when it is occupied, and what waits for it as (link, value) or the name of an exchange."""
+
+    free_at: object = 0
+    waiting: list = field(default_factory=list)
+
+
+def play(graph, machine, orders, initial):
+    """Return runs and copies with their starts, or None where somebody waits for ever."""
+    return _Player(graph, machine, orders, initial).play()
+
+
+class _Player:
+    """A clock that goes from event to event."""
+
+    def __init__(self, graph, machine, orders, initial):
+        self.graph, self.machine, self.orders = graph, machine, orders
+        self.targets = {}  # by value, the memories of those that need it from elsewhere, in the order of devices
+        for device, operations in orders.items():
+            for operation in operations:
+                for value in operation.needs - set(operation.makes):
+                    self.targets.setdefault(value, {})[machine.processors[device]] = None
+        self.there = {(memory, value) for value, memories in initial.items() for memory in memories}
+        self.ways = {link.channel: _Way() for link in machine.links}
+        self.busy, self.next = dict.fromkeys(orders), dict.fromkeys(orders, 0)
+        self.together = {name: task for name, task in graph.tasks.items() if task.parts}
+        self.own = {device: own_runs(operations) for device, operations in orders.items()}
+        self.over = set()  # tasks that have run
+        self.events, self.number = [], count()
+        self.steps, self.now = [], 0
+
+    def at(self, when, happen):
+        """Let something happen then."""
+        heapq.heappush(self.events, (when, next(self.number), happen))
+
+    def play(self):
+        """Return the steps, or None where somebody waits for ever."""
+        while True:
+            while self._advance():
+                pass
+            if not self.events:
+                break
+            self.now = self.events[0][0]
+        done = all(self.next[device] == len(operations) for device, operations in self.orders.items())
+        return self.steps if done else None
+
+    def _advance(self):
+        """Do what can be done now, and return whether anything was."""
+        moved = False
+        while self.events and self.events[0][0] == self.now:
+            heapq.heappop(self.events)[2]()
+            moved = True
+        for way in self.ways.values():
+            if way.waiting and isinstance(way.waiting[0], str):
+                moved = self._meet(way.waiting[0]) or moved
+            elif way.waiting and way.free_at <= self.now:
+                self._send(way, *way.waiting.pop(0))
+                moved = True
+        if moved:
+            return True
+        for device in self.orders:
+            moved = self._begin(device) or moved
+        if moved:
+            return True
+        for name, task in self.together.items():
+            if all((place, value) in self.there for read, _, place in task.parts for value in read):
+                del self.together[name]
+                for channel in closing.channels(self.machine, task):
+                    self.ways[channel].waiting.append(name)
+                return True
+        return False
+
+    def _begin(self, device):
+        """Begin the next operation of a device, if it can."""
+        if self.busy[device] is not None or self.next[device] == len(self.orders[device]):
+            return False
+        operation, memory = self.orders[device][self.next[device]], self.machine.processors[device]
+        again = [operation.tasks[index] for index in operation.again]
+        if not all((memory, value) in self.there for value in operation.needs):
+            return False
+        if not self.over.issuperset(self.own[device].intersection(again)):
+            return False
+        remade = {value for name in again for value in self.graph.tasks[name].writes}
+        if any((target, value) not in self.there for value in remade for target in self.targets.get(value, ())):
+            return False  # it is still on its way
+        self.busy[device] = operation
+        self.next[device] += 1
+        steps, end = runs_of(self.graph, self.machine, operation, self.now)
+        self.steps += steps
+        self.at(end, lambda: self._end(operation))
+        return True
+
+    def _end(self, operation):
+        """All that an operation has made is ready at once."""
+        self.busy[operation.device] = None
+        self.over.update(operation.tasks)
+        source = self.machine.processors[operation.device]
+        self.there.update((source, value) for value in operation.makes)
+        for value in sorted((value for value in operation.makes if value[0] in "xsyve"), key=numbered):
+            for device in self.orders:
+                target = self.machine.processors[device]
+                if target != source and target in self.targets.get(value, ()):
+                    link = self.machine.link(source, target)
+                    self.ways[link.channel].waiting.append((link, value))
+
+    def _meet(self, name):
+        """Begin an exchange if it is its turn on all its ways."""
+        task = self.graph.tasks[name]
+        own = [self.ways[channel] for channel in closing.channels(self.machine, task)]
+        if any(way.waiting[0] != name or way.free_at > self.now for way in own):
+            return False
+        on = [next(one for one, at in self.machine.processors.items() if at == place) for _, _, place in task.parts]
+        self.steps.append({"run": name, "on": on, "start": self.now})
+        for way in own:
+            way.waiting.pop(0)
+            way.free_at = self.now + task.time
+        made = {(place, value) for _, written, place in task.parts for value in written}
+        self.at(self.now + task.time, lambda: self.there.update(made))
+        return True
+
+    def _send(self, way, link, value):
+        self.steps.append({"copy": value, "from": link.source, "to": link.target, "start": self.now})
+        way.free_at = self.now + link.duration(self.graph.values[value])
+        self.at(way.free_at, lambda: None)
+        self.at(way.free_at + link.delay, lambda: self.there.add((link.target, value)))
