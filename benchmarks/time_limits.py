@@ -26,7 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -53,7 +53,7 @@ class Case:
 
     document: Document
     budget: Any = None
-    options: Document | None = None
+    arguments: Document = field(default_factory=dict[str, Any])
 
 
 def _times(draw: random.Random, count: int) -> list[int]:
@@ -294,7 +294,7 @@ class CpuClock:
             time.sleep(SAMPLE)
 
 
-def measured(case: Case, algorithm: str, seconds: float, **arguments: Any) -> dict[str, Any]:
+def measured(case: Case, algorithm: str, seconds: float) -> dict[str, Any]:
     """Solve in a forked process; return its figures, and where in the code it was when it ran over its limit."""
     reading, writing = os.pipe()
     wall = time.perf_counter()
@@ -302,7 +302,7 @@ def measured(case: Case, algorithm: str, seconds: float, **arguments: Any) -> di
         child = os.fork()
         if child == 0:
             os.close(reading)
-            _solve(writing, trace, case, algorithm, seconds, arguments)
+            _solve(writing, trace, case, algorithm, seconds)
         os.close(writing)
         answer, asked, cpu = b"", False, 0.0
         while True:
@@ -339,7 +339,7 @@ def _cpu_of(process: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def _solve(writing: int, trace: IO[str], case: Case, algorithm: str, seconds: float, arguments: dict[str, Any]) -> None:
+def _solve(writing: int, trace: IO[str], case: Case, algorithm: str, seconds: float) -> None:
     """Solve, write what came of it into a pipe, and end this process."""
     import remat
 
@@ -355,8 +355,7 @@ def _solve(writing: int, trace: IO[str], case: Case, algorithm: str, seconds: fl
             algorithm=algorithm,
             budget=case.budget,
             time_limit=seconds,
-            options=case.options,
-            **arguments,
+            **case.arguments,
         )
         said = {"status": str(result.status), "says": "; ".join([str(result.termination), *result.notes[:1]])}
     except remat.RematError as error:
@@ -413,6 +412,8 @@ def known_overruns() -> Iterator[tuple[str, Case, str, float]]:
     cluster = {"devices": [{"name": "gpu", "count": 16}], "levels": [{"bandwidth": 5}]}
     large = {"schema": "remat.instance/3", "kind": "pipeline", "layers": [layer | {"repeat": 48}], "cluster": cluster}
     yield "pipeline, 48 layers, 64 batches", Case(large | {"micro_batches": 64}, 2600), "adapipe", 3.0
+    impatient = _graph(draw, 60, None)
+    yield "graph, 60 tasks, patience 2 s", replace(impatient, budget="25%", arguments={"patience": 2.0}), "auto", 20.0
 
 
 def _graph(draw: random.Random, count: int, machine: Document | None) -> Case:

@@ -114,3 +114,12 @@ def test_a_limit_is_kept_by_whoever_does_not_ask(algorithm, monkeypatch):
     assert found.report.ok
     if found.status is Status.FEASIBLE:
         assert found.termination is Termination.TIME_LIMIT
+
+
+def test_a_thread_that_starts_others_is_interrupted_between_them():
+    def busy():
+        while True:
+            threading.Thread(target=lambda: None).start()
+
+    for _ in range(40):
+        assert guarded(busy, time.monotonic() + 0.005) == (None, True)

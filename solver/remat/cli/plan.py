@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ from remat.errors import OptionError
 
 if TYPE_CHECKING:
     from remat.solving.questions.plan import Planned
+
+PLANNED = 0.6
+"""Share of the time limit for the plan, where the rest is for saying what more would buy."""
 
 HELP = """Plan a training step on several devices: stages, order, recomputation, how the batch is shared.
 
@@ -90,8 +94,14 @@ def command(session: Session, /, **given: Any) -> int:
     """Plan, then show the plan."""
     asked = _Asked(**given)
     _check_outputs(asked)
+    begun = time.monotonic()
     loaded = common.load_instance(asked.instance)
     from remat.solving.questions.plan import plan
+    from remat.solving.single import read_seconds
+
+    limit = read_seconds(asked.time_limit, default=None)
+    end = None if limit is None else begun + limit
+    share = PLANNED if asked.explain else 1.0
 
     with progress(session, loaded.units.build(), f"planning {loaded.name or asked.instance}") as listener:
         planned = plan(
@@ -105,14 +115,14 @@ def command(session: Session, /, **given: Any) -> int:
             tensor=None if asked.tensor is None else common.split_numbers(asked.tensor, "tensor"),
             objective=asked.objective,
             options=common.split_assignments("--option", asked.options),
-            time_limit=asked.time_limit,
+            time_limit=None if limit is None else share * limit,
             gap=asked.gap,
             patience=asked.patience,
             seed=asked.seed,
             progress=listener,
         )
     _write(planned, asked)
-    _print(planned, asked, session)
+    _print(planned, asked, session, end)
     return ExitCode.of(planned.result)
 
 
@@ -141,7 +151,7 @@ def _write(planned: Planned, asked: _Asked) -> None:
         plot(planned.result, asked.plot, view="time" if planned.result.orders is None else "devices")
 
 
-def _print(planned: Planned, asked: _Asked, session: Session) -> None:
+def _print(planned: Planned, asked: _Asked, session: Session, end: float | None) -> None:
     from remat.report.text.plan_view import binding_lines, plan_document, plan_lines, stage_table
     from remat.report.text.summary import table
 
@@ -151,7 +161,8 @@ def _print(planned: Planned, asked: _Asked, session: Session) -> None:
         from remat.solving.questions.binding import binding
 
         chosen = common.split_assignments("--option", asked.options)
-        more = binding(planned, options=chosen, time_limit=asked.time_limit, seed=asked.seed)
+        left = None if end is None else max(0.0, end - time.monotonic())
+        more = binding(planned, options=chosen, time_limit=left, seed=asked.seed)
     if asked.format_ == "json":
         import json
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +18,7 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status, Termination
 from remat.solving.portfolio import AUTO
 from remat.solving.result import Result
+from remat.solving.time_guard import grace
 from remat.solving.warm import WarmStart
 from remat.units import Number, format_time
 
@@ -89,7 +91,8 @@ def best_of(
     results: list[Result] = []
     refused: OptionError | None = None
     for index, part in enumerate(parts):
-        if context.interrupted and any(result.makespan is not None for result in results):
+        late = context.deadline is not None and time.monotonic() > context.deadline + grace(context.limit)
+        if (context.interrupted or late) and any(result.makespan is not None for result in results):
             break
         inner = context.aside(share=1 / (len(parts) - index))
         try:

@@ -98,9 +98,12 @@ def solve(
     --------
     remat.least_budget, remat.largest_batch, remat.sweep : questions that take many solves.
     """
+    started = time.monotonic()
+    deadline = _deadline(time_limit, algorithm, started)
     loaded = load(instance)
     context = Context(
-        deadline=_deadline(time_limit, algorithm),
+        deadline=deadline,
+        started=started,
         gap=None if gap is None else float(read_share(gap, "gap")),
         patience=read_seconds(patience, default=None, argument="patience"),
         seed=read_whole(seed, "seed", 0),
@@ -119,9 +122,9 @@ def solve(
         return _solved(problem, solver, chosen, context, warm_start)
 
 
-def _deadline(time_limit: float | str | None, algorithm: str) -> float | None:
+def _deadline(time_limit: float | str | None, algorithm: str, started: float) -> float | None:
     limit = read_seconds(time_limit, default=AUTO_SECONDS if algorithm == portfolio.NAME else None)
-    return None if limit is None else time.monotonic() + limit
+    return None if limit is None else started + limit
 
 
 def _divided(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm_start: WarmStart) -> Result:

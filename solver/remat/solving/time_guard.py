@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -164,9 +164,20 @@ def _interruptible(frame: FrameType | None) -> bool:
     return True
 
 
+_STARTING: dict[Any, Any] = getattr(threading, "_limbo", {})
+"""Threads that were started and do not run yet."""
+
+
 def _raise_in(thread: int, raised: type[Overrun] | None) -> None:
-    """Raise an exception in a thread when it next runs Python code; None takes back one that has not arrived."""
+    """Raise an exception in a thread when it next runs Python code; None takes back one that has not arrived.
+
+    Nothing is raised while some thread is being started. Until that one runs, the interpreter takes it for the thread
+    that starts it, and would raise the exception there; the other one would then wait for it for ever.
+    """
     import ctypes
 
-    what = None if raised is None else ctypes.py_object(raised)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
+    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    identity, what = ctypes.c_ulong(thread), None if raised is None else ctypes.py_object(raised)
+    # No other thread runs between these two: the interpreter changes threads after calls and at the ends of loops.
+    if raised is None or not _STARTING:
+        raise_in(identity, what)

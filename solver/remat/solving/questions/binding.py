@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from remat.instance.saving import instance_document
 from remat.solving.entry import solve
 from remat.solving.questions.degrees import ALGORITHM
 from remat.solving.questions.plan import Planned, pipeline_of
+from remat.solving.single import read_seconds
 from remat.units import Number
 
 GIB = 2**30
@@ -49,9 +51,13 @@ def binding(
     ----------
     planned : Planned
         With a schedule.
-    options, time_limit, seed
+    options, seed
         Of each solve that is made for it; the better of its plan and the one that is there counts.
+    time_limit
+        For all these solves together.
     """
+    limit = read_seconds(time_limit, default=None)
+    end = None if limit is None else time.monotonic() + limit
     result = planned.result
     report = result.report
     assert report is not None
@@ -64,13 +70,15 @@ def binding(
     busy = {processor.name: 1 - report.idle.get(processor.name, 0) / makespan for processor in machine.processors}
     busiest = max(busy, key=lambda name: busy[name])
     more: dict[str, Number | None] = {}
-    for name, ask in _more(planned):
+    asked = list(_more(planned))
+    for number, (name, ask) in enumerate(asked):
+        left = None if end is None else max(0.0, end - time.monotonic()) / (len(asked) - number)
         try:
             if planned.degrees.tensor:
                 ask |= {"algorithm": ALGORITHM, "options": options}
             else:  # stages of several degrees
                 ask |= {"algorithm": "piper"}
-            found = solve(**ask, time_limit=time_limit, seed=seed).makespan
+            found = solve(**ask, time_limit=left, seed=seed).makespan
         except (InstanceError, OptionError):
             continue
         more[name] = report.makespan if found is None else min(found, report.makespan)
