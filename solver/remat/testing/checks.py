@@ -243,8 +243,13 @@ def first_difference(one: str, other: str) -> str:
     return f"{one[max(0, at - 20) : at + 40]!r} and {other[max(0, at - 20) : at + 40]!r}"
 
 
-def fingerprint(thing: Any) -> Any:
-    """Return the content of nested dataclasses, sequences and arrays, as values that compare."""
+def fingerprint(thing: Any, within: tuple[int, ...] = ()) -> Any:
+    """Return the content of nested dataclasses, sequences and arrays, as values that compare.
+
+    What holds itself, however deep, is followed once; `within` has the identities of what is being followed.
+    """
+    if id(thing) in within:
+        return "itself"
     if isinstance(thing, np.ndarray):
         return (str(thing.dtype), thing.shape, thing.tobytes())
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
@@ -252,9 +257,9 @@ def fingerprint(thing: Any) -> Any:
         held = getattr(thing, "__dict__", None)
         if held is None:
             held = {field.name: getattr(thing, field.name) for field in dataclasses.fields(thing)}
-        return {key: fingerprint(value) for key, value in held.items()}
+        return {key: fingerprint(value, (*within, id(thing))) for key, value in held.items()}
     if isinstance(thing, (list, tuple)):
-        return [fingerprint(item) for item in thing]
+        return [fingerprint(item, (*within, id(thing))) for item in thing]
     return thing
 
 
