@@ -99,10 +99,9 @@ def solve(
     remat.least_budget, remat.largest_batch, remat.sweep : questions that take many solves.
     """
     started = time.monotonic()
-    deadline = _deadline(time_limit, algorithm, started)
     loaded = load(instance)
     context = Context(
-        deadline=deadline,
+        deadline=_deadline(time_limit, algorithm, started),
         started=started,
         gap=None if gap is None else float(read_share(gap, "gap")),
         patience=read_seconds(patience, default=None, argument="patience"),
@@ -110,16 +109,14 @@ def solve(
         threads=read_whole(threads, "threads", 1),
         listener=progress,
     )
-    # From what is imported for the algorithm to the end of verification: an interrupt ends no program that calls this,
-    # and loses no schedule.
+    # An interrupt ends no program that calls this, and loses no schedule, from the first import to verification.
     with interruptible(context):
         problem = make_problem(loaded, budget=budget, machine=machine)
         solver = portfolio.find(algorithm, problem.kind)
         check_reach(problem, solver)
         chosen = portfolio.read_options(problem, solver, options or {})
-        if is_pipeline(problem.instance) and problem.instance.is_open:
-            return _divided(problem, solver, chosen, context, warm_start)
-        return _solved(problem, solver, chosen, context, warm_start)
+        is_open = is_pipeline(problem.instance) and problem.instance.is_open
+        return (_divided if is_open else _solved)(problem, solver, chosen, context, warm_start)
 
 
 def _deadline(time_limit: float | str | None, algorithm: str, started: float) -> float | None:

@@ -146,14 +146,12 @@ def plan(
         if left is not None and left < LEAST and any(one.result.makespan is not None for one in found):
             break  # the rest would take no less than this each, all together
         more: dict[str, Any] = {"seed": seed, "threads": threads, "progress": progress, "time_limit": left}
-        if way.algorithm == ALGORITHM:
-            more |= {"options": options, "gap": gap, "patience": patience}
-        else:
-            more |= {"options": way.options}
+        own = way.algorithm == ALGORITHM
+        more |= {"options": options, "gap": gap, "patience": patience} if own else {"options": way.options}
         try:
             result = solve(way.instance, algorithm=way.algorithm, budget=way.budget, **more)
         except OptionError:
-            if way.algorithm == ALGORITHM:
+            if own:
                 raise
             continue
         found.append(_planned(way, put_back(way, result)))
