@@ -99,7 +99,7 @@ def _solves(draw, case, among):
             options = WORK.get(entry.name, {}) | (draw_options(draw, entry) if draw.chance(3) else {})
             limit = AUTO_SECONDS if entry.name in AUTO else draw.pick([None, None, None, 0.2, 3.0])
             yield Solve(entry.name, budget, options, draw.whole(0, 3), draw.chance(25), limit)
-        if auto and not draw.chance(3):
+        if auto and draw.chance(2):
             yield Solve("auto", budget, {}, 0, draw.chance(25), AUTO_SECONDS)
 
 

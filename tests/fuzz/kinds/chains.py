@@ -43,7 +43,7 @@ def parameters(draw):
     drawn = {"input_size": draw.size(), "stages": [_stage(draw, True) for _ in range(draw.whole(1, 4))]}
     _add_parameters(draw, drawn, most=5)
     drawn["stages"][0]["parameter_size"] = draw.size() or 1
-    drawn["machine"] = machine(draw, draw.pick(["host", "host", "host", "disk", "both", "apart"]))
+    drawn["machine"] = machine(draw, draw.pick(["host"] * 6 + ["disk", "both", "apart"]))
     device, home = drawn["machine"]["memories"][0]["name"], drawn["machine"]["memories"][1]["name"]
     for key in ("parameter_memory", "optimizer_memory"):
         drawn.pop(key, None)

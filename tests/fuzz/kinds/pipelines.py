@@ -87,9 +87,9 @@ def _even(draw, split, devices=None):
 
 
 def _without_end(draw, drawn):
-    drawn["weights"] = draw.pick(["stash", "double", "single"])
+    drawn["weights"] = draw.pick(["stash", "double", "double", "single"])
     if drawn["weights"] == "double":
-        drawn["update_every"] = draw.whole(1, 6)
+        drawn["update_every"] = draw.whole(1, 9)
     if drawn["weights"] == "single":
         draw.seldom(drawn["layers"][0], 2, discrepancy_size=draw.size)
 
