@@ -67,7 +67,7 @@ def test_a_seed_is_all_it_takes():
 
 @pytest.fixture(scope="module")
 def drawn():
-    return [forms.document(seed)[0] for seed in range(600)]
+    return [forms.document(seed)[0] for seed in range(1200)]
 
 
 def test_all_kinds_and_machines_are_drawn(drawn):
