@@ -112,6 +112,10 @@ def solve(asked: Asked, period: int, stop: Callable[[], bool]) -> Answer:
     return Answer(solutions[-1] if solutions else None, answer.outcome is Outcome.INFEASIBLE)
 
 
+LARGEST_SUM = 2**62
+"""Largest sum of products that the solver takes."""
+
+
 class _Program:
     """The program of one period."""
 
@@ -327,9 +331,15 @@ class _Program:
             model.add(sum(terms) <= room)
 
     def _average(self, ends: dict[int, _When]) -> None:
-        """What is held on average is no more than there is (Little's law): redundant, and worth its room."""
+        """What is held on average is no more than there is (Little's law): redundant, and worth its room.
+
+        It is left out where bytes times time are too large for the solver.
+        """
         blocks, model, period = self.blocks, self.model, self.period
         longest = period * self.periods
+        most = max([*blocks.held, *(limit for limit in blocks.capacity if limit is not None)], default=0)
+        if most * longest * max(1, len(blocks.held)) > LARGEST_SUM:
+            return
         everywhere: list[Any] = []
         for block, end in ends.items():
             alone = blocks.held[block] - blocks.shared[block]
