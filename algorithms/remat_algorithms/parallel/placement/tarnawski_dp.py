@@ -162,6 +162,9 @@ def _down_sets(groups: Groups, most: int, context: Context) -> tuple[DownSets, G
             # Nothing can be joined any more, or there is no time to: one order has to do.
             chain = tuple(frozenset(range(max(0, group - 1), group)) for group in range(len(groups)))
             groups = replace(groups, after=chain, exact=False)
+            sets = down_sets(groups, max(most, len(groups) + 1))
+            assert sets is not None  # one for each place in the order
+            return sets, groups
         else:
             groups = fewer
 
