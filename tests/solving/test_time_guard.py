@@ -120,6 +120,7 @@ def test_a_thread_that_starts_others_is_interrupted_between_them():
     def busy():
         while True:
             threading.Thread(target=lambda: None).start()
+            spin(0.01)
 
-    for _ in range(40):
+    for _ in range(20):
         assert guarded(busy, time.monotonic() + 0.005) == (None, True)

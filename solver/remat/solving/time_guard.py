@@ -101,9 +101,10 @@ class _Alarm:
     def fire(self) -> None:
         """Raise the exception, if the thread is not where that would do harm; then, or later, it is raised again."""
         self.due = time.monotonic() + RETRY_SECONDS
+        starting = dict(_STARTING)
         if _interruptible(sys._current_frames().get(self.thread)):
             self.fired = True
-            _raise_in(self.thread, self.raised)
+            _raise_in(self.thread, self.raised, starting)
 
 
 class _Watchdog:
@@ -168,16 +169,17 @@ _STARTING: dict[Any, Any] = getattr(threading, "_limbo", {})
 """Threads that were started and do not run yet."""
 
 
-def _raise_in(thread: int, raised: type[Overrun] | None) -> None:
+def _raise_in(thread: int, raised: type[Overrun] | None, starting: dict[Any, Any] | None = None) -> None:
     """Raise an exception in a thread when it next runs Python code; None takes back one that has not arrived.
 
-    Nothing is raised while some thread is being started. Until that one runs, the interpreter takes it for the thread
-    that starts it, and would raise the exception there; the other one would then wait for it for ever.
+    Nothing is raised if other threads are being started now than are in `starting`. Until a thread runs, the
+    interpreter takes it for the one that starts it, and would raise the exception there; the other one would then wait
+    for it for ever.
     """
     import ctypes
 
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
     identity, what = ctypes.c_ulong(thread), None if raised is None else ctypes.py_object(raised)
     # No other thread runs between these two: the interpreter changes threads after calls and at the ends of loops.
-    if raised is None or not _STARTING:
+    if starting is None or starting == _STARTING:
         raise_in(identity, what)

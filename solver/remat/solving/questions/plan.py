@@ -131,20 +131,19 @@ def plan(
     remat.InstanceError, remat.OptionError
         For input that cannot be used, such as ranks that do not divide devices or micro-batches.
     """
-    begun = time.monotonic()
+    limit = read_seconds(time_limit, default=None)
+    deadline = None if limit is None else time.monotonic() + limit
     if objective not in OBJECTIVES:
         raise OptionError(f"{objective!r:.60} is none of {', '.join(OBJECTIVES)}", argument="objective")
     if isinstance(link, str) and link.strip().isdecimal():
         link = int(link)
     base = pipeline_of(load(instance), devices=devices, micro_batches=micro_batches, link=link)
     ways = list(ways_of(base, list(data), list(zero), tensor, budget, options or {}))
-    limit = read_seconds(time_limit, default=None)
-    deadline = None if limit is None else begun + limit
     found: list[Planned] = []
     for number, way in enumerate(ways):
         left = None if deadline is None else max(0.0, deadline - time.monotonic()) / (len(ways) - number)
         if left is not None and left < LEAST and any(one.result.makespan is not None for one in found):
-            break  # the rest would take no less than this each, all together
+            break
         more: dict[str, Any] = {"seed": seed, "threads": threads, "progress": progress, "time_limit": left}
         own = way.algorithm == ALGORITHM
         more |= {"options": options, "gap": gap, "patience": patience} if own else {"options": way.options}
