@@ -36,7 +36,7 @@ from dataclasses import dataclass, replace
 from . import lowering
 from .judging.periodic import PERIODIC
 from .judging.report import Report
-from .judging.simulation import clusters
+from .judging.simulation import clusters, in_turn
 from .judging.steps import judge as judge_steps
 from .orders.drops import with_drops
 from .orders.operations import layers_of
@@ -55,12 +55,24 @@ class _Piece:
     rank: int
 
     def of(self, batch, period):
-        """Return the step of a micro-batch, and what it is sorted by."""
-        start = self.start + batch * period
-        named = {key: self.step[key] for key in self.step}
-        key = "run" if "run" in named else "copy"
-        named[key] = re.sub(r"\.0$", f".{batch}", named[key])
-        return (start, (self.length > 0) + (self.held > 0), batch, self.rank), named | {"start": start}
+        """Return the step of a micro-batch."""
+        key = "run" if "run" in self.step else "copy"
+        return self.step | {
+            key: re.sub(r"\.0$", f".{batch}", self.step[key]),
+            "start": self.start + batch * period,
+        }
+
+
+def _listed(pieces, count, period):
+    """Return the steps of so many micro-batches, in turn."""
+    found = []
+    for batch in range(count):
+        for piece in pieces:
+            step = piece.of(batch, period)
+            ends = (step["start"] + piece.held, step["start"] + piece.length)
+            found.append((step["start"], *ends, (batch, piece.rank), step))
+    instant = clusters(time for one in found for time in one[:3])
+    return [one[4] for one in sorted(found, key=lambda one: in_turn(instant, *one[:4]))]
 
 
 def judge(document, schedule, machine):
@@ -91,11 +103,8 @@ def judge(document, schedule, machine):
     for count in (document["micro_batches"], many):
         whole = lowering.lower(document | {"micro_batches": count}, machine)
         sizes, static = _with_versions(document, whole, machine, stages, versions)
-        steps = [piece.of(batch, period) for batch in range(count) for piece in pieces]
-        instant = clusters(key[0] for key, _ in steps)
-        steps.sort(key=lambda one: (instant[one[0][0]], *one[0][1:]))
         initial = {name: [_home(machine, stages, name)] for name in whole.placeable}
-        listed = with_drops(whole, machine, [step for _, step in steps], is_sorted=True)
+        listed = with_drops(whole, machine, _listed(pieces, count, period), is_sorted=True)
         own = replace(machine, static=static)
         reports.append(judge_steps(replace(whole, values=sizes), own, listed, initial))
     listed, long = reports

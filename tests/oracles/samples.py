@@ -16,7 +16,7 @@ Readings of the format where it is brief
 
 from . import lowering
 from .actions import read_step
-from .judging.simulation import clusters
+from .judging.simulation import clusters, in_turn
 from .judging.steps import judge as judge_steps
 
 
@@ -110,11 +110,11 @@ def unroll(graph, machine, schedule, samples, count, inputs):
                 start = entry["start"] + (entry["shift"] + m // samples) * schedule["period"]
                 action, _ = read_step(graph, machine, 0, _step(entry, m, inputs))
                 length, held = (0, 0) if action is None else (action.duration, action.duration - action.delay)
-                steps.append((start, (length > 0) + (held > 0), entry["shift"], index, m, start + length, entry))
-    instant = clusters(time for step in steps for time in (step[0], step[5]))
-    steps.sort(key=lambda step: (instant[step[0]], *step[1:5]))
+                steps.append((start, start + held, start + length, (entry["shift"], index, m), entry))
+    instant = clusters(time for step in steps for time in step[:3])
+    steps.sort(key=lambda step: in_turn(instant, *step[:3], step[3]))
     last = {}
-    for place, (start, _, _, _, m, end, entry) in enumerate(steps):
+    for place, (start, _, end, (_, _, m), entry) in enumerate(steps):
         if "run" in entry:
             task = graph.tasks.get(f"{entry['run']}.{m}")
             memory = machine.processors.get(entry["on"][0])
@@ -125,7 +125,7 @@ def unroll(graph, machine, schedule, samples, count, inputs):
         for where in used:
             if where[1] not in inputs:
                 last[where] = max(last.get(where, (-1, -1, -1)), (instant[end], instant[start], place))
-    listed = [dict(_step(entry, m, inputs), start=start) for start, _, _, _, m, _, entry in steps]
+    listed = [dict(_step(entry, m, inputs), start=start) for start, _, _, (_, _, m), entry in steps]
     for (memory, value), (_, _, place) in sorted(last.items()):
         step = listed[place]
         if "run" in step:

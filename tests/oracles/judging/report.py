@@ -21,6 +21,7 @@ class Report:
     idle: dict = field(default_factory=dict)
     overlap: dict = field(default_factory=dict)  # of each channel that is no processor: its time beside runs
     machine_differs: bool = False
+    has_instants: bool = False  # a run takes no time; what lies beside it is then a matter of how steps are listed
     period: float | None = None
     steady_peaks: dict = field(default_factory=dict)
     time_per_sample: float | None = None

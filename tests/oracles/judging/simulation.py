@@ -15,6 +15,15 @@ def clusters(times):
     return instant
 
 
+def in_turn(instant, start, free, end, rank):
+    """Return what periodic steps are listed by: at one instant, those that take no time, then those that hold nothing.
+
+    `free` is when what a step holds is free again; `rank` orders those that are equal in this.
+    """
+    at = instant[start]
+    return at, (instant[end] > at) + (instant[free] > at), rank
+
+
 def instants_of(actions):
     """Map every start and end to its instant."""
     return clusters(time for action in actions for time in (action.start, action.released, action.end))

@@ -47,6 +47,9 @@ def judge(graph, machine, steps, initial):
     actions = _join_pairs(graph, machine, steps, actions, report)
     report.makespan = max((action.end for action in actions), default=0)
     instant = instants_of(actions)
+    report.has_instants = any(
+        action.task is not None and instant[action.start] == instant[action.end] for action in actions
+    )
     check_resources(actions, instant, report)
     simulation = Simulation(graph, machine, actions, instant, report)
     simulation.run()

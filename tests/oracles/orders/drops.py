@@ -7,7 +7,7 @@ from .operations import clock, lasts, operation
 
 def _durations(graph, machine, steps):
     """Return how long each step goes on."""
-    time, found = clock(graph, machine), {}
+    time, found = clock(graph, machine), [0] * len(steps)
     for index, step in enumerate(steps):
         if "copy" in step:
             link = machine.link(step["from"], step["to"])
@@ -26,17 +26,20 @@ def _durations(graph, machine, steps):
 def with_drops(graph, machine, steps, *, is_sorted=False):
     """Sort the steps by their starts, and free every value at the end of its last use in each memory.
 
-    A value that is made again has several lives there.
+    Steps are given in an order in which each follows what it waits for; those of one instant keep it. A value that is
+    made again has several lives in a memory.
     """
+    ends = [step["start"] + time for step, time in zip(steps, _durations(graph, machine, steps), strict=True)]
+    instant = clusters([*ends, *(step["start"] for step in steps)])
+    order = list(range(len(steps)))
     if not is_sorted:
-        steps = sorted(steps, key=lambda step: step["start"])
-    lasting = _durations(graph, machine, steps)
-    instant = clusters(step["start"] + lasting[index] for index, step in enumerate(steps))
+        order.sort(key=lambda index: instant[steps[index]["start"]])
+    steps, ends = [steps[index] for index in order], [instant[ends[index]] for index in order]
     last, lives = {}, {}
     of_all = [task for task in graph.tasks.values() if len(task.parts) > 1]
     stay = graph.placeable | {value for task in of_all for value in (*task.reads, *task.writes)}
     for index, step in enumerate(steps):
-        end = instant[step["start"] + lasting[index]]
+        end = ends[index]
         for place, is_made in _uses(graph, machine, step):
             lives[place] = lives.get(place, 0) + is_made
             life = (*place, lives[place])
