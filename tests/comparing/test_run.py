@@ -124,7 +124,7 @@ def test_what_goes_wrong_is_a_cell(misbehaving, monkeypatch):
         "test-good": "optimal",
     }
     detail = {cell.job.algorithm: cell.answer.detail for cell in found}
-    assert detail["test-crash"] == "RuntimeError: something broke"
+    assert detail["test-crash"] == "test-crash failed: RuntimeError: something broke"
     assert detail["test-die"] == "the worker died (exit code 7): last words"
     assert "limit of 200 ms" in detail["test-hang"]
     assert "limit of 600 MB" in detail["test-hog"]

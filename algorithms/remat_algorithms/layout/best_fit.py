@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from remat.plugin import FREE, THIS_SCHEDULE, Buffers, Context, IntArray, LayoutProposal, Options, arena_of
@@ -90,7 +91,7 @@ class Gaps:
         buffers = self._buffers
         first, last, size = self._first, self._last, buffers.rounded
 
-        def gathered(combine: Callable[..., None], value: IntArray, initial: int = 0) -> IntArray:
+        def gathered(combine: Callable[..., None], value: NDArray[Any], initial: int = 0) -> NDArray[Any]:
             found = np.full(groups, initial, dtype=value.dtype)
             combine(found, self.group, value)
             return found

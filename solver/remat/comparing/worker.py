@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from remat.comparing.cells import Answer, Outcome
 from remat.comparing.processes import adopt_orphans, descendants
-from remat.errors import ClaimError, RematError
+from remat.errors import AlgorithmError, ClaimError, RematError
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -107,6 +107,8 @@ def answer_and_page(request: Mapping[str, Any]) -> tuple[Answer, str]:
         return Answer(outcome=Outcome.CLAIM, detail=str(error), seconds=spent()), ""
     except MemoryError as error:
         return Answer(outcome=Outcome.MEMORY_LIMIT, detail=f"out of memory: {error}", seconds=spent()), ""
+    except AlgorithmError as error:
+        return Answer(outcome=Outcome.CRASHED, detail=str(error), seconds=spent()), ""
     except Exception as error:
         return Answer(outcome=Outcome.CRASHED, detail=f"{type(error).__name__}: {error}", seconds=spent()), ""
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import remat
+from remat.errors import AlgorithmError
 from remat.solving.single import make_problem
 from remat_algorithms.chain.exact.live_sets import LiveSets
 from remat_algorithms.chain.floating import model as floating
@@ -326,7 +327,7 @@ def test_nothing_is_walked_where_everything_fits_or_the_chain_is_tiny(monkeypatc
     instance = draw_chain(1112, 12)
     low, high = whole_range(instance)
     assert remat.solve(instance, algorithm="chain-best", budget=(3 * low + high) // 4).makespan is not None
-    with pytest.raises(ImportError):
+    with pytest.raises(AlgorithmError, match="phases_kernel"):
         remat.solve(
             instance, algorithm="chain-best", budget=(3 * low + high) // 4, options={"iterations": 1, "states": 0}
         )

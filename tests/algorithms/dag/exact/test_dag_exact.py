@@ -152,8 +152,9 @@ def test_covers_know_the_parts_of_a_set() -> None:
 def test_more_than_one_memory_is_named() -> None:
     graph = layered(12, 4)
     peak = remat.solve(graph, algorithm="keep-all").peak_memory["memory"]
-    host = {"name": "host"}
-    machine = {"memories": [{"name": "device"}, host], "processors": [{"name": "gpu", "memory": "device"}]}
+    memories, processors = [{"name": "device"}, {"name": "host"}], [{"name": "gpu", "memory": "device"}]
+    links = [{"source": "device", "target": "host"}, {"source": "host", "target": "device"}]
+    machine = {"memories": memories, "processors": processors, "links": links}
     short, ample = (
         remat.solve(graph, algorithm="dag-exact", budget=share, machine=machine) for share in (1, peak * 9 // 10)
     )

@@ -82,7 +82,7 @@ def test_no_way_back():
     document = one_big_value()
     document["machine"]["links"].pop()
     assert solve(document, 17).makespan == 25
-    with pytest.raises(remat.OptionError, match="'host' is no memory linked both ways with 'device'"):
+    with pytest.raises(remat.OptionError, match="'host' is no memory"):
         solve(document, 17, memory="host")
 
 

@@ -67,7 +67,10 @@ def test_no_claim_for_all_schedules_beside_a_second_memory():
     host = {
         "memories": [{"name": "device"}, {"name": "host"}],
         "processors": [{"name": "p", "memory": "device"}],
-        "links": [{"source": "device", "target": "host", "bandwidth": 100}],
+        "links": [
+            {"source": "device", "target": "host", "bandwidth": 100},
+            {"source": "host", "target": "device", "bandwidth": 100},
+        ],
     }
     budget = {"device": keep_peak(document) - 1}
     result = remat.solve({**document, "machine": host}, algorithm="dag-auto", budget=budget)
