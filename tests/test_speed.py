@@ -145,5 +145,5 @@ def test_algorithms_for_several_processors_take_slower_ones():
 
 def test_show_names_speeds():
     facts = remat.show(TREE)
-    assert [processor.speed for processor in facts.machine.processors] == [1, 0.3, 0.5]
-    assert facts.machine.to_document()["processors"][1] == {"name": "p1", "memory": "memory", "speed": 0.3}
+    assert [processor.speed for processor in facts.machine.processors] == [1, 0.5, 0.3]
+    assert facts.machine.to_document()["processors"][2] == {"name": "p1", "memory": "memory", "speed": 0.3}

@@ -44,7 +44,7 @@ def test_a_share_of_the_peak_is_a_size(run: Run, tiny: str, share: str, size: in
 
 
 def test_a_share_is_of_the_first_storage_level(run: Run, save: Save) -> None:
-    loop = dict(generate("adjoint", "uniform", steps=11, storage="ram:slots=4;disk:slots=3"))
+    loop = dict(generate("adjoint", "uniform", steps=11, storage="ram:slots=4;disk:slots=3,write_time=1"))
     path = save(loop)
     stored = remat.solve(loop, algorithm="store-all", budget={"": None}).peak_memory["ram"]
     half = json.loads(run("solve", path, "-b", "50%", "--format", "json").out)
@@ -267,7 +267,10 @@ def test_named_and_bare_budgets(run: Run, tiny: str, save: Save) -> None:
     machine = {
         "memories": [{"name": "device"}, {"name": "host"}],
         "processors": [{"name": "gpu", "memory": "device"}],
-        "links": [{"source": "device", "target": "host", "bandwidth": 4}],
+        "links": [
+            {"source": "device", "target": "host", "bandwidth": 4},
+            {"source": "host", "target": "device", "bandwidth": 4},
+        ],
     }
     path = save(machine, "machine.json")
     arguments = ["solve", tiny, "-a", "keep-all", "--machine", path, "--format", "json"]

@@ -100,8 +100,11 @@ def test_another_instance(run: Run, save: Save, schedule: dict[str, Any]) -> Non
     assert run("verify", other, save(by_hand, "hand.json")).code == forgiven.code == 0
 
 
-def test_swapped_arguments(run: Run, tiny: str, save: Save, schedule: dict[str, Any]) -> None:
-    path = save(schedule, "schedule.json")
+def test_swapped_arguments(
+    run: Run, tiny: str, save: Save, schedule: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(tiny).parent)
+    tiny, path = Path(tiny).name, Path(save(schedule, "schedule.json")).name
     run("verify", path, tiny).assert_refused("swapped", f"write: remat verify {tiny} {path}")
     run("verify", path, path).assert_refused("an instance is wanted", "remat verify INSTANCE")
     run("verify", tiny, tiny).assert_refused("$.schema", "'remat.instance/1', an instance")

@@ -61,6 +61,11 @@ def draw_world(chance, *, lists, flavour=None, longest=45, sequential=False):
     return World(document, [executor.steps for executor in drawn])
 
 
+def working_memory(document):
+    """Return the memory of the first processor, which is where static bytes and inputs without a place are."""
+    return document["machine"]["processors"][0]["memory"]
+
+
 def _machine(chance, flavour, sequential):
     memories = ["device", "host", "disk"][: chance.choice((1, 2, 2, 3))]
     processors = [{"name": "cpu0", "memory": chance.choice((memories[0], memories[-1]))}]
@@ -83,14 +88,14 @@ def _machine(chance, flavour, sequential):
 
 
 def _graph(chance, flavour, document):
-    memories = [memory["name"] for memory in document["machine"]["memories"]]
+    memories, working = [memory["name"] for memory in document["machine"]["memories"]], working_memory(document)
     names = [f"v{i}" for i in range(chance.randint(2, 6))]
     document["values"] = [{"id": name, "size": chance.choice((0, 1, 2, 3, 4, 6))} for name in names]
     inputs = chance.sample(names, chance.randint(1, len(names)))
     places = []
     for name in inputs:
         for memory in chance.sample(memories, chance.choice((1, 1, min(2, len(memories))))):
-            plain = memory == memories[0] and chance.random() < 0.5
+            plain = memory == working and chance.random() < 0.5
             places.append(name if plain else {"value": name, "memory": memory})
     document["inputs"] = places
     document["pinned_inputs"] = [name for name in inputs if chance.random() < 0.15]
@@ -117,12 +122,12 @@ def _graph(chance, flavour, document):
 
 def _capacities(chance, document):
     size = {value["id"]: value["size"] for value in document["values"]}
-    first = document["machine"]["memories"][0]["name"]
+    working = working_memory(document)
     for memory in document["machine"]["memories"]:
         name = memory["name"]
-        resident = document.get("static_memory", 0) if name == first else 0
+        resident = document.get("static_memory", 0) if name == working else 0
         for place in document["inputs"]:
-            value, where = (place, first) if isinstance(place, str) else (place["value"], place["memory"])
+            value, where = (place, working) if isinstance(place, str) else (place["value"], place["memory"])
             resident += size[value] if where == name else 0
         if chance.random() < 0.7:
             memory["capacity"] = resident + chance.randint(0, sum(size.values()) + 2)
@@ -153,10 +158,11 @@ class _Executor:
         self.tasks, self.processors, self.links = document["tasks"], machine["processors"], machine["links"]
         self.memories = [memory["name"] for memory in machine["memories"]]
         self.capacity = {memory["name"]: memory.get("capacity") for memory in machine["memories"]}
-        self.static = {self.memories[0]: document.get("static_memory", 0)}
+        working = working_memory(document)
+        self.static = {working: document.get("static_memory", 0)}
         self.bytes = {memory: {} for memory in self.memories}
         for place in document["inputs"]:
-            value, memory = (place, self.memories[0]) if isinstance(place, str) else (place["value"], place["memory"])
+            value, memory = (place, working) if isinstance(place, str) else (place["value"], place["memory"])
             self.bytes[memory][value] = self.size[value]
         self.pinned = {
             (memory, value)

@@ -12,7 +12,7 @@ from remat.placement.general import place_general
 from remat.placement.place import _one_resource
 from remat.placement.sequential import place_sequential
 from tests.oracles import placer
-from tests.placement.step_lists import world_of
+from tests.placement.step_lists import working_memory, world_of
 from tests.verifier.judges import Case, close, same_figures
 
 LISTS = 10
@@ -92,11 +92,11 @@ def tighten(chance, document):
     """Leave so little room that many lists no longer fit, but the start still does."""
     document = copy.deepcopy(document)
     size = {value["id"]: value["size"] for value in document["values"]}
-    memories = document["machine"]["memories"]
-    for memory in memories:
-        resident = document.get("static_memory", 0) if memory is memories[0] else 0
+    working = working_memory(document)
+    for memory in document["machine"]["memories"]:
+        resident = document.get("static_memory", 0) if memory["name"] == working else 0
         for entry in document["inputs"]:
-            value, where = (entry, memories[0]["name"]) if isinstance(entry, str) else entry.values()
+            value, where = (entry, working) if isinstance(entry, str) else entry.values()
             resident += size[value] if where == memory["name"] else 0
         if chance.random() < 0.6:
             memory["capacity"] = resident + chance.randint(0, 4)

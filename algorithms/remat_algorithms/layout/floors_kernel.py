@@ -160,20 +160,20 @@ def settle(sections: Sections, search: Search) -> bool:
     fits = True
     while search.at.queue > 0:
         search.at.queue -= 1
-        section: int = search.queue[search.at.queue]
-        floor: int = search.floor[section]
+        section = int(search.queue[search.at.queue])
+        floor = int(search.floor[section])
         if not fits or search.left[section] == 0:
             if fits and floor < WALL:
                 set_floor(search, section, WALL)
             search.queued[section] = 0
             continue
         begin = sections.begin[section]
-        left: int = search.left[section]
+        left = int(search.left[section])
         search.at.work += left
         least = WALL
         for k in range(begin, begin + left):
-            buffer: int = search.item[k]
-            lowest: int = search.lowest[buffer]
+            buffer = int(search.item[k])
+            lowest = int(search.lowest[buffer])
             if lowest < floor:
                 lowest = floor
                 set_lowest(sections, search, buffer, floor)
@@ -245,8 +245,8 @@ def gap_level(sections: Sections, search: Search, section: int, level: int) -> i
     found = WALL
     begin = sections.begin[section]
     for k in range(begin, begin + search.left[section]):
-        buffer: int = search.item[k]
-        lowest: int = search.lowest[buffer]
+        buffer = int(search.item[k])
+        lowest = int(search.lowest[buffer])
         if lowest > level:
             found = min(found, lowest)
             continue
@@ -255,10 +255,10 @@ def gap_level(sections: Sections, search: Search, section: int, level: int) -> i
         for other_section in range(sections.first[buffer], sections.last[buffer]):
             start = sections.begin[other_section]
             for j in range(start, start + search.left[other_section]):
-                other: int = search.item[j]
+                other = int(search.item[j])
                 if sections.first[other] <= section and section < sections.last[other]:
                     continue
-                below: int = search.lowest[other]
+                below = int(search.lowest[other])
                 end = below + sections.size[other]
                 if end > level:
                     found = min(found, end)

@@ -312,10 +312,10 @@ def _orders_of(instance: Instance, document: Any, machine: Machine) -> Orders | 
 
 
 def _differences(own: dict[str, Any], used: dict[str, Any]) -> list[str]:
-    """Say where the schedule's machine differs from the instance's."""
+    """Say where the schedule's machine differs from the instance's, in whatever order their parts are listed."""
     notes = []
     for key in ("memories", "processors", "links"):
-        before, after = own.get(key, []), used.get(key, [])
+        before, after = (sorted(machine.get(key, []), key=_listed) for machine in (own, used))
         if before == after:
             continue
         if key == "memories" and [m["name"] for m in before] == [m["name"] for m in after]:
@@ -326,6 +326,11 @@ def _differences(own: dict[str, Any], used: dict[str, Any]) -> list[str]:
         else:
             notes.append(f"the schedule's {key} differ from the instance's")
     return notes
+
+
+def _listed(part: dict[str, Any]) -> tuple[str, str]:
+    """Return by what the parts of a machine are sorted where they are compared."""
+    return part.get("name", ""), str(sorted(part.items()))
 
 
 def _claims(document: dict[str, Any], report: Report) -> list[str]:
