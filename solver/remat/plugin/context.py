@@ -75,6 +75,8 @@ class Context:
         Receives `Progress`.
     source : str
         Name of the algorithm that runs.
+    limit_given : bool
+        Whether the user set the deadline; if not, it guards against long runs, and limits of work decide.
     speaks_for_all : bool
         Whether a bound that the algorithm calls one over all schedules is one on this machine (`remat.solving.scopes`).
     history : list of Progress
@@ -90,6 +92,7 @@ class Context:
     patience: float | None = None
     source: str = ""
     interrupted: bool = False
+    limit_given: bool = True
     speaks_for_all: bool = True
     best_steps: Steps | None = None
     best_pattern: Pattern | SamplePattern | None = None

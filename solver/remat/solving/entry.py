@@ -102,6 +102,7 @@ def solve(
     loaded = load(instance)
     context = Context(
         deadline=_deadline(time_limit, algorithm, started),
+        limit_given=time_limit is not None,
         started=started,
         gap=None if gap is None else float(read_share(gap, "gap")),
         patience=read_seconds(patience, default=None, argument="patience"),

@@ -200,9 +200,10 @@ class _Portfolio:
         """Ask all for a while, and then the one that did best for as long as there is time.
 
         So whoever is best alone has more than half of the time, whoever else is asked. Those that were stopped before
-        they had any schedule are asked once more, since that says nothing of how good they are.
+        they had any schedule are asked once more, since that says nothing of how good they are. If the user gave no
+        limit, each goes on until its own limit of work, as long as the others have their share of the time.
         """
-        if len(listed) < 2 or self.context.deadline is None:
+        if len(listed) < 2 or not self.context.limit_given:
             self._in_turn(listed)
             return
         unfinished = self._explore(listed, EXPLORATION)
