@@ -23,6 +23,7 @@ from remat.plugin import (
     Steps,
     concatenate,
 )
+from remat_algorithms.adjoint.applicability import uniform_adjoint
 from remat_algorithms.adjoint.slots import initially_in
 from remat_algorithms.kit.asking import asked
 from remat_algorithms.kit.makespan import makespan_of
@@ -36,6 +37,9 @@ MOST_QUICK = 100_000
 SQUARE, MOST_SQUARED = "recompute-all", 600
 """The one of them whose schedule has half of the square of the steps, and steps beyond which it is asked only where no
 other one finds a schedule: then there is no other one."""
+
+UNEQUAL = "walther-griewank"
+"""A table for steps of different times. Where all are equal, `revolve` and `h-revolve` find the same from less."""
 
 MOST_AS_CHAINS = 200
 """Most steps for which the loop is given to algorithms for chains."""
@@ -85,11 +89,11 @@ def sufficient(problem: Problem, context: Context, memory: int) -> Iterator[int]
 def _asked(problem: Problem, context: Context, rounds: int = OFFLOADING_ROUNDS) -> Iterator[tuple[str, Proposal]]:
     """Ask the other algorithms that take the instance, quick ones first, then those for chains."""
     short, long = problem.chain.length <= MOST_QUICK, problem.chain.length > MOST_SQUARED
-    found = False
+    found, equal = False, uniform_adjoint(problem)
     for entry in _others():
         if context.stopped and not (short and entry.name in QUICK):
             continue
-        if entry.name == SQUARE and found:
+        if (entry.name == SQUARE and found) or (entry.name == UNEQUAL and equal):
             continue
         proposal = asked(entry, problem, context)
         if proposal is not None:

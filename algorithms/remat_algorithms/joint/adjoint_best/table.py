@@ -26,14 +26,14 @@ are R(i, j-1, M) with their own y.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
 import numpy as np
 
-from remat.plugin import IntArray, NumberArray
+from remat.plugin import IntArray, Number, NumberArray
 from remat_algorithms.joint.adjoint_best.model import UNBOUNDED, Kind, Model, Operation
 
 MOST_CELLS = 40_000_000
@@ -97,12 +97,18 @@ def units_of(state: list[int], room: int, most: int) -> tuple[int, IntArray]:
 
 
 class LevelTable:
-    """The tables P and Q; shapes (levels, i, k, free ...) and (k, i, free ...)."""
+    """The tables P and Q; shapes (levels, i, k, free ...) and (k, i, free ...).
+
+    Where all steps are alike, they depend on k - i alone, which is then the only axis beside the free units.
+    """
 
     def __init__(self, model: Model, places: list[Store]) -> None:
         n = model.steps
         self.model, self.places = model, places
-        cells = min(MOST_CELLS // ((len(places) + 1) * n * n), MOST_WORK // max(1, len(places) * n**3 // 6))
+        self.alike = _all_equal(model.state, model.forward, *((place.write, place.read) for place in places))
+        pairs, splits = (n, n**2 // 2) if self.alike else (n * n, n**3 // 6)
+        work = MOST_WORK // (4 if self.alike else 1)
+        cells = min(MOST_CELLS // ((len(places) + 1) * pairs), work // max(1, len(places) * splits))
         counts, self.sizes = _grid(model.state, places, cells)
         self.shape = tuple(count + 1 for count in counts)
         self.full = tuple(counts)
@@ -110,29 +116,55 @@ class LevelTable:
         self.possible = cells >= 2 ** len(places) and bool(places)
 
     def fill(self, stopped: Callable[[], bool]) -> bool:
-        """Fill the tables; False if stopped. O(n^3 levels cells) time in O(n^2 levels) array operations."""
+        """Fill the tables; False if stopped.
+
+        O(n^3 levels cells) time in O(n^2 levels) array operations; where all steps are alike, a factor of n less.
+        """
         n, flat = self.model.steps, (1,) * len(self.shape)
-        self.q = np.full((n, n, *self.shape), np.inf)
-        self.p = np.full((len(self.places), n, n, *self.shape), np.inf)
+        pairs = (n,) if self.alike else (n, n)
+        self.q = np.full((*pairs, *self.shape), np.inf)
+        self.p = np.full((len(self.places), *pairs, *self.shape), np.inf)
         for k in range(n):
             if stopped():
                 return False
-            self.q[k, k] = 0
-            self.p[:, k, k] = 0
-            for i in range(k - 1, -1, -1):
+            if not self.alike or k == 0:
+                self._q(k, k)[...] = 0
+                for a in range(len(self.places)):
+                    self._p(a, k, k)[...] = 0
+            for i in range(0, min(k, 1)) if self.alike else range(k - 1, -1, -1):
+                q = self._q(i, k)
                 moved = (self.ends[i + 1 : k + 1] - self.ends[i]).reshape(-1, *flat)
-                onward = self.q[k, i + 1 : k + 1] + moved
+                onward = self._right_parts(i, k) + moved
                 for a, place in enumerate(self.places):
-                    split = (onward + self.p[a, i, i:k]).min(axis=0) + place.read[i]
-                    self.p[a, i, k] = split
+                    split = (onward + self._left_parts(a, i, k)).min(axis=0) + place.read[i]
+                    self._p(a, i, k)[...] = split
                     low, high = self._shifts(a, i)
                     if low is not None:
-                        np.minimum(self.q[k, i][high], split[low] + place.write[i], out=self.q[k, i][high])
+                        np.minimum(q[high], split[low] + place.write[i], out=q[high])
                 for a in range(len(self.places)):
                     low, high = self._shifts(a, i)
                     if low is not None:
-                        np.minimum(self.p[a, i, k][low], self.q[k, i][high], out=self.p[a, i, k][low])
+                        p = self._p(a, i, k)
+                        np.minimum(p[low], q[high], out=p[low])
         return True
+
+    def _q(self, i: int, k: int) -> NumberArray:
+        found: NumberArray = self.q[k - i] if self.alike else self.q[k, i]
+        return found
+
+    def _p(self, a: int, i: int, k: int) -> NumberArray:
+        found: NumberArray = self.p[a, k - i] if self.alike else self.p[a, i, k]
+        return found
+
+    def _right_parts(self, i: int, k: int) -> NumberArray:
+        """Return Q(j, k) for i < j <= k."""
+        found: NumberArray = self.q[k - i - 1 :: -1] if self.alike else self.q[k, i + 1 : k + 1]
+        return found
+
+    def _left_parts(self, a: int, i: int, k: int) -> NumberArray:
+        """Return P_a(i, j - 1) for i < j <= k."""
+        found: NumberArray = self.p[a, : k - i] if self.alike else self.p[a, i, i:k]
+        return found
 
     def _shifts(self, a: int, i: int) -> tuple[tuple[slice, ...] | None, tuple[slice, ...]]:
         """Return the cells with x_i in level a, and the same ones without it."""
@@ -153,12 +185,12 @@ class LevelTable:
         elif given is not None and n == 1:
             emitter.discard(0, self.places[given].memory)
         if given is None or n == 1:
-            if not np.isfinite(self.q[n - 1, 0][self.full]):
+            if not np.isfinite(self._q(0, n - 1)[self.full]):
                 return None
             stack = [(0, n - 1, self.full, -1, False)]
         else:
             free = self._less(self.full, given, 0)
-            if free is None or not np.isfinite(self.p[given, 0, n - 1][free]):
+            if free is None or not np.isfinite(self._p(given, 0, n - 1)[free]):
                 return None
             stack = [(0, n - 1, free, given, False)]
         while stack:
@@ -189,13 +221,13 @@ class LevelTable:
         if more[level] > self.full[level]:
             return False
         split = float(self._splits(i, k, free, level).min()) + float(self.places[level].read[i])
-        return bool(self.q[k, i][more] < split)
+        return bool(self._q(i, k)[more] < split)
 
     def _splits(self, i: int, k: int, free: tuple[int, ...], level: int) -> NumberArray:
         """Return the time of each split of a range, its read left out."""
         cell: Any = (slice(None), *free)
-        onward: NumberArray = self.q[k, i + 1 : k + 1][cell] + (self.ends[i + 1 : k + 1] - self.ends[i])
-        onward += self.p[level, i, i:k][cell]
+        onward: NumberArray = self._right_parts(i, k)[cell] + (self.ends[i + 1 : k + 1] - self.ends[i])
+        onward += self._left_parts(level, i, k)[cell]
         return onward
 
     def _chosen(self, i: int, k: int, free: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
@@ -217,6 +249,12 @@ class LevelTable:
 
     def _more(self, free: tuple[int, ...], a: int, i: int) -> tuple[int, ...]:
         return (*free[:a], free[a] + int(self.sizes[a][i]), *free[a + 1 :])
+
+
+def _all_equal(state: Sequence[int], forward: Sequence[Number], *transfers: tuple[NumberArray, NumberArray]) -> bool:
+    """Whether all steps are alike, in the sizes of their states and in all times."""
+    times = [forward, *(times for pair in transfers for times in pair)]
+    return len(set(state)) == 1 and all(len(set(map(float, each))) == 1 for each in times)
 
 
 def _grid(state: list[int], places: list[Store], cells: int) -> tuple[list[int], list[IntArray]]:
