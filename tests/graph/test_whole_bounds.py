@@ -32,7 +32,8 @@ def verified_makespan(case: Case, where: tuple[int, ...]) -> int | float:
         speed = case.machine.processors[processor].speed
         quotient = time / speed
         took = time if speed == 1 else int(quotient) if quotient.is_integer() and quotient < 2**53 else quotient
-        steps.append({"run": f"t{task}", "on": [case.machine.processors[processor].name], "start": ends.get(processor, 0)})
+        name = case.machine.processors[processor].name
+        steps.append({"run": f"t{task}", "on": [name], "start": ends.get(processor, 0)})
         ends[processor] = ends.get(processor, 0) + took
     report = case.verify(steps)
     assert report.ok, report.violations

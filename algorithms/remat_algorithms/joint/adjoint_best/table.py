@@ -131,7 +131,7 @@ class LevelTable:
                 self._q(k, k)[...] = 0
                 for a in range(len(self.places)):
                     self._p(a, k, k)[...] = 0
-            for i in range(0, min(k, 1)) if self.alike else range(k - 1, -1, -1):
+            for i in range(min(k, 1)) if self.alike else range(k - 1, -1, -1):
                 q = self._q(i, k)
                 moved = (self.ends[i + 1 : k + 1] - self.ends[i]).reshape(-1, *flat)
                 onward = self._right_parts(i, k) + moved
