@@ -26,10 +26,23 @@ class Everything(Options):
 def test_the_list(run: Run) -> None:
     outcome = run("algorithms")
     assert (outcome.code, outcome.err) == (0, "")
-    header, *lines = outcome.out.splitlines()
+    lines = outcome.out.splitlines()
+    assert max(map(len, lines)) <= 100
+    found: dict[str, str] = {}
+    family = ""
+    for line in lines:
+        if line and not line.startswith(" "):
+            family = line.lower()
+        elif line.startswith("  ") and line[2] != " ":
+            found[line.split()[0]] = family
+    assert found == {algorithm.name: algorithm.family for algorithm in registry.algorithms()}
+    assert found["rotor"] == "chain"
+
+
+def test_the_detailed_list(run: Run) -> None:
+    header, *lines = run("algorithms", "-v").out.splitlines()
     assert header.split() == ["NAME", "KINDS", "GUARANTEE", "COMPLEXITY", "REFERENCE", "AVAILABLE"]
-    names = [line.split()[0] for line in lines]
-    assert names == sorted(algorithm.name for algorithm in registry.algorithms())
+    assert [line.split()[0] for line in lines] == sorted(algorithm.name for algorithm in registry.algorithms())
 
 
 NO_SOLVER = """

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 HELP = """List the algorithms: what they solve, what they promise, what they cost.
 
+The list is grouped by family; -v adds complexity and reference.
 With NAME, explain one and list its options for `remat solve --option KEY=VALUE`.
 With auto, the default of `remat solve`, show what it asks.
 
@@ -47,7 +48,7 @@ def command(session: Session, name: str | None, kind: str | None, format_: str) 
         if format_ == "json":
             emit(json.dumps([_entry(algorithm) for algorithm in listed], indent=2, ensure_ascii=False))
         else:
-            emit(_table(listed))
+            emit(_detailed(listed) if session.verbose else _by_family(listed))
         return ExitCode.OK
     if name == AUTO:
         _show_auto(kind, format_)
@@ -140,10 +141,50 @@ def _entry(algorithm: Algorithm) -> dict[str, Any]:
     }
 
 
-def _table(listed: Sequence[Algorithm]) -> str:
-    """Return the list in columns."""
+NONE = "no algorithms are installed"
+
+SUMMARY_COLUMNS = 100
+"""Columns of the list by family, where the terminal has no fewer."""
+
+NARROW_SUMMARY = 30
+"""Columns beside the name that a summary needs; where there are fewer, it is below."""
+
+
+def _by_family(listed: Sequence[Algorithm]) -> str:
+    """Return one table for each family; long summaries are wrapped, and below the name in narrow terminals."""
+    import textwrap
+
+    from remat.report.text.columns import text_width
+
     if not listed:
-        return "no algorithms are installed"
+        return NONE
+    families: dict[str, list[Algorithm]] = {}
+    for algorithm in listed:
+        families.setdefault(algorithm.family, []).append(algorithm)
+    cells = {a.name: (a.name, _kinds(a), a.guarantee) for a in listed}
+    widths = [max(len(row[k]) for row in cells.values()) for k in range(3)]
+    columns, indent = text_width(SUMMARY_COLUMNS), 2 + sum(widths) + 2 * len(widths)
+    below = columns - indent < NARROW_SUMMARY
+    indent = 6 if below else indent
+    lines = []
+    for family, members in sorted(families.items()):
+        lines += ["", family.upper()] if lines else [family.upper()]
+        for algorithm in members:
+            missing = algorithm.missing()
+            summary = algorithm.summary + (f" (needs {', '.join(missing)})" if missing else "")
+            wrapped = [" " * indent + line for line in textwrap.wrap(summary, columns - indent)]
+            row = "  ".join(cell.ljust(width) for cell, width in zip(cells[algorithm.name], widths, strict=True))
+            if below:
+                lines += [f"  {row.rstrip()}", *wrapped]
+            else:
+                lines += [f"  {row}  {wrapped[0].lstrip()}", *wrapped[1:]]
+    return "\n".join(lines)
+
+
+def _detailed(listed: Sequence[Algorithm]) -> str:
+    """Return the list in columns, with complexity and reference."""
+    if not listed:
+        return NONE
     rows = [("NAME", "KINDS", "GUARANTEE", "COMPLEXITY", "REFERENCE", "AVAILABLE")]
     rows += [
         (a.name, _kinds(a), a.guarantee, a.complexity or "-", a.reference or "-", _availability(a)) for a in listed

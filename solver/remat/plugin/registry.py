@@ -184,6 +184,12 @@ class Algorithm:
         """Whether what it requires is installed (without importing it)."""
         return not self.missing()
 
+    @property
+    def family(self) -> str:
+        """The folder of the zoo that the algorithm lies in; of a plug-in's, the package."""
+        package, *inner = self.solver.partition(":")[0].split(".")
+        return inner[0] if package == "remat_algorithms" and inner else package
+
     def missing(self) -> tuple[str, ...]:
         """Return the required modules that are not installed."""
         return tuple(module for module in self.requires if not _is_installed(module))

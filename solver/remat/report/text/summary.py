@@ -179,8 +179,7 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     if report.steady is None and result.orders is not None:
         yield from _of_pipeline(result, report)
     elif result.overhead is not None:
-        reference = format_time(result.no_recompute_time, units)
-        yield "overhead", f"{_percent(result.overhead)} over the {reference} without recomputation"
+        yield _overhead(result, report)
     share = _share(report.recompute_time, report.run_time)
     yield "recompute time", f"{format_time(report.recompute_time, units)}{share and f', {share} of all runs'}"
     for label, memory in _labelled("peak memory", result.machine.memories):
@@ -190,6 +189,17 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
         step = shown_step(result.graph, result.machine, result.columns, report.peaks[memory.name].step)
         cause = _cause(size, step)
         yield label, f"{shown_name(memory.name)}: {format_size(size, units, both=True)}{limit}{cause}"
+
+
+def _overhead(result: Result, report: Report) -> tuple[str, str]:
+    """Compare with a schedule without recomputation on one processor; on several, as a speed-up where it is one."""
+    assert result.overhead is not None
+    reference = format_time(result.no_recompute_time, result.units)
+    used = sum(1 for processor in result.machine.processors if report.busy.get(processor.name))
+    if used > 1 and result.overhead < 0 and report.makespan:
+        speed_up = float(result.no_recompute_time) / float(report.makespan)
+        return "speed-up", f"{speed_up:.2f} on {used} processors, over {reference} on one without recomputation"
+    return "overhead", f"{_percent(result.overhead)} over the {reference} without recomputation"
 
 
 def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
