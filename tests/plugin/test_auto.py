@@ -243,11 +243,7 @@ def test_trials_and_coverage_decide(monkeypatch):
     monkeypatch.setattr(registry, "algorithms", lambda kind=None, **_: entries)
     chosen = candidates(make_problem(remat.load(DAG)))
     assert [candidate.algorithm.name for candidate in chosen.asked] == ["strong"]
-    assert {candidate.algorithm.name for candidate in chosen.rest} == {
-        "covered",
-        "for-small-ones",
-        "for-trees",
-        "never",
-    }
+    assert [candidate.algorithm.name for candidate in chosen.covered] == ["covered"]
+    assert {candidate.algorithm.name for candidate in chosen.others} == {"for-small-ones", "for-trees", "never"}
     monkeypatch.setattr(registry, "algorithms", lambda kind=None, **_: entries[:1])
     assert asked(DAG) == ["covered"]

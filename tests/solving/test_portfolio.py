@@ -186,6 +186,14 @@ def test_cheap_ones_then_rows_then_the_rest(asked):
     assert "rest" not in names
 
 
+def test_time_that_is_left_goes_to_algorithms_for_other_instances(asked):
+    """Without a limit they are asked only for want of a schedule."""
+    names = asked(one=slow, rest=keep_all)
+    assert (remat.solve(DAG).algorithm, names) == ("one", ["one"])
+    assert remat.solve(DAG, time_limit=100).algorithm == "rest"
+    assert names == ["one", "one", "rest"]
+
+
 def test_the_best_schedule_with_all_bounds(asked):
     whole = remat.solve(DAG, algorithm="keep-all").makespan
 

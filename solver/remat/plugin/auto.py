@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from remat.plugin.problem import Problem
 
 
-GROUPS = ("early", "cheap", "ending", "anytime", "rest")
+GROUPS = ("early", "cheap", "ending", "anytime", "others", "covered")
 """Groups of candidates, in the order in which they are asked."""
 
 
@@ -59,19 +59,22 @@ class Candidates:
         End by themselves.
     anytime : tuple of Candidate
         Get better for as long as they may.
-    rest : tuple of Candidate
-        Only where nobody else finds a schedule: for other instances, or covered by somebody else.
+    others : tuple of Candidate
+        Meant for other instances: asked if nobody has found a schedule, or if time is left.
+    covered : tuple of Candidate
+        Never better than another one that is asked: only if nobody has found a schedule.
     """
 
     early: tuple[Candidate, ...]
     cheap: tuple[Candidate, ...]
     ending: tuple[Candidate, ...]
     anytime: tuple[Candidate, ...]
-    rest: tuple[Candidate, ...]
+    others: tuple[Candidate, ...]
+    covered: tuple[Candidate, ...]
 
     @property
     def asked(self) -> tuple[Candidate, ...]:
-        """All but the rest."""
+        """Those that are asked first, whatever they find."""
         return self.early + self.cheap + self.ending + self.anytime
 
 
@@ -83,8 +86,10 @@ def candidates(problem: Problem) -> Candidates:
     groups: dict[str, list[Candidate]] = {name: [] for name in GROUPS}
     for algorithm in known:
         trials = suited[algorithm.name]
-        if not trials or (own - {algorithm.name}) & set(algorithm.covered_by):
-            groups["rest"].append(Candidate(algorithm, trials[0] if trials else Trial()))
+        covered = bool((own - {algorithm.name}) & set(algorithm.covered_by))
+        if not trials or covered:
+            group = groups["covered" if covered else "others"]
+            group.append(Candidate(algorithm, trials[0] if trials else Trial()))
             continue
         for candidate in {
             Candidate(algorithm, trial).key: Candidate(algorithm, trial) for trial in trials[::-1]

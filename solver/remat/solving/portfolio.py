@@ -41,6 +41,9 @@ best of them has the rest."""
 CUT = (Termination.TIME_LIMIT, Termination.PATIENCE)
 """How those end that might have gone on."""
 
+MOST_ASKED_OTHERS = 2000
+"""Most tasks for which algorithms for other instances are asked in the time that is left."""
+
 GAP, SMALL = 0.001, 100
 """Share of the makespan to which the gap is closed by default, in instances of more tasks than that."""
 
@@ -118,8 +121,9 @@ def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
     -----
     Each answer is concluded as if it were asked for: placed, verified, its claims checked. The answer is the shortest
     schedule, with all bounds that hold for it. Of the anytime algorithms each is tried for a while; the one that did
-    best has the time that is left. Only where none of the candidates finds a schedule, and none is proved not to exist,
-    the other algorithms that accept the kind are asked one after the other. Where a memory is too small for every
+    best has the time that is left. If none of the candidates finds a schedule, and none is proved not to exist, the
+    other algorithms that accept the kind are asked one after the other; so are those that nobody covers, if the user
+    has given a time limit that is not used up. Where a memory is too small for every
     schedule, the candidates are asked all the same, for a budget that would do.
     """
     if problem.kind == "dag" and problem.graph.parts:
@@ -173,10 +177,15 @@ class _Portfolio:
             self._ask(candidate, share=EARLY_SHARE)
         self._in_turn(self._ordered(chosen.ending), with_others=len(chosen.anytime))
         self._explore_and_commit(self._ordered(chosen.anytime))
-        if self.problem.exceeded is None:
-            for k, candidate in enumerate(chosen.rest):
-                if self.best is None:
-                    self._ask(candidate, share=1 / (len(chosen.rest) - k))
+        if self.problem.exceeded is not None:
+            return
+        goes_on = self.context.limit_given and len(self.problem.graph.tasks) <= MOST_ASKED_OTHERS
+        for k, candidate in enumerate(chosen.others):
+            if self.best is None or goes_on:
+                self._ask(candidate, share=1 / (len(chosen.others) - k))
+        for k, candidate in enumerate(chosen.covered):
+            if self.best is None:
+                self._ask(candidate, share=1 / (len(chosen.covered) - k))
 
     def ask_quick(self) -> None:
         """Ask those that take little time, and the one that answers where many budgets are asked about."""
