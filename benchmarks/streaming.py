@@ -7,7 +7,7 @@ from typing import Any
 
 import remat
 from benchmarks.harness import Stopwatch, measure, table
-from remat.adjoint.online import OnlineSchedule
+from remat.time_loops.online import OnlineSchedule
 
 
 def plan(steps: int, slots: int, algorithm: str = "revolve") -> remat.Stream:

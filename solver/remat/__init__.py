@@ -20,7 +20,12 @@ from remat.version import __version__ as __version__
 moved.install()
 
 if TYPE_CHECKING:
-    from remat.adjoint.streaming import Stream, stream
+    from remat.building.adjoint import adjoint
+    from remat.building.chain import chain, join
+    from remat.building.dag import dag
+    from remat.building.machine import device, machine
+    from remat.building.pipeline import pipeline
+    from remat.building.tree import tree
     from remat.comparing.comparison import Comparison
     from remat.comparing.run import compare
     from remat.errors import ClaimError, InstanceError, MissingExtraError, OptionError, RematError
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
     from remat.solving.questions.sweep import sweep
     from remat.solving.result import Result
     from remat.solving.verifying import verify
+    from remat.time_loops.streaming import Stream, stream
     from remat.verifier import Report, Violation
 
 _HOME = {
@@ -75,12 +81,20 @@ _HOME = {
     "Result": "remat.solving.result",
     "Status": "remat.plugin.proposal",
     "Sweep": "remat.solving.questions.curves",
-    "Stream": "remat.adjoint.streaming",
+    "Stream": "remat.time_loops.streaming",
     "Termination": "remat.plugin.proposal",
     "TreeInstance": "remat.instance",
     "Violation": "remat.verifier",
+    "adjoint": "remat.building.adjoint",
     "algorithms": "remat.plugin.registry",
+    "chain": "remat.building.chain",
     "compare": "remat.comparing.run",
+    "dag": "remat.building.dag",
+    "device": "remat.building.machine",
+    "join": "remat.building.chain",
+    "machine": "remat.building.machine",
+    "pipeline": "remat.building.pipeline",
+    "tree": "remat.building.tree",
     "largest_batch": "remat.solving.questions.largest_batch",
     "least_budget": "remat.solving.questions.least_budget",
     "example": "remat.instance.shipped",
@@ -92,7 +106,7 @@ _HOME = {
     "show": "remat.solving.facts",
     "solve": "remat.solving.entry",
     "sweep": "remat.solving.questions.sweep",
-    "stream": "remat.adjoint.streaming",
+    "stream": "remat.time_loops.streaming",
     "verify": "remat.solving.verifying",
 }
 
@@ -125,20 +139,28 @@ __all__ = [
     "Termination",
     "TreeInstance",
     "Violation",
+    "adjoint",
     "algorithms",
+    "chain",
     "compare",
+    "dag",
+    "device",
     "example",
     "examples",
+    "join",
     "largest_batch",
     "layout",
     "least_budget",
     "load",
+    "machine",
+    "pipeline",
     "plan",
     "schedule_of",
     "show",
     "solve",
     "stream",
     "sweep",
+    "tree",
     "verify",
 ]
 

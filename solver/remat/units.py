@@ -126,6 +126,8 @@ def parse_size(value: object, units: Units | None = None) -> int:
     QuantityError
         For anything else: booleans, fractions, negative, NaN or huge numbers, unknown suffixes.
     """
+    if type(value) is int and 0 <= value <= LARGEST_SIZE:
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal, str)):
         raise QuantityError(f"{brief(value)} is not a size (an integer, or a string such as '8GB' or '8GiB')")
     if isinstance(value, str):
@@ -140,8 +142,6 @@ def parse_size(value: object, units: Units | None = None) -> int:
             )
         return _as_size(number * factor, brief(value))
     if isinstance(value, int):
-        if 0 <= value <= LARGEST_SIZE:
-            return value
         return _as_size(Decimal(value) if abs(value) < 10**30 else Decimal("1e30").copy_sign(value), brief(value))
     return _as_size(Decimal(value), brief(value))
 
@@ -163,6 +163,8 @@ def parse_time(value: object, units: Units | None = None, *, largest: float = LA
     int or float
         An `int` where `value` is one, or where the string is a whole number of units.
     """
+    if type(value) is float and 0 <= value <= largest:
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal, str)):
         raise QuantityError(f"{brief(value)} is not a time (a number >= 0, or a string such as '3ms')")
     unit = units.time if units is not None else "s"

@@ -56,7 +56,7 @@ class Names(Sequence[str]):
     @cached_property
     def positions(self) -> dict[str, int]:
         """The index of each name."""
-        return {name: i for i, name in enumerate(self._names)}
+        return {name: i for i, name in enumerate(self)}
 
 
 FEW = 64

@@ -5,12 +5,14 @@
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, model_validator
 
 from remat.instance.fields import Model, Size, fail, units_scope
 from remat.instance.machine import MachineModel
+from remat.instance.native import native
+from remat.instance.validation_errors import instance_error
 from remat.units import Units
 
 SCHEMA: Literal["remat.instance/1"] = "remat.instance/1"
@@ -44,7 +46,26 @@ def _require_its_head(schema: dict[str, Any]) -> None:
     schema["required"] = ["schema", "kind", *schema.get("required", ())]
 
 
-class BaseInstance(Model):
+if TYPE_CHECKING:
+    Constructed = Model
+else:
+
+    class _Constructing(type(Model)):
+        def __call__(cls, **fields: Any) -> Any:
+            try:
+                return super().__call__(**fields)
+            except (ValidationError, TypeError):
+                plain = native(fields)
+            try:
+                return super().__call__(**plain)
+            except ValidationError as error:
+                raise instance_error(error) from None
+
+    class Constructed(Model, metaclass=_Constructing):
+        """Calls such as `ChainInstance(...)` are as `remat.load`: numpy's numbers are read, errors `InstanceError`."""
+
+
+class BaseInstance(Constructed):
     """Keys that every kind of instance may have."""
 
     model_config = ConfigDict(json_schema_extra=_require_its_head)

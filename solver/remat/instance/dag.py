@@ -129,7 +129,9 @@ class DagInstance(BaseInstance):
 
     @classmethod
     def read_lists(cls, document: dict[str, Any]) -> dict[str, Any]:
-        """Return tasks and values as views of columns."""
+        """Return tasks and values as views of columns, which builders have made already."""
+        if isinstance(document["tasks"], Tasks):
+            return {"tasks": document["tasks"], "values": document["values"]}
         columns = graph_columns(document.get("values", []), document["tasks"])
         return {"tasks": Tasks(columns), "values": Values(columns)}
 
@@ -247,7 +249,7 @@ class DagInstance(BaseInstance):
                 raise fail(f"value {name!r} is neither an input nor written by a task", ".values")
         workspaces = sum(task.workspace for task in self.tasks)
         check_total(self.static_memory + sum(sizes.values()) + workspaces, "the sizes of the graph")
-        _check_acyclic(self.tasks, inputs)
+        check_acyclic(self.tasks, inputs)
 
     def _check_parts(self, task: Task, at: str, sizes: dict[str, int]) -> None:
         """Refuse collectives that cannot be meant."""
@@ -325,7 +327,7 @@ def _check_names(names: tuple[str, ...], known: dict[str, int], at: str, wrong: 
         raise fail(f"{name!r} is listed twice", at)
 
 
-def _check_acyclic(tasks: tuple[Task, ...], inputs: dict[str, int]) -> None:
+def check_acyclic(tasks: tuple[Task, ...], inputs: dict[str, int]) -> None:
     """Refuse graphs in which some task can never run.
 
     A value becomes available with the first task that writes it (alternatives), so this is reachability

@@ -38,6 +38,12 @@ def plainly(model: type[M], document: Any) -> M | None:
     return made
 
 
+def reader_of(model: type[BaseModel], key: str) -> Reader | None:
+    """Return what reads a field of a model, given its key; None where pydantic has to."""
+    plan = _plan(model)
+    return None if plan is None or key not in plan.name_of else plan.readers[plan.name_of[key]]
+
+
 def filled(model: type[M], values: dict[str, Any], given: set[str]) -> M:
     """Return a model with these values, which are valid and in the order of its fields.
 

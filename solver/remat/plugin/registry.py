@@ -135,7 +135,7 @@ class Algorithm:
         not ask for ``problem.chain`` or ``problem.graph`` where steps are equal: they are as long as the adjoint.
     online : str
         ``"module:class"`` of the decisions for an adjoint whose number of steps is not known, for
-        `remat.adjoint.OnlineSchedule`; empty if there is none.
+        `remat.time_loops.OnlineSchedule`; empty if there is none.
     """
 
     name: str

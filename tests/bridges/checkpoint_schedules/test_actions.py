@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import remat
 from remat import OptionError
-from remat.adjoint import actions_for_checkpoint_schedules, to_checkpoint_schedules
 from remat.bridges.checkpoint_schedules.actions import BridgeAction, Free, Read, Write, storage_types, tidy
 from remat.schedule.document import parse_steps
 from remat.testing import strategies
+from remat.time_loops import actions_for_checkpoint_schedules, to_checkpoint_schedules
 from tests.fuzz import cases
 
 UNIT = {"time": "unit", "memory": "unit"}

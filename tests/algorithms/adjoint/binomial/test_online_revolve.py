@@ -7,9 +7,9 @@ import pytest
 
 import remat
 from remat import OptionError
-from remat.adjoint.online import OnlineSchedule
 from remat.schedule.actions import Advance, Backward, Checkpoint, Discard, Restore
 from remat.schedule.operations import Operation
+from remat.time_loops.online import OnlineSchedule
 from remat_algorithms.adjoint.binomial.online_revolve import OnlinePlacement
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.ranges import Splits

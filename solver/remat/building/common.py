@@ -1,0 +1,139 @@
+"""What all builders share: their common arguments, and errors that speak of arguments instead of a document."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+from remat.documents import read_document
+from remat.errors import InstanceError
+from remat.instance.base import SCHEMA_3
+from remat.instance.loading import instance_from_document
+from remat.instance.machine import MachineModel
+from remat.instance.native import native
+from remat.messages import brief
+from remat.units import Units
+
+if TYPE_CHECKING:
+    from remat.instance import Instance
+
+Size: TypeAlias = Any
+"""A size: a whole number of any integer or float type, or a text such as ``"8GB"``."""
+
+Time: TypeAlias = Any
+"""A time: a number of any type in the time unit, or a text such as ``"3ms"``."""
+
+Column: TypeAlias = Any
+"""One entry for all (a scalar), or a sequence or array with one entry for each row."""
+
+AnyMachine: TypeAlias = "Mapping[str, Any] | MachineModel | str | os.PathLike[str] | None"
+
+TIME_UNITS = ("s", "ms", "us", "ns", "unit")
+SIZE_UNITS = ("B", "unit")
+
+Rule: TypeAlias = tuple[str, str]
+"""A pattern of JSON paths, and the argument that they mean."""
+
+_COMMON_RULES: tuple[Rule, ...] = (
+    (r"^\$\.units\.time", "time_unit"),
+    (r"^\$\.units\.memory", "size_unit"),
+    (r"^\$\.", ""),
+    (r"^\$$", ""),
+)
+
+
+class Common(TypedDict, total=False):
+    """Arguments of every builder.
+
+    Attributes
+    ----------
+    time_unit : str
+        What bare times mean: ``s`` (default), ``ms``, ``us``, ``ns``, or ``unit`` for abstract ones.
+    size_unit : str
+        What bare sizes mean: ``B`` (default), or ``unit`` for abstract ones.
+    machine : dict, MachineModel or path
+        What it runs on: see `remat.machine` and `remat.device`. Default: one unbounded memory and one processor.
+    static_memory : size
+        Bytes that lie in the working memory throughout.
+    name, description, source : str
+        What results call it; what it is; where it comes from.
+    """
+
+    time_unit: Literal["s", "ms", "us", "ns", "unit"]
+    size_unit: Literal["B", "unit"]
+    machine: AnyMachine
+    static_memory: Size
+    name: str
+    description: str
+    source: str
+
+
+_KEYS = frozenset(Common.__annotations__)
+
+
+def head(kind: str, common: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the first part of a document.
+
+    Raises
+    ------
+    TypeError
+        For an argument that no builder has.
+    """
+    unknown = sorted(set(common) - _KEYS)
+    if unknown:
+        raise TypeError(f"remat.{kind}() got an unexpected keyword argument {unknown[0]!r}")
+    document: dict[str, Any] = {"schema": SCHEMA_3, "kind": kind}
+    units = {"time": common.get("time_unit", "s"), "memory": common.get("size_unit", "B")}
+    for argument, key, known in (("time_unit", "time", TIME_UNITS), ("size_unit", "memory", SIZE_UNITS)):
+        if not isinstance(units[key], str) or units[key] not in known:
+            raise InstanceError(f"{brief(units[key])} is none of {', '.join(known)}", argument)
+    document["units"] = units
+    for key in ("name", "description", "source", "static_memory"):
+        if key in common:
+            document[key] = native(common[key])
+    machine = common.get("machine")
+    if machine is not None:
+        document["machine"] = machine_document(machine)
+    return document
+
+
+def units_of(document: Mapping[str, Any]) -> Units:
+    """Return the units of a document that `head` made."""
+    return Units(document["units"]["time"], document["units"]["memory"])
+
+
+def machine_document(machine: AnyMachine | IO[Any]) -> dict[str, Any]:
+    """Return the `machine` part of a document."""
+    if isinstance(machine, MachineModel):
+        return machine.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    if isinstance(machine, (str, os.PathLike)):
+        machine = read_document(machine, "machine")
+    plain = native(machine)
+    if not isinstance(plain, dict):
+        raise InstanceError(f"{brief(machine)} is no machine; build one with remat.machine or remat.device", "machine")
+    return plain
+
+
+def build(document: dict[str, Any], rules: Sequence[Rule] = ()) -> Instance:
+    """Read a document; its errors name arguments, by the first of `rules` that fits their path."""
+    try:
+        return instance_from_document(document)
+    except InstanceError as error:
+        raise renamed(error, rules) from None
+
+
+def renamed(error: InstanceError, rules: Sequence[Rule] = ()) -> InstanceError:
+    """Return an error of a document as one of arguments."""
+    message = str(error).removeprefix(f"{error.path}: ") if error.path else str(error)
+    more = [_argument(line, rules) for line in error.more]
+    return InstanceError(message, _argument(error.path, rules), more)
+
+
+def _argument(path: str, rules: Sequence[Rule]) -> str:
+    for pattern, argument in (*rules, *_COMMON_RULES):
+        found, count = re.subn(pattern, argument, path, count=1)
+        if count:
+            return found
+    return path

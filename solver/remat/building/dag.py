@@ -1,0 +1,375 @@
+"""`remat.dag`: a task graph from a networkx graph, from edges, or from arrays of what tasks read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
+
+import numpy as np
+
+from remat.building import arrays
+from remat.building.columns import entries, is_scalar, sequence_of
+from remat.building.common import Column, Common, Rule, build, head, units_of
+from remat.building.edges import Edges, attribute, edges_of
+from remat.errors import InstanceError
+from remat.graph.names import Names, NumberedNames
+from remat.graph.taskgraph import BoolArray, Ragged
+from remat.instance.columns import FLAGS, GraphColumns, Tasks, Values
+from remat.instance.fields import LONGEST_NAME
+from remat.instance.native import native
+from remat.instance.wellformed import can_all_run
+from remat.messages import brief
+from remat.units import Units
+
+if TYPE_CHECKING:
+    from remat.instance.dag import DagInstance
+
+Lists: TypeAlias = Any
+"""One list of indices for each task: a pair of CSR arrays (start, items), a sparse matrix, or a list of lists."""
+
+Places: TypeAlias = Any
+"""Values, by index, name or node; or a mapping of these to the memory in which each lies."""
+
+_RULES: tuple[Rule, ...] = (
+    (r"^\$\.tasks\[(\d+)\]\.(\w+)", r"\2[\1]"),
+    (r"^\$\.values\[(\d+)\]\.(\w+)", r"\2[\1]"),
+)
+
+
+class DagArguments(Common, total=False):
+    """Further arguments of `remat.dag`, beside those of every builder.
+
+    Attributes
+    ----------
+    workspace : column
+        Bytes that a task needs beside what it reads and writes, while it runs.
+    in_place, required, recomputable, once : column of bool
+        As in documents: see docs/graphs.md.
+    phase : column of str
+        ``forward``, ``loss`` or ``backward``.
+    """
+
+    workspace: Column
+    in_place: Column
+    required: Column
+    recomputable: Column
+    once: Column
+    phase: Column
+
+
+def dag(
+    graph: Any = None,
+    *,
+    time: Column,
+    size: Column,
+    reads: Lists = None,
+    writes: Lists = None,
+    names: Sequence[str] | None = None,
+    value_names: Sequence[str] | None = None,
+    values: str | Collection[Hashable] | None = None,
+    inputs: Places = None,
+    pinned_inputs: Sequence[Any] = (),
+    outputs: Places = (),
+    **more: Unpack[DagArguments],
+) -> DagInstance:
+    """Build a task graph: from a graph, or from what tasks read and write.
+
+    Parameters
+    ----------
+    graph : networkx.DiGraph, sequence of pairs, or (edges, 2) array, optional
+        An edge runs from the producer to the consumer. Every node is a task that writes one value of its own, which
+        the successors read; with `values`, nodes are tasks or values. Names are ``str(node)``. In pairs and arrays
+        nodes are numbers from 0.
+    time : column
+        Of each task: a number for all, a sequence or array, a mapping of node to time, or the name of an attribute of a
+        networkx graph.
+    size : column
+        Of each value, or of the value of each task.
+    reads, writes : lists, optional
+        Instead of a graph: indices of the values that each task reads and writes.
+    names, value_names : sequence of str, optional
+        Of tasks and values. Default: t0, t1, ... and v0, v1, ...
+    values : str or collection, optional
+        Which nodes of a networkx graph are values: their collection, or an attribute that is true for them.
+    inputs : places, optional
+        Values that are there at the start. Default: all that no task writes.
+    pinned_inputs : sequence, optional
+        Inputs that may not be freed.
+    outputs : places
+        Values that must be there at the end.
+    **more
+        See `remat.building.dag.DagArguments` and `remat.building.common.Common`.
+
+    Returns
+    -------
+    DagInstance
+
+    Raises
+    ------
+    remat.InstanceError
+        Names the argument, the index and the value.
+
+    Examples
+    --------
+    >>> import remat
+    >>> remat.dag([(0, 1), (0, 2), (1, 3), (2, 3)], time=1, size=[8, 4, 4, 2]).tasks[3].reads
+    ('t1', 't2')
+    """
+    given = dict(more)
+    own = {key: given.pop(key) for key in ("workspace", *FLAGS, "phase") if key in given}
+    document = head("dag", given)
+    if graph is None:
+        shape = _of_lists(reads, writes, time, size, names, value_names)
+    elif reads is not None or writes is not None:
+        raise InstanceError("give either a graph, or reads and writes", "writes" if reads is None else "reads")
+    elif values is None:
+        shape = _of_tasks(graph, time, size, names, value_names)
+    else:
+        shape = _of_both(graph, values)
+    if not len(shape.tasks):
+        raise InstanceError("there are no tasks", "graph" if reads is None else "reads")
+    columns = _columns(shape, time, size, own, units_of(document))
+    places = _Places(shape)
+    document["inputs"] = shape.unwritten() if inputs is None else places.listed("inputs", inputs)
+    document["outputs"] = places.listed("outputs", outputs)
+    document["pinned_inputs"] = [place["value"] for place in places.listed("pinned_inputs", pinned_inputs)]
+    return _built(document, columns)
+
+
+def _columns(shape: _Shape, time: Any, size: Any, own: Mapping[str, Any], units: Units) -> GraphColumns:
+    count, flags = len(shape.tasks), _flags(shape, own, len(shape.tasks))
+    return GraphColumns(
+        tasks=shape.tasks,
+        values=shape.values,
+        time=arrays.times("time", shape.of_tasks("time", time), count, units),
+        size=arrays.sizes("size", shape.of_values("size", size), len(shape.values), units),
+        reads=shape.reads,
+        writes=shape.writes,
+        declares=np.full(count, shape.declares),
+        workspace=arrays.sizes("workspace", shape.of_tasks("workspace", own.get("workspace", 0)), count, units),
+        in_place=flags["in_place"],
+        required=flags["required"],
+        recomputable=flags["recomputable"],
+        once=flags["once"],
+        given=np.zeros(count, dtype=np.int64),
+        listed=0 if shape.declares else len(shape.values),
+        phase=_texts("phase", shape.of_tasks("phase", own.get("phase", "")), count),
+    )
+
+
+def _built(document: dict[str, Any], columns: GraphColumns) -> DagInstance:
+    """Read the document with its columns; where these are wrong, the models say what is."""
+    named = [place if isinstance(place, str) else place["value"] for place in document["inputs"]]
+    there = columns.values.find_all(named)
+    tasks, values = Tasks(columns), Values(columns)
+    if can_all_run(columns, there.tolist()):
+        try:
+            return cast("DagInstance", build(document | {"tasks": tasks, "values": values}, _RULES))
+        except InstanceError:
+            pass
+    return cast("DagInstance", build(document | {"tasks": tuple(tasks), "values": tuple(values)}, _RULES))
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What tasks read and write, and what they and their values are called."""
+
+    tasks: Names
+    values: Names
+    reads: Ragged
+    writes: Ragged
+    declares: bool
+    edges: Edges | None = None
+    task_nodes: Sequence[int] = ()
+    value_nodes: Sequence[int] = ()
+
+    def unwritten(self) -> list[str]:
+        """Return the values that no task writes."""
+        absent = np.ones(len(self.values), dtype=bool)
+        absent[self.writes.items] = False
+        return [self.values[index] for index in np.flatnonzero(absent).tolist()]
+
+    def of_tasks(self, argument: str, given: Any) -> Any:
+        """Return a column of tasks, where it may be an attribute of the graph."""
+        return given if self.edges is None else attribute(argument, given, self.edges, self.task_nodes)
+
+    def of_values(self, argument: str, given: Any) -> Any:
+        """Return a column of values, where it may be an attribute of the graph."""
+        return given if self.edges is None else attribute(argument, given, self.edges, self.value_nodes)
+
+
+def _of_lists(reads: Any, writes: Any, time: Any, size: Any, names: Any, value_names: Any) -> _Shape:
+    if reads is None or writes is None:
+        raise InstanceError("give a graph, or both reads and writes", "reads" if reads is None else "writes")
+    limit = _length("value_names", value_names, _length("size", size, None))
+    if limit is None:
+        raise InstanceError("a size for all; give value_names, or a size for each value", "size")
+    read = arrays.ragged("reads", reads, _length("names", names, _length("time", time, None)), limit)
+    written = arrays.ragged("writes", writes, len(read), limit)
+    return _Shape(
+        _names("names", names, len(read), "t"), _names("value_names", value_names, limit, "v"), read, written, False
+    )
+
+
+def _length(argument: str, given: Any, otherwise: int | None) -> int | None:
+    if given is None or is_scalar(given):
+        return otherwise
+    if not hasattr(given, "__len__"):
+        raise InstanceError(f"expected a sequence or an array, not {brief(given)}", argument)
+    return len(given)
+
+
+def _of_tasks(graph: Any, time: Any, size: Any, names: Any, value_names: Any) -> _Shape:
+    if value_names is not None:
+        raise InstanceError("the value of a task has the task's name; leave this out", "value_names")
+    count = _length("names", names, _length("time", time, _length("size", size, None)))
+    edges = edges_of(graph, count)
+    reads = edges.predecessors()
+    arrays.check_once("graph", reads, edges.count)
+    called = _called(edges, range(edges.count)) if names is None else names
+    every = _names("names", called, edges.count, "t")
+    own = Ragged(np.arange(edges.count + 1, dtype=np.int64), np.arange(edges.count, dtype=np.int64))
+    nodes = range(edges.count)
+    return _Shape(every, every, reads, own, True, edges, nodes, nodes)
+
+
+def _of_both(graph: Any, values: Any) -> _Shape:
+    """Return the shape of a graph whose nodes are tasks or values."""
+    edges = edges_of(graph, None)
+    if edges.nodes is None or edges.attributes is None:
+        raise InstanceError("only nodes of a networkx graph may be values; otherwise give reads and writes", "values")
+    if isinstance(values, str):
+        flags = [bool(data.get(values, False)) for data in edges.attributes]
+    else:
+        try:
+            chosen = set(values)
+        except TypeError:
+            raise InstanceError(f"expected a collection of nodes, not {brief(values)}", "values") from None
+        missing = next((node for node in chosen if node not in set(edges.nodes)), None)
+        if missing is not None:
+            raise InstanceError(f"{brief(missing)} is no node of the graph", "values")
+        flags = [node in chosen for node in edges.nodes]
+    is_value: BoolArray = np.array(flags, dtype=bool)
+    same = np.flatnonzero(is_value[edges.source] == is_value[edges.target])
+    if len(same):
+        ends = int(edges.source[same[0]]), int(edges.target[same[0]])
+        what = "values" if is_value[ends[0]] else "tasks"
+        both = f"nodes {edges.shown(ends[0])} and {edges.shown(ends[1])} are both {what}"
+        raise InstanceError(f"{both}; an edge joins a task and a value", "graph")
+    position = np.where(is_value, np.cumsum(is_value), np.cumsum(~is_value)) - 1
+    tasks, held = np.flatnonzero(~is_value).tolist(), np.flatnonzero(is_value).tolist()
+    read = is_value[edges.source]
+    reads = Edges(len(tasks), position[edges.source[read]], position[edges.target[read]]).predecessors()
+    writes = Edges(len(tasks), position[edges.target[~read]], position[edges.source[~read]]).predecessors()
+    names, value_names = _called(edges, tasks), _called(edges, held)
+    return _Shape(
+        _names("graph", names, len(tasks), "t"),
+        _names("graph", value_names, len(held), "v"),
+        reads,
+        writes,
+        False,
+        edges,
+        tasks,
+        held,
+    )
+
+
+def _called(edges: Edges, nodes: Sequence[int]) -> list[str] | None:
+    """Return the names of nodes; None where these are numbers."""
+    if edges.nodes is None:
+        return None
+    named: dict[str, int] = {}
+    for node in nodes:
+        other = named.setdefault(str(edges.nodes[node]), node)
+        if other != node:
+            raise InstanceError(
+                f"nodes {edges.shown(other)} and {edges.shown(node)} have the same name; give names", "graph"
+            )
+    return list(named)
+
+
+def _names(argument: str, given: Any, count: int, prefix: str) -> Names:
+    if given is None:
+        return NumberedNames([(prefix, 0, count)])
+    listed = entries(argument, given) if not isinstance(given, str) else [given]
+    if len(listed) != count:
+        raise InstanceError(f"{len(listed):,} names, and {count:,} are expected", argument)
+    seen: set[str] = set()
+    for index, name in enumerate(listed):
+        at = f"{argument}[{index}]"
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or name in seen:
+            wrong = "comes twice" if name in seen else f"is no name, a text of 1 to {LONGEST_NAME} characters"
+            raise InstanceError(f"{brief(name)} {wrong}", at)
+        seen.add(name)
+        if not name.isascii():
+            try:
+                name.encode()
+            except UnicodeEncodeError:
+                raise InstanceError("a name that is not valid Unicode text", at) from None
+    return Names(listed)
+
+
+def _flags(shape: _Shape, own: Mapping[str, Any], count: int) -> dict[str, BoolArray]:
+    defaults = dict(zip(FLAGS, (False, True, True, False), strict=True))
+    found = {
+        key: arrays.flags(key, shape.of_tasks(key, own.get(key, default)), count) for key, default in defaults.items()
+    }
+    wrong = np.flatnonzero(found["once"] & ~found["required"])
+    if len(wrong):
+        raise InstanceError("a task that runs exactly once is required", f"once[{int(wrong[0])}]")
+    return found
+
+
+def _texts(argument: str, given: Any, count: int) -> tuple[str, ...] | None:
+    if isinstance(given, str) and not given:
+        return None
+    plain = native(given) if is_scalar(given) else entries(argument, given)
+    listed = plain if isinstance(plain, list) else [plain] * count
+    if len(listed) != count:
+        raise InstanceError(f"{len(listed):,} entries, and {count:,} are expected", argument)
+    for index, text in enumerate(listed):
+        if not isinstance(text, str) or len(text) > LONGEST_NAME:
+            raise InstanceError(f"{brief(text)} is no text", f"{argument}[{index}]")
+    return tuple(listed) if any(listed) else None
+
+
+class _Places:
+    """Finds the values that a caller names: by node, by index, or by name."""
+
+    def __init__(self, shape: _Shape) -> None:
+        self._shape = shape
+        nodes = None if shape.edges is None else shape.edges.nodes
+        self._by_node = {} if nodes is None else {nodes[node]: k for k, node in enumerate(shape.value_nodes)}
+        self._has_nodes = nodes is not None
+
+    def listed(self, argument: str, given: Any) -> list[dict[str, Any]]:
+        """Return the places of a document."""
+        if isinstance(given, Mapping):
+            return [
+                {"value": self._name(argument, key, value)} | ({} if memory is None else {"memory": memory})
+                for key, (value, memory) in enumerate(given.items())
+            ]
+        found = []
+        for index, value in enumerate(sequence_of(argument, given, "values")):
+            if isinstance(value, Mapping):
+                place = dict(value)
+                place["value"] = self._name(argument, index, place.get("value"))
+                found.append(native(place))
+            else:
+                found.append({"value": self._name(argument, index, value)})
+        return found
+
+    def _name(self, argument: str, index: int, value: Any) -> str:
+        names, plain = self._shape.values, native(value)
+        try:
+            found = self._by_node.get(value)
+        except TypeError:
+            found = None
+        if found is None and not self._has_nodes and type(plain) is int and 0 <= plain < len(names):
+            found = plain
+        if found is None and isinstance(plain, str):
+            found = names.find(plain)
+        if found is None:
+            raise InstanceError(f"{brief(plain)} is no value of the graph", f"{argument}[{index}]")
+        return names[found]

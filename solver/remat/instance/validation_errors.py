@@ -1,0 +1,62 @@
+"""The errors that pydantic reports, as one `InstanceError`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from remat.errors import InstanceError
+from remat.instance.fields import MOST_COUNTED, MOST_NAMED, UNCOUNTED
+from remat.messages import brief
+
+
+def instance_error(error: ValidationError) -> InstanceError:
+    """Turn pydantic's report into the first error, with its JSON path, and `MOST_NAMED` of the others as its notes."""
+    # A list whose only entry is wrong is reported as empty, too.
+    listed = error.errors(include_url=False)
+    problems = [problem for problem in listed if problem["type"] != "too_short" or not problem.get("input")] or listed
+    # The validator of an array reports all that is wrong in it as one problem.
+    listed = [problem for problem in problems if problem["type"] != UNCOUNTED]
+    found = [(_path_of(problem, at), message) for problem in listed for at, message in _messages_of(problem)]
+    count = len(found) + sum(int(problem.get("ctx", {}).get("uncounted", 0)) for problem in problems)
+    (path, message), *others = found[:MOST_NAMED]
+    more = [f"{place}: {why}" for place, why in others]
+    least = "at least " if count >= MOST_COUNTED else ""
+    if count > MOST_NAMED:
+        more.append(f"and {least}{count - MOST_NAMED:,} more")
+    return InstanceError(message + (f" (and {least}{count - 1:,} more)" if count > 1 else ""), path, more)
+
+
+def _path_of(problem: Any, at: str) -> str:
+    # Union branches put their tags into the location: the model's class names are no keys of the document.
+    path = "$"
+    for part in problem["loc"]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return path + at
+
+
+def _messages_of(problem: Any) -> Iterator[tuple[str, str]]:
+    """Yield (what the JSON path ends in, message) for each thing wrong."""
+    context: dict[str, Any] = problem.get("ctx") or {}
+    if problem["type"] == "literal_error":
+        yield "", f"{brief(problem.get('input'))} is not one of {context.get('expected')}"
+        return
+    known = {
+        "missing": "the key is missing",
+        "extra_forbidden": "unknown key",
+        "too_short": "the list is empty",
+        "model_type": f"expected an object, not {json_type(problem.get('input'))}",
+        "tuple_type": f"expected a list, not {json_type(problem.get('input'))}",
+        "string_type": f"expected a text, not {json_type(problem.get('input'))}",
+        "string_unicode": "not valid Unicode text",
+    }
+    yield str(context.get("at") or ""), known.get(problem["type"]) or str(problem["msg"])
+    yield from context.get("others", ())
+
+
+def json_type(value: object) -> str:
+    """Say what kind of JSON value something is."""
+    names: dict[type, str] = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,246 @@
+"""Builders make the instance that the document makes, and refuse wrong arguments by their names."""
+
+import contextlib
+import random
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat import InstanceError
+from remat.instance import digest, instance_document
+from remat.instance.lowering import lower
+from tests.building.builder_calls import builder_call, is_column
+from tests.instance import documents
+
+KINDS = {
+    "chain": documents.chains() | documents.chains(trained=True, sharded=True),
+    "adjoint": documents.adjoints(),
+    "dag": documents.dags(),
+    "tree": documents.trees(),
+    "pipeline": documents.pipelines(),
+    "join": documents.joins(),
+}
+FEW = settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])
+SEEDS = st.integers(0, 2**32)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@FEW
+@given(st.data(), SEEDS)
+def test_builders_and_documents_give_equal_digests(kind, data, seed):
+    expected, build, arguments = builder_call(data.draw(KINDS[kind]), random.Random(seed))
+    assert digest(build(**arguments)) == digest(expected)
+
+
+WRONG = [np.int64(-1), -0.5, float("nan"), "8 bananas", True, object(), 2**63, 1j, np.array([[1, 2]])]
+NUMBERS = ("forward_time", "backward_time", "output_size", "saved_size", "forward_workspace", "time", "size")
+NUMBERS += ("state_size", "adjoint_size", "workspace", "repeat", "static_memory", "input_size", "loss_time")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@FEW
+@given(st.data(), SEEDS)
+def test_wrong_arguments_are_instance_errors_that_name_them(kind, data, seed):
+    draw = random.Random(seed)
+    _, build, arguments = builder_call(data.draw(KINDS[kind]), draw)
+    key = draw.choice([key for key in arguments if key in NUMBERS] or ["static_memory"])
+    given = arguments.get(key)
+    if is_column(given) and len(given):
+        entries = list(given)
+        index, wrong = draw.randrange(len(entries)), draw.choice(WRONG)
+        entries[index] = wrong
+        arguments[key], named = entries, f"{key}[{index}]"
+    else:
+        arguments[key], named = draw.choice(WRONG), key
+    with pytest.raises(InstanceError) as caught:
+        build(**arguments)
+    assert caught.value.path == named or caught.value.path.startswith(key)
+
+
+@FEW
+@given(st.data(), SEEDS)
+def test_documents_of_numpy_are_documents(data, seed):
+    draw = random.Random(seed)
+    document = data.draw(documents.documents)
+    assert digest(remat.load(numpy_document(document, draw))) == digest(remat.load(document))
+
+
+def numpy_document(node, draw):
+    """A document with some of its numbers, texts and lists as numpy's."""
+    if isinstance(node, dict):
+        return {key: numpy_document(value, draw) for key, value in node.items()}
+    if isinstance(node, (list, tuple)):
+        if node and set(map(type, node)) in ({int}, {float}) and draw.random() < 0.5:
+            return np.array(node)
+        return draw.choice([list, tuple])(numpy_document(entry, draw) for entry in node)
+    makers = {int: np.int64, float: np.float64, str: np.str_, bool: np.bool_}
+    return makers[type(node)](node) if type(node) in makers and draw.random() < 0.3 else node
+
+
+ODD = [np.array([[1]]), np.datetime64("2020"), object(), {1, 2}, np.complex64(1), {1: 2}, np.array(["a", 1], object)]
+
+
+@FEW
+@given(st.data(), SEEDS)
+def test_whatever_a_document_of_python_has_is_an_instance_or_an_instance_error(data, seed):
+    draw = random.Random(seed)
+    document = data.draw(documents.documents)
+    key = draw.choice(sorted(document))
+    with contextlib.suppress(InstanceError):
+        remat.load(document | {key: draw.choice(ODD)})
+
+
+def test_models_take_numbers_of_numpy_and_raise_instance_errors():
+    stages = [{"forward_time": np.float32(1.5), "backward_time": 2, "output_size": np.int64(8)}]
+    assert remat.ChainInstance(input_size=np.int64(85), stages=stages).input_size == 85
+    with pytest.raises(InstanceError, match=r"\$\.input_size: -1 is negative"):
+        remat.ChainInstance(input_size=np.int64(-1), stages=stages)
+
+
+def graph_of(seed, count=12):
+    draw = random.Random(seed)
+    edges = [(source, target) for target in range(count) for source in range(target) if draw.random() < 0.3]
+    nodes = [draw.choice([str, lambda k: (k, "node"), lambda k: k])(k) for k in range(count)]
+    graph = nx.DiGraph()
+    for node in nodes:
+        graph.add_node(node, seconds=draw.choice([1, 0.5, np.float32(2)]), bytes=draw.choice([3, "2kB", np.int64(5)]))
+    graph.add_edges_from((nodes[source], nodes[target]) for source, target in edges)
+    return graph, nodes, edges
+
+
+@FEW
+@given(SEEDS)
+def test_graphs_pairs_and_arrays_give_equal_instances(seed):
+    graph, nodes, edges = graph_of(seed)
+    times = [graph.nodes[node]["seconds"] for node in nodes]
+    sizes = [graph.nodes[node]["bytes"] for node in nodes]
+    names = [str(node) for node in nodes]
+    of_graph = remat.dag(graph, time="seconds", size="bytes", outputs=nodes[-1:])
+    of_pairs = remat.dag(edges, time=times, size=sizes, names=names, outputs=[len(nodes) - 1])
+    pairs = np.array(edges, dtype=np.int64).reshape(-1, 2)
+    of_array = remat.dag(pairs, time=times, size=sizes, names=names, outputs=names[-1:])
+    assert digest(of_graph) == digest(of_pairs) == digest(of_array)
+    reads = {task.id: set(task.reads) for task in of_graph.tasks}
+    assert reads == {str(node): {str(other) for other in graph.pred[node]} for node in nodes}
+    assert digest(remat.load(instance_document(of_graph))) == digest(of_graph)
+
+
+@FEW
+@given(SEEDS)
+def test_nodes_may_be_values(seed):
+    graph, nodes, _ = graph_of(seed)
+    both = nx.DiGraph()
+    for node in nodes:
+        both.add_node(("run", node), seconds=graph.nodes[node]["seconds"])
+        both.add_node(("made", node), bytes=graph.nodes[node]["bytes"], is_value=True)
+        both.add_edge(("run", node), ("made", node))
+        both.add_edges_from((("made", other), ("run", node)) for other in graph.pred[node])
+    one = remat.dag(both, time="seconds", size="bytes", values="is_value")
+    two = remat.dag(both, time="seconds", size="bytes", values=[("made", node) for node in nodes])
+    assert digest(one) == digest(two)
+    plain = lower(remat.dag(graph, time="seconds", size="bytes"))
+    found = lower(one)
+    assert found.reads.to_lists() == plain.reads.to_lists()
+    assert found.size.tolist() == plain.size.tolist()
+    assert found.time.tolist() == plain.time.tolist()
+
+
+EDGES = [(0, 1), (1, 2)]
+G = nx.DiGraph([("a", "b")])
+CALLS = [
+    (remat.dag, {"graph": EDGES, "time": [1, 2, -3], "size": 1}, "time[2]: -3"),
+    (remat.dag, {"graph": EDGES, "time": 1, "size": np.array([1, 2.5, 3])}, "size[1]: 2.5"),
+    (remat.dag, {"graph": [(0, 1), (1, 0)], "time": 1, "size": 1}, "reads[0]: the graph has a cycle"),
+    (remat.dag, {"graph": [(0, 1), (0, 1)], "time": 1, "size": 1}, "graph[1]: 0 is listed twice"),
+    (remat.dag, {"graph": [(0, 1, 2)], "time": 1, "size": 1}, "graph[0]"),
+    (remat.dag, {"graph": [(0, 9)], "time": [1, 1], "size": 1}, "graph[0]: (0, 9) is out of range"),
+    (remat.dag, {"graph": G, "time": "t", "size": 1}, "time['a']: node 'a' has no attribute 't'"),
+    (remat.dag, {"graph": G, "time": {"a": 1}, "size": 1}, "time['b']"),
+    (remat.dag, {"graph": nx.Graph([("a", "b")]), "time": 1, "size": 1}, "graph: the graph is undirected"),
+    (remat.dag, {"graph": nx.DiGraph([(1, "1")]), "time": 1, "size": 1}, "graph: nodes 1 and '1' have the same name"),
+    (remat.dag, {"graph": EDGES, "time": 1, "size": 1, "names": ["a", "b", "a"]}, "names[2]: 'a' comes twice"),
+    (remat.dag, {"graph": EDGES, "time": 1, "size": 1, "outputs": ["t9"]}, "outputs[0]: 't9' is no value"),
+    (remat.dag, {"graph": EDGES, "time": 1, "size": 1, "inputs": []}, ""),
+    (remat.dag, {"graph": EDGES, "time": 1, "size": 2**61}, "the sizes of the graph add up"),
+    (remat.dag, {"reads": [[], [0]], "writes": [[0], [7]], "time": 1, "size": [1, 1]}, "writes[1][0]: 7"),
+    (remat.dag, {"reads": [[], [0]], "writes": [[0]], "time": 1, "size": [1, 1]}, "writes: 1 rows"),
+    (remat.dag, {"reads": (np.array([0, 2, 1]), np.array([0])), "writes": [[0], []], "time": 1, "size": [1]}, "reads"),
+    (remat.dag, {"reads": [[]], "time": 1, "size": [1]}, "writes: give a graph, or both reads and writes"),
+    (remat.chain, {"forward_time": [1, 2], "backward_time": [1], "output_size": 1}, "backward_time: 1 entries"),
+    (remat.chain, {"forward_time": 1, "backward_time": 1, "output_size": 1}, "forward_time: no argument says how many"),
+    (remat.chain, {"forward_time": [1], "backward_time": "3 moons", "output_size": 1}, "backward_time: '3 moons'"),
+    (remat.chain, {"forward_time": [], "backward_time": 1, "output_size": 1}, "forward_time: there are no entries"),
+    (remat.chain, {"forward_time": [1], "backward_time": 1, "output_size": 1, "time_unit": "h"}, "time_unit: 'h'"),
+    (remat.tree, {"parent": [-1, 5], "output_size": 1}, "parent[1]: 5 is not a node number"),
+    (remat.tree, {"parent": [-1, 0], "output_size": -4}, "output_size: -4 is negative"),
+    (remat.adjoint, {"steps": 3, "forward_time": [1, 2]}, "steps: 3, and forward_time has 2 entries"),
+    (remat.adjoint, {"steps": 3, "storage": [{"name": "ram", "slots": -2}]}, "storage[0].slots"),
+    (remat.adjoint, {}, "steps: give the number of steps"),
+    (remat.join, {"chains": [{"forward_time": [1, "x"], "backward_time": 1, "output_size": 1}]}, "chains[0].forward"),
+    (remat.join, {"chains": [remat.adjoint(3)]}, "chains[0]"),
+    (remat.pipeline, {"forward_time": [1, 1], "backward_time": 1, "devices": 0, "micro_batches": 2}, "devices: 0"),
+    (
+        remat.pipeline,
+        {"forward_time": [1], "backward_time": 1, "devices": ["x"], "micro_batches": 2},
+        "devices[0]: 'x'",
+    ),
+    (
+        remat.pipeline,
+        {"forward_time": [1], "backward_time": 1, "devices": 1, "micro_batches": 2, "link": -1},
+        "link: -1",
+    ),
+    (remat.machine, {"memories": {"a": -1}, "processors": {"p": "a"}}, "memories[0].capacity: -1"),
+    (remat.machine, {"memories": {"a": 1}, "processors": {"p": "b"}}, "processors[0].memory: unknown memory 'b'"),
+    (remat.device, {"capacity": "8 bananas"}, "capacity: '8 bananas'"),
+    (remat.device, {"capacity": 8, "host": 64}, "link: a host needs a link"),
+]
+
+
+@pytest.mark.parametrize(("build", "arguments", "text"), [call for call in CALLS if call[2]])
+def test_errors_name_argument_index_and_value(build, arguments, text):
+    with pytest.raises(InstanceError) as caught:
+        build(**arguments)
+    assert str(caught.value).startswith(text)
+
+
+def test_unknown_arguments_are_type_errors():
+    with pytest.raises(TypeError, match=r"remat.chain\(\) got an unexpected keyword argument 'speed'"):
+        remat.chain(forward_time=[1], backward_time=1, output_size=1, speed=2)
+
+
+def test_other_objects_are_no_instances():
+    with pytest.raises(InstanceError, match=r"not '?networkx\.[\w.]+DiGraph'?; build an instance with remat\.chain"):
+        remat.load(nx.DiGraph())
+
+
+def test_machines_work_in_the_units_of_the_instance():
+    machine = remat.device("1MB", host="1GB", link="12GB/s", latency="1us")
+    arguments = {"forward_time": [1, 2], "backward_time": 2, "output_size": 8, "machine": machine}
+    milliseconds = remat.chain(**arguments, time_unit="ms")
+    assert milliseconds.machine is not None
+    assert milliseconds.machine.links[0].bandwidth == 12_000_000
+    named = remat.machine(
+        memories={"device": np.int64(10**6), "host": "1GB"},
+        processors={"gpu": "device"},
+        links={pair: {"bandwidth": "12GB/s", "latency": "1us"} for pair in (("device", "host"), ("host", "device"))},
+    )
+    assert digest(remat.chain(**arguments | {"machine": named}, time_unit="ms")) == digest(milliseconds)
+
+
+def test_devices_of_a_pipeline_are_a_number_capacities_or_dicts():
+    common = {"forward_time": [1, 2], "backward_time": 2, "micro_batches": 2, "link": "1GB/s"}
+    number = remat.pipeline(**common, devices=2, memory="8GB")
+    listed = remat.pipeline(**common, devices=[{"name": "gpu", "count": np.int64(2), "memory": 8e9}])
+    assert digest(number) == digest(listed)
+    capacities = remat.pipeline(**common, devices=["8GB", None])
+    assert [device.memory for device in capacities.cluster.devices] == [8_000_000_000, None]
+    assert capacities.cluster.types == ["gpu", "gpu"]
+    typed = remat.pipeline(
+        forward_time={"a": [1, 2], "b": np.array([3, 4])}, backward_time=1, devices=[{"name": "a"}, {"name": "b"}],
+        micro_batches=2,
+    )  # fmt: skip
+    assert [layer.forward_time for layer in typed.layers] == [{"a": 1, "b": 3}, {"a": 2, "b": 4}]
