@@ -20,7 +20,7 @@ from remat.comparing.supervision import Limits
 from remat.documents import write_text
 from remat.errors import OptionError, RematError
 from remat.instance import MachineModel
-from remat.solving.shares import share_of
+from remat.solving.shares import plain_budget, share_of
 from remat.solving.single import read_seconds, read_share
 from remat.units import parse_size
 
@@ -74,7 +74,7 @@ def compare(
     instances: str | os.PathLike[str] | Instance | Mapping[str, Any] | Iterable[Any],
     *,
     algorithms: str | Sequence[str] = "auto",
-    budgets: Sequence[int | str] = (),
+    budgets: Sequence[float | str] = (),
     budget_fractions: Sequence[float] = (),
     seeds: Sequence[int] = (0,),
     options: Mapping[str, Mapping[str, Any]] | None = None,
@@ -101,7 +101,7 @@ def compare(
         Folders are searched for ``.json`` and ``.json.gz``; ``example:NAME`` is a shipped instance, ``examples`` all.
     algorithms : str or sequence of str
         Registry names, ``auto``, or ``all``: every one that accepts the instance's kind.
-    budgets : sequence of int or str
+    budgets : sequence of int, float or str
         As for `remat.solve`: sizes of the working memory (of the quickest storage level), or shares such as ``"80%"``.
     budget_fractions : sequence of float
         Shares of the peak without recomputation. Without both the instances' own machines stand.
@@ -163,7 +163,7 @@ def _workers(jobs: int | None, request: Request, baseline: str | None) -> int:
 
 def _request(
     algorithms: str | Sequence[str],
-    budgets: Sequence[int | str],
+    budgets: Sequence[float | str],
     fractions: Sequence[float],
     seeds: Sequence[int],
     options: Mapping[str, Mapping[str, Any]] | None,
@@ -179,13 +179,12 @@ def _request(
     for seed in seeds:
         if type(seed) is not int or seed < 0:
             raise OptionError(f"expected whole numbers >= 0, not {seed!r:.60}", argument="seeds")
-    for budget in budgets:
-        _readable(budget)
+    readable = [_readable(budget) for budget in budgets]
     time_limit, gap, patience = limits
     seconds = read_seconds(time_limit, default=SECONDS)
     return Request(
         algorithms=() if "all" in names else names,
-        budgets=tuple(dict.fromkeys(budgets)),
+        budgets=tuple(dict.fromkeys(readable)),
         fractions=tuple(dict.fromkeys(fractions)),
         seeds=tuple(dict.fromkeys(seeds)) or (0,),
         options=chosen,
@@ -197,13 +196,15 @@ def _request(
     )
 
 
-def _readable(budget: int | str) -> None:
-    """Refuse what is neither a size nor a share, whatever an instance counts memory in."""
+def _readable(budget: object) -> int | str:
+    """Return a budget as a number or a text; refuse what is neither a size nor a share in any unit."""
     try:
-        if share_of(budget) is None:
-            parse_size(budget)
+        plain: int | str = plain_budget(budget)
+        if share_of(plain) is None:
+            parse_size(plain)
     except ValueError as error:
         raise OptionError(f"{error}", argument="budgets") from None
+    return plain
 
 
 def _checked(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from remat.instance import Instance
     from remat.solving.shares import Wholes
 
-Budget = int | str | Mapping[str, int | str | None] | None
+Budget = int | float | str | Mapping[str, int | float | str | None] | None
+"""Sizes, or shares: a float between 0 and 1, or a text such as ``80%``."""
 
 
 def budget_memory(instance: Instance, machine: Machine) -> int:
@@ -32,7 +33,7 @@ def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Un
     if budget is None:
         return machine
     # A bare budget among named ones has the empty name; no memory has it.
-    given: Mapping[str, int | str | None] = budget if isinstance(budget, Mapping) else {"": budget}
+    given: Mapping[str, int | float | str | None] = budget if isinstance(budget, Mapping) else {"": budget}
     given = _types_resolved(machine, given)
     if instance.budgets_are_for_all and "" in given:
         bare = {machine.memories[processor.memory].name: given[""] for processor in machine.processors}
@@ -54,7 +55,9 @@ def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Un
 OF_TYPE = "type:"
 
 
-def _types_resolved(machine: Machine, given: Mapping[str, int | str | None]) -> Mapping[str, int | str | None]:
+def _types_resolved(
+    machine: Machine, given: Mapping[str, int | float | str | None]
+) -> Mapping[str, int | float | str | None]:
     """Put the memories of a type's processors for the type; those that are named themselves keep their own budget."""
     found = {key: size for key, size in given.items() if not key.startswith(OF_TYPE)}
     for key in given.keys() - found.keys():
@@ -70,8 +73,8 @@ def _types_resolved(machine: Machine, given: Mapping[str, int | str | None]) -> 
     return found
 
 
-def read_capacity(size: int | str, wholes: Wholes, memory: str, units: Units) -> int:
-    """Read a size, or a share such as ``80%`` of what a memory holds when nothing is recomputed.
+def read_capacity(size: float | str, wholes: Wholes, memory: str, units: Units) -> int:
+    """Read a size, or a share such as ``80%`` or 0.8 of what a memory holds when nothing is recomputed.
 
     Raises
     ------
@@ -79,8 +82,9 @@ def read_capacity(size: int | str, wholes: Wholes, memory: str, units: Units) ->
         For anything else.
     """
     try:
-        from remat.solving.shares import share_of
+        from remat.solving.shares import plain_budget, share_of
 
+        size = plain_budget(size)
         share = share_of(size)
         if share is None:
             return parse_size(size, units)

@@ -59,11 +59,11 @@ def solve(
     instance : path, open file, dict or instance
     algorithm : str
         A registry name, or ``auto`` (see `remat.solving.portfolio`).
-    budget : int, str or mapping, optional
+    budget : int, float, str or mapping, optional
         Capacity of the working memory (of the quickest storage level, for an adjoint with storage), or of each
         named memory: ``8_000_000``, ``"8GB"``, ``{"host": "64GB"}`` (the name ``""`` is the working memory again).
-        Numbers are in the instance's unit; ``"80%"`` is a share of what the memory holds at most when nothing is
-        recomputed.
+        Whole numbers are in the instance's unit; a float between 0 and 1, or a text such as ``"80%"``, is a share of
+        what the memory holds at most when nothing is recomputed.
     machine : path, dict or MachineModel, optional
         Replaces the instance's machine.
     options : mapping, optional

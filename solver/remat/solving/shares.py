@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from remat.errors import ClaimError, OptionError, QuantityError
 from remat.graph.machine import Machine
+from remat.instance.native import native
 from remat.messages import brief
 from remat.plugin import registry
 from remat.plugin.context import Context
 from remat.plugin.options import make_options
 from remat.plugin.problem import Problem
 from remat.solving.conclusion import conclude
+from remat.units import LARGEST_SIZE
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -39,6 +41,25 @@ def plainest(instance: Instance) -> str:
     if instance.budgets_are_for_all:
         return PIPELINE_ALGORITHM
     return STORE_ALL_ALGORITHM if instance.has_storage else NO_RECOMPUTE_ALGORITHM
+
+
+def plain_budget(budget: Any) -> Any:
+    """Return a budget as a whole number or a text: a float between 0 and 1 is a share, 0.6 is ``60%``.
+
+    Raises
+    ------
+    QuantityError
+        For other floats, which could be meant as sizes or as shares.
+    """
+    plain = native(budget)
+    if not isinstance(plain, float):
+        return plain
+    if 0 < plain < 1:
+        return f"{(Decimal(repr(plain)) * 100).normalize():f}%"
+    whole = f"{int(plain)}, or a text such as '8GB'" if 1 <= plain < LARGEST_SIZE else "a text such as '8GB' or '80%'"
+    raise QuantityError(
+        f"{brief(plain)} is no share: as a float, a budget lies between 0 and 1; for a size, write {whole}"
+    )
 
 
 def share_of(budget: object) -> Decimal | None:

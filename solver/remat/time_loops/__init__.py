@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from remat.time_loops.online import OnlineSchedule
 from remat.bridges.checkpoint_schedules.export import actions_for_checkpoint_schedules, to_checkpoint_schedules
+from remat.time_loops.online import OnlineSchedule
 
 __all__ = ["OnlineSchedule", "actions_for_checkpoint_schedules", "to_checkpoint_schedules"]

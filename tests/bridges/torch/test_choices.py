@@ -48,7 +48,7 @@ def test_what_can_be_read_stays():
     given = Choices(budget="60MB", reserve="1GiB", time_limit="2min")
     assert (given.budget, given.reserve, given.seconds) == ("60MB", "1GiB", 120)
     assert replace(given, algorithm="keep-all").budget == "60MB"
-    assert Choices(budget=8e9, reserve=1e3) == Choices(budget=8 * 10**9, reserve=1000)
+    assert Choices(budget=0.7, reserve=1e3) == Choices(budget="70%", reserve=1000)
     assert Choices(budget=("70%", 5.0)).budget == ["70%", 5]
     assert Choices().seconds == 30
     assert [read_size(size, "static") for size in (7, 1e3, "2kB")] == [7, 1000, 2000]

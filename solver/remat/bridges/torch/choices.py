@@ -9,7 +9,7 @@ from typing import Any
 
 from remat.bridges.torch.costs import Costs
 from remat.errors import OptionError
-from remat.solving.shares import share_of
+from remat.solving.shares import plain_budget, share_of
 from remat.solving.single import read_seconds
 from remat.units import parse_size
 
@@ -102,6 +102,7 @@ def check_size(size: Any, argument: str) -> int | str:
 def check_budget(budget: Any) -> int | str:
     """Return one budget that can be read: a size, or a share such as ``70%``."""
     try:
+        budget = plain_budget(budget)
         if share_of(budget) is not None:
             return str(budget)
     except ValueError as error:

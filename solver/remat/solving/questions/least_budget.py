@@ -1,4 +1,4 @@
-"""`remat.least_budget`: the least budget whose schedule is no slower than a limit."""
+"""`remat.least_budget`: the smallest budget whose schedule meets a time limit, or of any schedule."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def least_budget(
     threads: int = 1,
     progress: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Find the least budget of the working memory (an adjoint's quickest storage level) for a limit on the time.
+    """Find the smallest budget of the working memory (an adjoint's quickest storage level) that meets a time limit.
+
+    Without a limit, it is the smallest budget of any schedule.
 
     Parameters
     ----------
@@ -50,7 +52,7 @@ def least_budget(
     max_overhead : float or str, optional
         Share of the no-recompute time that may be added: ``0.2`` or ``"20%"``.
     max_makespan : float or str, optional
-        Longest makespan: in the instance's unit, or ``"1.5s"``. At least one of the two must be given.
+        Longest makespan: in the instance's unit, or ``"1.5s"``.
     budget : mapping, optional
         Capacities of other memories, by name.
     algorithm, machine, options, time_limit, gap, patience, seed, threads, progress
@@ -74,22 +76,23 @@ def least_budget(
     """
     problem = make_problem(one_division(load(instance)), budget=budget, machine=machine)
     limits = Limits.of(max_overhead, max_makespan, problem)
-    if not limits.text:
-        raise OptionError("how slow may it be? Give max_overhead or max_makespan", argument="max_overhead")
     ends = (time_limit, gap, patience)
     effort = Effort.of(algorithm, options or {}, ends, seed=seed, threads=threads, listener=progress)
     memory = budget_memory(problem.instance, problem.machine)
     name = problem.machine.memories[memory].name
-    if (isinstance(budget, Mapping) and budget.keys() & {"", name}) or isinstance(budget, (int, str)):
+    if budget.keys() & {"", name} if isinstance(budget, Mapping) else budget is not None:
         raise OptionError(
-            f"the budget of {name!r} is what max_overhead and max_makespan ask for; leave one of them out",
+            f"the budget of {name!r} is what this question asks for; give those of other memories only",
             argument="budget",
         )
     prober = Prober(with_budget(problem, memory, None), memory, effort)
     portfolio.read_options(problem, prober.solver, effort.options)  # or say what is wrong with them
     limit = limits.of_problem(problem)
     answer = Answer(
-        question=f"the least budget of {name} for {limits.text}", quantity="budget", value=None, memory=name
+        question=f"the least budget of {name} for {limits.text or 'any schedule'}",
+        quantity="budget",
+        value=None,
+        memory=name,
     )
     bound = problem.least_objective
     if not limit.admits(bound):

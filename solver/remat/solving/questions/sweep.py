@@ -32,7 +32,7 @@ def sweep(
     instance: AnyInstance,
     algorithms: str | Sequence[str] = ("auto",),
     *,
-    budgets: Iterable[int | str] | None = None,
+    budgets: Iterable[float | str] | None = None,
     points: int | None = None,
     machine: AnyMachine = None,
     options: Mapping[str, Any] | None = None,
@@ -50,9 +50,9 @@ def sweep(
     instance : path, open file, dict or instance
     algorithms : sequence of str
         Registry names, or ``auto``; a curve each.
-    budgets : iterable of int or str, optional
+    budgets : iterable of int, float or str, optional
         Capacities of the working memory (of the quickest storage level, for an adjoint with storage), or shares such as
-        ``"80%"``. Default: between the least feasible budget and the peak of the schedule without a budget.
+        0.8 or ``"80%"``. Default: between the least feasible budget and the peak of the schedule without a budget.
     points : int, optional
         Budgets to choose. Default: all breakpoints of an algorithm that answers many budgets at once, else 20.
     machine, options : optional
@@ -110,7 +110,7 @@ def sweep(
     )
 
 
-def _budgets(given: Iterable[int | str] | None, problem: Problem, memory: str) -> tuple[int, ...] | None:
+def _budgets(given: Iterable[float | str] | None, problem: Problem, memory: str) -> tuple[int, ...] | None:
     """Read the budgets of a memory; descending, each once."""
     if given is None:
         return None
