@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from remat.instance.shipped import example, examples
     from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
     from remat.plugin.registry import Algorithm, algorithms
+    from remat.solving.decisions.values import Decision, Decisions
     from remat.solving.entry import solve
     from remat.solving.facts import Facts, show
     from remat.solving.given import schedule_of
@@ -66,6 +67,8 @@ _HOME = {
     "Comparison": "remat.comparing.comparison",
     "Curve": "remat.solving.questions.curves",
     "DagInstance": "remat.instance",
+    "Decision": "remat.solving.decisions.values",
+    "Decisions": "remat.solving.decisions.values",
     "Facts": "remat.solving.facts",
     "Instance": "remat.instance",
     "InstanceError": "remat.errors",
@@ -120,6 +123,8 @@ __all__ = [
     "Comparison",
     "Curve",
     "DagInstance",
+    "Decision",
+    "Decisions",
     "Facts",
     "Instance",
     "InstanceError",

@@ -27,6 +27,7 @@ COMMANDS = {
     "sweep": ("remat.cli.sweep", "Compute time-memory curves, down to the minimum budget."),
     "diff": ("remat.cli.diff", "Show two schedules of one instance side by side."),
     "show": ("remat.cli.show", "Print facts about an instance or a schedule: sizes, bounds, peaks."),
+    "decisions": ("remat.cli.decisions", "List what a schedule keeps, recomputes, offloads and drops."),
     "algorithms": ("remat.cli.algorithms", "List the algorithms, or explain one."),
     "explain": ("remat.cli.explain", "Explain a term."),
     "generate": ("remat.cli.generate", "Make an instance: random, synthetic, or of a real architecture."),

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from remat.schedule.orders import Orders
     from remat.schedule.patterns import Pattern
     from remat.schedule.samples import SamplePattern
+    from remat.solving.decisions.values import Decisions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,6 +177,40 @@ class Result(Shown):
         from remat.schedule.document import StepView
 
         return StepView(self.columns, self.graph, self.machine) if self.columns is not None else ()
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """What the schedule decides for each value: kept, recomputed, offloaded or dropped; empty without a schedule.
+
+        Examples
+        --------
+        >>> import remat
+        >>> chain = remat.chain(forward_time=[1, 1, 1], backward_time=1, output_size=4, input_size=4)
+        >>> remat.solve(chain, algorithm="keep-all").decisions.of("recomputed")
+        []
+        """
+        from remat.solving.decisions.values import decisions_of
+
+        return decisions_of(self)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The tasks in the order of the schedule, each as often as it runs; empty without a schedule."""
+        from remat.solving.decisions.orders import order_of
+
+        return order_of(self)
+
+    def timeline(self) -> Mapping[str, Any]:
+        """Return the steps as plain arrays: kind, name, start, end, source, target and on."""
+        from remat.solving.decisions.orders import timeline_of
+
+        return timeline_of(self)
+
+    def to_networkx(self) -> Any:
+        """Return the task graph as a `networkx.DiGraph` whose nodes have the start and end times of their runs."""
+        from remat.solving.decisions.orders import graph_of
+
+        return graph_of(self)
 
     def actions(self) -> list[str]:
         """Return the schedule of a chain or an adjoint as actions, a line each; empty without a schedule.

@@ -1,0 +1,208 @@
+"""What a schedule decides for each value: kept, recomputed, offloaded or dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from remat.errors import RematError
+from remat.schedule.steps import StepKind
+from remat.units import Number
+from remat.verifier.collectives import memories_of
+from remat.verifier.residencies import WORKSPACE, residencies_of
+from remat.verifier.residency import memory_of_steps
+
+if TYPE_CHECKING:
+    from remat.graph.taskgraph import IntArray
+    from remat.solving.result import Result
+
+KEPT, RECOMPUTED, OFFLOADED, DROPPED, UNUSED = "kept", "recomputed", "offloaded", "dropped", "unused"
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A time in which a value lies in a memory in which no task of the schedule uses it."""
+
+    memory: str
+    start: Number
+    end: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a schedule decides for one value.
+
+    Attributes
+    ----------
+    value : str
+    module : str
+        The stage, layer or module of the task that makes it; empty where there is none.
+    size : int
+    decision : str
+        ``recomputed``: made more than once. ``offloaded``: it lies for a time where no task uses it, such as in a
+        host memory. ``kept``: neither, and some task reads it, or it is there at the end. ``dropped``: no task reads
+        it. ``unused``: never there.
+    runs : int
+        Runs of tasks that make it.
+    recompute_time : int or float
+        Time of these runs beyond the first one.
+    offloaded : tuple of Stay
+        Where it waits, from when to when.
+    transfer_time : int or float
+        Time of its copies.
+    readers : tuple of str
+        The tasks that read it in this schedule, in the order of their first runs.
+    """
+
+    value: str
+    module: str
+    size: int
+    decision: str
+    runs: int
+    recompute_time: Number
+    offloaded: tuple[Stay, ...]
+    transfer_time: Number
+    readers: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the decision as a JSON object."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        stays = [{"memory": stay.memory, "start": stay.start, "end": stay.end} for stay in self.offloaded]
+        return found | {"offloaded": stays, "readers": list(self.readers)}
+
+
+class Decisions(Sequence[Decision]):
+    """The decisions of a schedule, one for each value, in the order of the task graph."""
+
+    def __init__(self, rows: Sequence[Decision]) -> None:
+        self._rows = tuple(rows)
+        self._index = {row.value: number for number, row in enumerate(self._rows)}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a decision by its number or its value, or several by a slice."""
+        return self._rows[self._index[index] if isinstance(index, str) else index]
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(self._rows)
+
+    def __repr__(self) -> str:
+        counts = {kind: len(self.of(kind)) for kind in (KEPT, RECOMPUTED, OFFLOADED, DROPPED, UNUSED)}
+        return f"Decisions({', '.join(f'{kind}: {count}' for kind, count in counts.items() if count)})"
+
+    def of(self, decision: str) -> list[str]:
+        """Return the values with a decision, such as ``recomputed``."""
+        return [row.value for row in self._rows if row.decision == decision]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the rows as JSON objects."""
+        return [row.to_dict() for row in self._rows]
+
+    def to_frame(self) -> Any:
+        """Return the rows as a `pandas.DataFrame`, one for each value."""
+        try:
+            import pandas
+        except ImportError:
+            raise RematError("a frame needs pandas: pip install pandas") from None
+        return pandas.DataFrame(self.to_dicts())
+
+
+def decisions_of(result: Result) -> Decisions:
+    """Return the decisions of a result; none without a schedule. O(steps + accesses)."""
+    steps, report = result.columns, result.report
+    if steps is None or report is None:
+        return Decisions(())
+    graph = result.graph
+    count = len(graph.values)
+    is_run, is_copy = steps.kind == StepKind.RUN, steps.kind == StepKind.COPY
+    runs = np.flatnonzero(is_run)
+    made = graph.writes.gather(steps.item[runs])
+    times = (report.end - report.start)[runs]
+    number = np.bincount(made.items, minlength=count)
+    again: list[Number] = [0] * count
+    seen = np.zeros(count, dtype=bool)
+    for value, row in zip(made.items.tolist(), made.rows.tolist(), strict=True):
+        if seen[value]:
+            again[value] += times[row].item()
+        seen[value] = True
+    moving: list[Number] = [0] * count
+    for step in np.flatnonzero(is_copy).tolist():
+        moving[int(steps.item[step])] += (report.end[step] - report.start[step]).item()
+    readers = _readers(result, steps.item[runs], count)
+    stays, present, left = _stays(result)
+    rows = []
+    for value in range(count):
+        makers = graph.producers[value].tolist()
+        rows.append(
+            Decision(
+                value=graph.values[value],
+                module=graph.module(makers[0]) if makers else "",
+                size=int(graph.size[value]),
+                decision=_decision(
+                    int(number[value]), bool(stays[value]), bool(readers[value]) or value in left, value in present
+                ),
+                runs=int(number[value]),
+                recompute_time=again[value],
+                offloaded=tuple(stays[value]),
+                transfer_time=moving[value],
+                readers=tuple(readers[value]),
+            )
+        )
+    return Decisions(rows)
+
+
+def _decision(runs: int, offloaded: bool, wanted: bool, present: bool) -> str:
+    if runs > 1:
+        return RECOMPUTED
+    if offloaded:
+        return OFFLOADED
+    if not runs and not present:
+        return UNUSED
+    return KEPT if wanted else DROPPED
+
+
+def _readers(result: Result, tasks: IntArray, count: int) -> list[list[str]]:
+    found: list[dict[int, None]] = [{} for _ in range(count)]
+    read = result.graph.reads.gather(tasks)
+    for value, row in zip(read.items.tolist(), read.rows.tolist(), strict=True):
+        found[value][int(tasks[row])] = None
+    return [[result.graph.tasks[task] for task in row] for row in found]
+
+
+def _stays(result: Result) -> tuple[list[list[Stay]], set[int], set[int]]:
+    """Return when each value lies where no task uses it, the values that ever lie anywhere, and those at the end."""
+    graph, steps, report = result.graph, result.columns, result.report
+    assert steps is not None
+    assert report is not None
+    residencies = residencies_of(graph, result.machine, steps)
+    used = _uses(result)
+    stays: list[list[Stay]] = [[] for _ in range(len(graph.values))]
+    columns = (residencies.memory, residencies.value, residencies.first_step, residencies.last_step)
+    for memory, value, begin, end in zip(*(column.tolist() for column in columns), strict=True):
+        if value == WORKSPACE or memory in used.get(value, {memory}):
+            continue
+        start = report.start[begin].item() if begin >= 0 else 0
+        last = report.end[end].item() if end < len(steps) else report.makespan
+        stays[value].append(Stay(result.machine.memories[memory].name, start, last))
+    there = {*residencies.value.tolist(), *graph.available}
+    left = set(residencies.value[residencies.last_step == len(steps)].tolist())
+    return stays, there, left | {place.value for place in graph.outputs}
+
+
+def _uses(result: Result) -> dict[int, set[int]]:
+    """Return the memories in which the schedule's runs read or write each value."""
+    graph, machine, steps = result.graph, result.machine, result.columns
+    assert steps is not None
+    memory = memory_of_steps(machine, steps)
+    found: dict[int, set[int]] = {}
+    for step in np.flatnonzero(steps.kind == StepKind.RUN).tolist():
+        task = int(steps.item[step])
+        places = set(memories_of(machine, steps, step)) if task in graph.parts else {int(memory[step])}
+        for value in (*graph.reads[task].tolist(), *graph.writes[task].tolist()):
+            found.setdefault(value, set()).update(places)
+    return found

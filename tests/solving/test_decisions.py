@@ -1,0 +1,101 @@
+"""Decisions agree with the steps of the schedule, counted again here."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+
+import remat
+from remat.testing import strategies
+
+HOST = remat.device(None, link=3)
+CHAIN = remat.chain(
+    forward_time=[3, 1, 2, 4], backward_time=2, output_size=[40, 30, 20, 10], saved_size=5, input_size=20
+)
+
+
+def counted(result):
+    """Runs of each value's makers, the tasks that read it, and its copies, by names alone."""
+    runs, readers, copies, makers = Counter(), defaultdict(list), Counter(), result.graph
+    for step in result.steps:
+        if hasattr(step, "task"):
+            task = makers.tasks.find(step.task)
+            for value in makers.writes[task].tolist():
+                runs[makers.values[value]] += 1
+            for value in makers.reads[task].tolist():
+                if step.task not in readers[makers.values[value]]:
+                    readers[makers.values[value]].append(step.task)
+        elif hasattr(step, "value"):
+            copies[step.value] += 1
+    return runs, readers, copies
+
+
+def check(result):
+    runs, readers, copies = counted(result)
+    assert [row.value for row in result.decisions] == list(result.graph.values)
+    for row in result.decisions:
+        assert row.runs == runs[row.value]
+        assert list(row.readers) == readers[row.value]
+        assert (row.decision == "recomputed") == (row.runs > 1)
+        if row.offloaded:
+            assert all(0 <= stay.start <= stay.end <= result.report.makespan for stay in row.offloaded)
+        assert not row.transfer_time or copies[row.value]
+    assert len(result.order) == sum(hasattr(step, "task") for step in result.steps)
+
+
+@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(strategies.chains())
+def test_chains(instance):
+    plain = remat.solve(instance, algorithm="keep-all")
+    check(plain)
+    less = remat.solve(instance, algorithm="rotor", budget=max(plain.peak_memory.values()) * 3 // 4)
+    if less.columns is not None:
+        check(less)
+
+
+def test_recomputed_stages_are_named():
+    loop = remat.adjoint(8, storage=[{"name": "ram", "slots": 2}])
+    result = remat.solve(loop, algorithm="revolve")
+    check(result)
+    assert result.decisions.of("recomputed")
+    assert sum(row.runs for row in result.decisions if row.decision == "recomputed") > 8
+
+
+def test_what_waits_in_the_host_is_offloaded():
+    result = remat.solve(CHAIN, algorithm="offload-greedy", machine=HOST, budget={"device": 150})
+    check(result)
+    waiting = [row for row in result.decisions if row.decision == "offloaded"]
+    assert waiting
+    assert {stay.memory for row in waiting for stay in row.offloaded} == {"host"}
+    assert all(row.transfer_time > 0 for row in waiting)
+    plain = remat.solve(CHAIN, algorithm="keep-all")
+    assert not plain.decisions.of("offloaded") + plain.decisions.of("recomputed")
+
+
+def test_without_a_schedule_there_is_nothing():
+    result = remat.solve(CHAIN, budget=1)
+    assert (len(result.decisions), result.order) == (0, ())
+    assert {len(column) for column in result.timeline().values()} == {0}
+
+
+def test_the_timeline_and_the_graph_have_the_verified_times():
+    result = remat.solve(CHAIN, algorithm="offload-greedy", machine=HOST, budget={"device": 150})
+    steps = result.timeline()
+    assert np.array_equal(steps["end"], result.report.end)
+    runs = steps["kind"] == "run"
+    assert tuple(steps["name"][runs]) == result.order
+    assert set(steps["on"][runs]) == {"gpu"}
+    assert set(steps["target"][steps["kind"] == "copy"]) == {"host", "device"}
+    graph = result.to_networkx()
+    for name, start in zip(steps["name"][runs], steps["start"][runs], strict=True):
+        assert start in graph.nodes[name]["start"]
+    assert all(graph.nodes[one]["end"][0] <= graph.nodes[two]["start"][-1] for one, two in graph.edges if
+               graph.nodes[one]["end"] and graph.nodes[two]["start"])  # fmt: skip
+
+
+def test_rows_are_found_by_value_and_as_records():
+    pytest.importorskip("pandas")
+    decisions = remat.solve(CHAIN, algorithm="keep-all").decisions
+    assert decisions["x1"].value == "x1" == decisions[1].value
+    assert [row["value"] for row in decisions.to_dicts()] == list(decisions.to_frame()["value"])
