@@ -87,7 +87,7 @@ def test_reserved_names(run: Run, name: str) -> None:
 
 def test_unknown_command_gets_a_suggestion(run: Run) -> None:
     run("slove", "x.json").assert_refused("unknown command 'slove'", "did you mean 'solve'?")
-    run("zzzz").assert_refused("it is one of solve, verify, compare, plan, sweep, diff, show, algorithms")
+    run("zzzz").assert_refused("it is one of solve, verify, compare, plan, sweep, diff, show, decisions, algorithms")
 
 
 def test_unknown_options(run: Run, tiny: str) -> None:
