@@ -62,7 +62,7 @@ def solve(
     budget : int, float, str or mapping, optional
         Capacity of the working memory (of the quickest storage level, for an adjoint with storage), or of each
         named memory: ``8_000_000``, ``"8GB"``, ``{"host": "64GB"}`` (the name ``""`` is the working memory again).
-        ``0.8`` and ``"80%"`` are shares of what the memory holds at most when nothing is recomputed.
+        Integers are in the instance's unit; ``0.8`` or ``"80%"`` is a share of the peak when nothing is recomputed.
     machine : path, dict or MachineModel, optional
         Replaces the instance's machine.
     options : mapping, optional
