@@ -92,9 +92,9 @@ def explained(term: Term) -> Iterator[str]:
 def page() -> str:
     """Return docs/glossary.md."""
     lines = [
-        "# Words",
+        "# Glossary",
         "",
-        "`remat explain TERM` prints each of them.",
+        "`remat explain TERM` prints one of these terms.",
         "",
     ]
     for term in all_terms():
