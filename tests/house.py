@@ -13,7 +13,7 @@ CORE_FLOORS = (
     ("cli", "one command a file"),
     ("comparing", "`remat.compare`: plan, workers, journal, cells; its tables and page"),
     ("report", "one schedule or one sweep: text, plots, views, trace"),
-    ("time_loops", "time loops in a running code: online, streaming"),
+    ("time_loops adjoint", "time loops in a running code: online, streaming"),
     ("torch", "the face of the bridge to PyTorch"),
     ("bridges", "in and out of other programs"),
     ("testing", "the conformance suite"),

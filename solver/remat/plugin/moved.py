@@ -8,7 +8,6 @@ from types import ModuleType
 
 MOVED = {
     "remat.actions": "remat.schedule.actions",
-    "remat.adjoint": "remat.time_loops",
     "remat.auto": "remat.plugin.auto",
     "remat.bounds": "remat.graph.bounds",
     "remat.chain": "remat.plugin",

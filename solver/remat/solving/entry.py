@@ -73,8 +73,7 @@ def solve(
         Stop where the makespan is so near to the lower bound over all schedules: ``0.01`` or ``"1%"`` of the makespan.
         Default 0.1 % for ``auto`` on instances of more than 100 tasks, otherwise none.
     patience : float or str, optional
-        Stop where nothing better was found for so many seconds, schedule or bound. ``auto`` then goes on with the next
-        algorithm.
+        Stop where nothing better was found for so many seconds, schedule or bound, by whichever algorithm.
     warm_start : path, open file, dict or Result, optional
         A schedule of this instance, such as one for another budget: the answer is never worse, if it fits.
     seed, threads : int
