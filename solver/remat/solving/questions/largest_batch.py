@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from remat.graph.machine import Machine
 from remat.instance import Instance, load
 from remat.instance.lowering import machine_of
 from remat.instance.scaling import scaled
+from remat.plugin import registry
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
@@ -18,8 +20,10 @@ from remat.solving import portfolio
 from remat.solving.budget import Budget, budget_memory
 from remat.solving.conclusion import conclude
 from remat.solving.divisions import one_division
+from remat.solving.questions.bisection import Limit
 from remat.solving.questions.limits import Limits
-from remat.solving.questions.prober import Answered, Effort
+from remat.solving.questions.pool import Answered
+from remat.solving.questions.prober import Effort
 from remat.solving.result import Answer, Result
 from remat.solving.single import AnyInstance, AnyMachine, make_problem, values_of
 from remat.units import format_size
@@ -187,28 +191,32 @@ class _Batches:
         if problem is None:
             self.high, self.proof = batch, None
             return
-        solver = self.effort.solver(problem)
-        before = self.effort.seconds
-        proposal, chosen = self.effort.propose(problem, solver, (self.high - self.low).bit_length())
-        result = conclude(
-            problem,
-            solver,
-            proposal,
-            values_of(chosen),
-            seed=self.effort.seed,
-            solve_seconds=self.effort.seconds - before,
-        )
-        answer = Answered(
-            memory=self.memory, asked=None, solver=solver, problem=problem, proposal=proposal, result=result
-        )
         limit = self.limits.of_problem(problem)
-        if limit.met_by(answer):
-            self.low, self.best = batch, (problem.instance, answer)
-            return
+        # Of the portfolio first those members that take little time.
+        for member in (portfolio.QUICK, portfolio.ALONE) if self.effort.is_auto else (None,):
+            answer = self._answer(problem, member, limit)
+            if limit.met_by(answer):
+                self.low, self.best = batch, (problem.instance, answer)
+                return
+            if limit.refuted_by(answer) == ALL_SCHEDULES:
+                break
         self.high, self.refusal = batch, (problem.instance, answer)
         self.proof = limit.refuted_by(answer)
         if self.limits.overhead is not None and not self.built and any(link.latency for link in self.machine.links):
             self.proof = None  # latencies weigh less in a larger batch: its overhead may be less
+
+    def _answer(self, problem: Problem, member: registry.Algorithm | None, limit: Limit) -> Answered:
+        """Solve for a batch, until the limit is met."""
+        effort = self.effort
+        solver = effort.solver(problem) if member is None else member
+        enough = None if member is None else math.inf if limit.makespan is None else limit.makespan
+        before, left = effort.seconds, (self.high - self.low).bit_length()
+        proposal, chosen = effort.propose(problem, solver, left, enough=enough)
+        seconds = effort.seconds - before
+        result = conclude(problem, solver, proposal, values_of(chosen), seed=effort.seed, solve_seconds=seconds)
+        return Answered(
+            memory=self.memory, asked=None, solver=solver, problem=problem, proposal=proposal, result=result
+        )
 
     def conclude(self, answer: Answer) -> Result:
         """Return the result, with the answer."""
