@@ -199,7 +199,8 @@ def test_slots_of_an_adjoint():
     }
     costs = {slots: search.adjoint_best_cost([1] * 7, [1] * 7, [(slots, 0, 0)]) for slots in range(1, 9)}
     wanted = max(batch for batch in range(1, 9) if costs[8 // batch] <= 1.3 * 13)
-    assert remat.largest_batch(loop, max_overhead="30%", time_limit=3).answer.value == wanted
+    # The portfolio knows more than checkpointing schedules.
+    assert remat.largest_batch(loop, max_overhead="30%", time_limit=3).answer.value >= wanted
     found = remat.largest_batch(loop, algorithm="revolve", max_overhead="30%")
     assert (found.answer.value, found.answer.proved) == (wanted, True)
     assert found.makespan == wanted * costs[8 // wanted]

@@ -30,6 +30,9 @@ from remat.units import format_size
 
 LARGEST_BATCH = 2**31 - 1
 
+FASTEST_SHARE = 0.25
+"""Share of the time left in which the fastest schedule for the largest batch is searched."""
+
 
 def largest_batch(
     instance: AnyInstance,
@@ -171,6 +174,17 @@ class _Batches:
             self._try(self._next(self.low, self.high))
         if self.low == 0 and self.refusal is None and not self.effort.stopped:
             self._try(1)
+        self._quicken()
+
+    def _quicken(self) -> None:
+        """Search the fastest schedule of the portfolio for the batch that was found, as far as there is time."""
+        if self.best is None or not self.effort.is_auto or self.effort.stopped:
+            return
+        instance, known = self.best
+        with self.effort.within(FASTEST_SHARE):
+            answer = self._answer(known.problem, portfolio.ALONE, None)
+        if answer.solved and _time(answer) < _time(known):
+            self.best = instance, answer
 
     def _next(self, low: int, high: int) -> int:
         """Return the batch to ask about: some way up from what is known to do, at most half of the way."""
@@ -205,11 +219,13 @@ class _Batches:
         if self.limits.overhead is not None and not self.built and any(link.latency for link in self.machine.links):
             self.proof = None  # latencies weigh less in a larger batch: its overhead may be less
 
-    def _answer(self, problem: Problem, member: registry.Algorithm | None, limit: Limit) -> Answered:
+    def _answer(self, problem: Problem, member: registry.Algorithm | None, limit: Limit | None) -> Answered:
         """Solve for a batch, until the limit is met."""
         effort = self.effort
         solver = effort.solver(problem) if member is None else member
-        enough = None if member is None else math.inf if limit.makespan is None else limit.makespan
+        enough = None
+        if member is not None and limit is not None:
+            enough = math.inf if limit.makespan is None else limit.makespan
         before, left = effort.seconds, (self.high - self.low).bit_length()
         proposal, chosen = effort.propose(problem, solver, left, enough=enough)
         seconds = effort.seconds - before
@@ -271,3 +287,8 @@ class _Batches:
             memory=self.memory, asked=None, solver=solver, problem=problem, proposal=proposal, result=result
         )
         return problem.instance, answered
+
+
+def _time(answer: Answered) -> float:
+    makespan = answer.result.makespan
+    return math.inf if makespan is None else float(makespan)
