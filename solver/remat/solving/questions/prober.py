@@ -48,6 +48,8 @@ class Effort:
         Whoever makes an effort checks that its names mean something (see `chosen`).
     deadline : float or None
         `time.monotonic()` value for all solves together.
+    limit_given : bool
+        Whether the user set it; if not, it guards against long runs, and limits of work decide.
     gap, patience : float or None
         Of each solve.
     solves, answers : int
@@ -66,6 +68,7 @@ class Effort:
     gap: float | None = None
     patience: float | None = None
     listener: Callable[[Progress], None] | None = None
+    limit_given: bool = True
     solves: int = 0
     answers: int = 0
     seconds: float = 0.0
@@ -93,6 +96,7 @@ class Effort:
             seed=read_whole(seed, "seed", 0),
             threads=read_whole(threads, "threads", 1),
             listener=listener,
+            limit_given=time_limit is not None,
         )
 
     @property
@@ -161,6 +165,7 @@ class Effort:
             threads=self.threads,
             listener=self.listener,
             started=self.outer.started,
+            limit_given=self.limit_given,
         )
 
     def propose(
