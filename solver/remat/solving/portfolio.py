@@ -25,6 +25,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Author, Bound, LeastBudget, Pro
 from remat.plugin.reach import check_reach
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.conclusion import OWN_SOURCES, conclude, holds
+from remat.solving.minimum_budget import at_peak, smallest_named
 from remat.solving.result import Result
 from remat.solving.scopes import scoped, speaks_for_all
 from remat.solving.single import last_end_of, run, values_of, with_reported
@@ -446,10 +447,10 @@ class _Portfolio:
     def _refuted(self) -> tuple[str | None, LeastBudget | None]:
         """Return the class that has no schedule, and the least budget with which this would find one."""
         if self.problem.exceeded is not None:
-            return None, _least([answer.result.least_budget for answer in self.answers])
+            return None, smallest_named([answer.result.least_budget for answer in self.answers])
         refuted = [answer for answer in self.answers if answer.result.scope is not None]
         proved = [answer for answer in refuted if answer.result.scope == ALL_SCHEDULES]
-        least = _least([answer.result.least_budget for answer in proved or self.answers])
+        least = smallest_named([answer.result.least_budget for answer in proved or self.answers])
         if not refuted:
             return None, least
         # Of several classes, the one of whoever searches longest, and last.
@@ -566,7 +567,7 @@ class _Lowering:
             probe.ask_all()
         self.portfolio.log.extend(probe.log)
         if probe.best is not None:
-            self.least = _at_peak(probe.best.result, memory)
+            self.least = at_peak(probe.best.result, memory)
             return True
         scopes = [answer.result.scope for answer in probe.answers]
         if ALL_SCHEDULES in scopes:
@@ -577,26 +578,6 @@ class _Lowering:
             )
             self.least = replace(self.least, scope=scope)
         return False
-
-
-def _at_peak(result: Result, memory: int) -> LeastBudget:
-    """Return the budget with which a schedule fits, and the task that sets it."""
-    assert result.report is not None
-    assert result.columns is not None
-    peak = result.report.peaks[result.machine.memories[memory].name]
-    steps = result.columns
-    run = peak.step is not None and steps.kind[peak.step] == int(StepKind.RUN)
-    return LeastBudget(peak.size, int(steps.item[peak.step]) if run else None, sufficient=True, memory=memory)
-
-
-def _least(named: list[LeastBudget | None]) -> LeastBudget | None:
-    """Return the least budget that is said to do, else the largest that is known not to."""
-    known = [least for least in named if least is not None]
-    enough = [least for least in known if least.sufficient]
-    if enough:
-        return min(enough, key=lambda least: (least.size, least.task is None))
-    whole = [least for least in known if least.scope == ALL_SCHEDULES]
-    return max(whole, key=lambda least: least.size, default=None)
 
 
 def in_listed_order(problem: Problem, steps: Steps) -> bool:
