@@ -43,8 +43,8 @@ def test_the_least_budget(run: Run, tiny: str, arguments: list[str], tmp_path: P
 
 
 def test_slots(run: Run) -> None:
-    outcome = run("solve", "-", "--max-overhead", "30%", stdin=json.dumps(LOOP).encode())
-    found = remat.least_budget(LOOP, max_overhead=0.3).answer
+    outcome = run("solve", "-", "-a", "revolve", "--max-overhead", "30%", stdin=json.dumps(LOOP).encode())
+    found = remat.least_budget(LOOP, algorithm="revolve", max_overhead=0.3).answer
     assert found is not None
     assert f"answer          {found.value} ({found.slots} slots); the least, proved for" in outcome.out
 

@@ -132,7 +132,7 @@ def _ranking(kind: str) -> Callable[[Candidate], tuple[Any, ...]]:
 
 
 def for_many(problem: Problem) -> Algorithm | None:
-    """Return the algorithm that answers alone for problems that differ in budget or batch; None: they are solved."""
+    """Return the algorithm to ask first about problems that differ in budget or batch; None where there is none."""
     known = registry.algorithms(problem.kind, available=True)
     found = [algorithm for algorithm in known if algorithm.many and registry.load(algorithm.many)(problem)]
     return min(found, key=lambda algorithm: GUARANTEES.index(algorithm.guarantee), default=None)

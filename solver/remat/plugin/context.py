@@ -15,6 +15,8 @@ from remat.schedule.steps import Steps
 from remat.units import Number
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from remat.schedule.patterns import Pattern
     from remat.schedule.samples import SamplePattern
 
@@ -77,6 +79,9 @@ class Context:
         Name of the algorithm that runs.
     limit_given : bool
         Whether the user set the deadline; if not, it guards against long runs, and limits of work decide.
+    enough : int, float, Fraction or None
+        A makespan at which to stop, whatever the bound; infinity stops at any schedule. None where every better
+        schedule is wanted.
     speaks_for_all : bool
         Whether a bound that the algorithm calls one over all schedules is one on this machine (`remat.solving.scopes`).
     history : list of Progress
@@ -90,6 +95,7 @@ class Context:
     started: float = field(default_factory=time.monotonic)
     gap: float | None = None
     patience: float | None = None
+    enough: Number | Fraction | None = None
     source: str = ""
     interrupted: bool = False
     limit_given: bool = True
@@ -113,10 +119,17 @@ class Context:
 
     @property
     def near(self) -> bool:
-        """Whether the best schedule is within `gap` of the best bound."""
+        """Whether the best schedule is within `gap` of the best bound, or takes no longer than `enough`."""
+        if self.satisfied:
+            return True
         if not self.gap or self.best_makespan is None or self.best_bound is None:
             return False
         return self.best_makespan - self.best_bound <= self.gap * self.best_makespan
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether the best schedule takes no longer than `enough`."""
+        return self.enough is not None and self.best_makespan is not None and self.best_makespan <= self.enough
 
     def _impatient(self, now: float) -> bool:
         return self.patience is not None and self.has_schedule and now - self.changed > self.patience

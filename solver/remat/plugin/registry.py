@@ -119,8 +119,8 @@ class Algorithm:
     trials : tuple of Trial
         When, and with which options, `auto` asks it. Default: always, with its default options.
     many : str
-        ``"module:function"``, a predicate of a `Problem`: whether it answers alone where many budgets or batches are
-        asked about; empty if it never does.
+        ``"module:function"``, a predicate of a `Problem`: whether `auto` asks it first, as a quick member, where many
+        budgets or batches are asked about; empty if it never does.
     covered_by : tuple of str
         Algorithms that are never worse, such as those that ask it themselves: where `auto` can ask one of them, it asks
         this one only if that one fails.

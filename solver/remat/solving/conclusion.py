@@ -19,7 +19,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, S
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps, started
 from remat.solving.least_of_strategy import least_of_strategy
-from remat.solving.remedies import remedies
+from remat.solving.remedies import PORTFOLIO, remedies
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
 from remat.units import Number
@@ -318,7 +318,7 @@ def _judge(
         status = Status.OPTIMAL if optimal else Status.FEASIBLE
     else:
         optimal_within = None
-        status, scope, least = _without_schedule(problem, scope, least)
+        status, scope, least = _without_schedule(problem, scope, least, named=solver.name != PORTFOLIO)
     termination = proposal.termination
     proved = status is Status.OPTIMAL or (status is Status.INFEASIBLE and scope == ALL_SCHEDULES)
     if proved and termination is not Termination.INTERRUPTED:
@@ -359,16 +359,17 @@ def _judge(
 
 
 def _without_schedule(
-    problem: Problem, scope: str | None, least: LeastBudget | None
+    problem: Problem, scope: str | None, least: LeastBudget | None, *, named: bool
 ) -> tuple[Status, str | None, LeastBudget | None]:
     """Decide between infeasible and unknown; a bound that exceeds a capacity is a proof over all schedules.
 
-    A class that was searched in vain is no such proof: the scope names it, and the status is unknown.
+    A class that was searched in vain is no such proof: the scope names it, and the status is unknown. `named` says
+    whether that class is also the one in which the minimum budget is the least; a portfolio states that by itself.
     """
     if least is not None:
         known = problem.memory_bounds[least.memory]
         holds = known is not None and least.size <= known.size
-        least = replace(least, scope=ALL_SCHEDULES if holds else least.scope or scope)
+        least = replace(least, scope=ALL_SCHEDULES if holds else least.scope or (scope if named else None))
     if problem.unreachable is not None:
         return Status.INFEASIBLE, ALL_SCHEDULES, None
     proof = problem.exceeded

@@ -5,6 +5,7 @@ Whom it asks, and in which order, follows from what the algorithms declare: `rem
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +25,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Author, Bound, LeastBudget, Pro
 from remat.plugin.reach import check_reach
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.conclusion import OWN_SOURCES, conclude, holds
+from remat.solving.minimum_budget import at_peak, smallest_named
 from remat.solving.result import Result
 from remat.solving.scopes import scoped, speaks_for_all
 from remat.solving.single import last_end_of, run, values_of, with_reported
@@ -67,6 +69,12 @@ AUTO = registry.Algorithm(
 )
 """As an entry of the registry: it is solved with like any other algorithm, and no other one can take its name."""
 
+QUICK = replace(AUTO, solver="remat.solving.portfolio:solve_quickly")
+"""`auto` with those candidates only that take little time: for questions about many budgets."""
+
+ALONE = replace(AUTO, solver="remat.solving.portfolio:solve_alone")
+"""`auto` without a search for the minimum budget: for questions, which search for it themselves."""
+
 
 class AutoOptions(Options):
     """Options of `auto`."""
@@ -98,20 +106,60 @@ def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[st
         return make_options(solver, given)
     own = {name: value for name, value in given.items() if name == "order"}
     others = {name: value for name, value in given.items() if name not in own}
-    known: set[str] = set()
-    if others:
-        for candidate in auto.candidates(problem.used).asked:
-            model = candidate.algorithm.load_options()
-            known.update(set() if model is None else model.model_fields)
-    for name in others:
-        if name not in known:
+    solvers = _with_options(problem) if others else {}
+    for name, value in others.items():
+        if name not in solvers:
             import difflib
 
-            near = difflib.get_close_matches(name, [*known, "order"], n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"here there are {', '.join(sorted({*known, 'order'}))}"
+            near = difflib.get_close_matches(name, [*solvers, "order"], n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"here there are {', '.join(sorted({*solvers, 'order'}))}"
             raise OptionError(f"no algorithm that auto asks has an option {name!r}; {hint}", argument="options")
+        _check_option(solvers[name], name, value)
     read: AutoOptions = make_options(AUTO, own)
     return read.model_copy(update={"others": others}) if others else read
+
+
+def option_names(problem: Problem) -> set[str]:
+    """Return the options that `auto` takes: its own, and those of the algorithms that it may ask."""
+    return {"order", *_with_options(problem)}
+
+
+def _with_options(problem: Problem) -> dict[str, list[registry.Algorithm]]:
+    """Return the algorithms that `auto` may ask, by the options that they have."""
+    found: dict[str, list[registry.Algorithm]] = {}
+    for candidate in auto.candidates(problem.used).asked:
+        model = candidate.algorithm.load_options()
+        for name in () if model is None else model.model_fields:
+            found.setdefault(name, []).append(candidate.algorithm)
+    return found
+
+
+def _check_option(solvers: Sequence[registry.Algorithm], name: str, value: Any) -> None:
+    """Refuse a value that nobody takes."""
+    wrong = None
+    for solver in solvers:
+        try:
+            make_options(solver, {name: value})
+        except OptionError as error:
+            wrong = wrong or error
+        else:
+            return
+    if wrong is not None:
+        raise wrong
+
+
+def solve_quickly(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
+    """Ask those candidates that take little time, as one solve of a question about many budgets."""
+    portfolio = _prepared(problem, options, context)
+    portfolio.ask_quick()
+    return portfolio.merged(minimum=False)
+
+
+def solve_alone(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
+    """Ask all candidates, as one solve of a question about many budgets."""
+    portfolio = _prepared(problem, options, context)
+    portfolio.ask_all()
+    return portfolio.merged(minimum=False)
 
 
 def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
@@ -126,6 +174,12 @@ def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
     has given a time limit that is not used up. Where a memory is too small for every
     schedule, the candidates are asked all the same, for a budget that would do.
     """
+    portfolio = _prepared(problem, options, context)
+    portfolio.ask_all()
+    return portfolio.merged()
+
+
+def _prepared(problem: Problem, options: AutoOptions, context: Context) -> _Portfolio:
     if problem.kind == "dag" and problem.graph.parts:
         task = problem.graph.described(min(problem.graph.parts), repr)
         raise OptionError(
@@ -133,7 +187,7 @@ def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
         )
     if context.gap is None and len(problem.graph.tasks) > SMALL:
         context.gap = GAP
-    return _Portfolio(problem, options, context).propose()
+    return _Portfolio(problem, options, context)
 
 
 @dataclass(frozen=True, eq=False)  # one is not another one; their arrays cannot be compared
@@ -164,11 +218,10 @@ class _Portfolio:
     asked: set[str] = field(default_factory=set[str])
     refusals: list[str] = field(default_factory=list[str])
     log: list[str] = field(default_factory=list[str])
-    any_schedule: bool = False  # whether to stop at the first one
+    seconds: float = 0.0  # that there were at the beginning
 
-    def propose(self) -> Proposal:
-        self.ask_all()
-        return self._merged()
+    def __post_init__(self) -> None:
+        self.seconds = self.context.seconds_left or 0.0
 
     def ask_all(self) -> None:
         """Ask the rows, and where none of them finds a schedule, everybody else."""
@@ -189,10 +242,10 @@ class _Portfolio:
 
     def ask_quick(self) -> None:
         """Ask those that take little time, and the one that answers where many budgets are asked about."""
-        chosen, alone = auto.candidates(self.problem), auto.for_many(self.problem)
+        chosen, alone = auto.candidates(self.problem), auto.for_many(self.problem.used)
         many = () if alone is None else (auto.Candidate(alone, registry.Trial()),)
         for candidate in chosen.early + chosen.cheap + many:
-            self._ask(candidate)
+            self._ask(candidate, share=EARLY_SHARE)
 
     def _ordered(self, listed: Sequence[Candidate]) -> list[Candidate]:
         """Put those last that look for other orders, where the listed one must be kept."""
@@ -227,7 +280,7 @@ class _Portfolio:
         self, listed: Sequence[Candidate], share: float, *, again: bool = False
     ) -> list[tuple[Candidate, _Answer]]:
         """Ask each for its part of a share of the time; return those that did not end by themselves."""
-        limit, unfinished = self.context.limit or 0.0, list[tuple[Candidate, _Answer]]()
+        limit, unfinished = self.seconds, list[tuple[Candidate, _Answer]]()
         for candidate in listed:
             left = max(self.context.seconds_left or 0.0, 1e-9)
             answer = self._ask(candidate, share=min(1.0, share * limit / len(listed) / left), again=again)
@@ -254,8 +307,6 @@ class _Portfolio:
         if any(answer.result.status is Status.INFEASIBLE for answer in self.answers):
             return True
         best = self.best
-        if self.any_schedule and best is not None:
-            return True
         return self.context.stopped or (best is not None and best.result.status is Status.OPTIMAL)
 
     def _ask(self, candidate: Candidate, *, share: float = 1.0, again: bool = False) -> _Answer | None:
@@ -330,14 +381,18 @@ class _Portfolio:
 
     # --- the answer ---------------------------------------------------------------------------------------------------
 
-    def _merged(self) -> Proposal:
-        """Return the best schedule with all that was proved by anybody, or what is known of there being none."""
+    def merged(self, *, minimum: bool = True) -> Proposal:
+        """Return the best schedule with all that was proved by anybody, or what is known of there being none.
+
+        Without a schedule, `minimum` says whether to search for the smallest budget that has one.
+        """
         best = self.best
         bounds = self._bounds(best)
         ended = self.context.termination if self.context.ended else None
         if best is None:
             within, least = self._refuted()
-            least = lowered(self, least)
+            if minimum:
+                least = lowered(self, least)
             termination = ended or self._longest(self.answers)
             return Proposal(
                 bounds=bounds,
@@ -392,10 +447,10 @@ class _Portfolio:
     def _refuted(self) -> tuple[str | None, LeastBudget | None]:
         """Return the class that has no schedule, and the least budget with which this would find one."""
         if self.problem.exceeded is not None:
-            return None, _least([answer.result.least_budget for answer in self.answers])
+            return None, smallest_named([answer.result.least_budget for answer in self.answers])
         refuted = [answer for answer in self.answers if answer.result.scope is not None]
         proved = [answer for answer in refuted if answer.result.scope == ALL_SCHEDULES]
-        least = _least([answer.result.least_budget for answer in proved or self.answers])
+        least = smallest_named([answer.result.least_budget for answer in proved or self.answers])
         if not refuted:
             return None, least
         # Of several classes, the one of whoever searches longest, and last.
@@ -443,67 +498,86 @@ def _share(more: float, less: float) -> str:
     return f"{100 * (more - less) / less:.3g} %" if less else "time"
 
 
-MOST_PROBES = 40
+MOST_PROBES = 60
 """Smaller budgets that are tried where none is found for the one that was given."""
+
+MINIMUM_SHARE, MINIMUM_SOLVES = 0.5, 8
+"""Share of the time left for the minimum budget, and the number of solves by all candidates that share it."""
+
+NARROW = 0.005
+"""Share of the minimum budget to which it is searched in graphs of more than `SMALL` tasks."""
 
 
 def lowered(portfolio: _Portfolio, least: LeastBudget | None) -> LeastBudget | None:
     """Return the smallest budget for which the portfolio finds a schedule, from one that is known to be enough.
 
-    Each probe asks for any schedule, and goes on from its peak. In graphs of more than `SMALL` tasks the probes ask
-    only those that take little time.
+    Each probe asks for any schedule, and goes on from its peak. First those that take little time are asked, then all.
 
     Notes
     -----
-    At most `MOST_PROBES` probes, which alternate between one byte less, which may end the search, and the middle
-    between what is enough and what is not.
+    Bisection between what is enough and what is proved not to be, at most `MOST_PROBES` probes in all. A probe that
+    finds nothing proves nothing, unless it says so over all schedules; so the second round begins anew at what is
+    proved.
     """
     if least is None or not least.sufficient:
         return least
-    problem, context = portfolio.problem, portfolio.context
-    name = problem.machine.memories[least.memory].name
+    problem = portfolio.problem
     bound = problem.memory_bounds[least.memory]
-    low = max(-1 if bound is None else bound.size - 1, problem.machine.memories[least.memory].capacity or -1)
-    size, near = least.size - 1, True
-    for _ in range(MOST_PROBES):
-        if context.ended or size <= low:
-            break
-        probe = _Portfolio(problem.with_capacities({name: size}), portfolio.options, context.aside(), any_schedule=True)
-        if len(problem.graph.tasks) <= SMALL:
-            probe.ask_all()
-        else:
+    refuted = max(-1 if bound is None else bound.size - 1, problem.machine.memories[least.memory].capacity or -1)
+    lowering = _Lowering(portfolio, least, refuted)
+    context = portfolio.context.aside(share=MINIMUM_SHARE)
+    for quick in (True, False):
+        lowering.run(context, quick=quick)
+    return lowering.least
+
+
+@dataclass
+class _Lowering:
+    """The search for a minimum budget: `least` is enough, `refuted` is proved not to be."""
+
+    portfolio: _Portfolio
+    least: LeastBudget
+    refuted: int
+    probes: int = 0
+
+    def run(self, context: Context, *, quick: bool) -> None:
+        """Bisect between what is enough and what is not: first one byte less, which may end the search."""
+        small = len(self.portfolio.problem.graph.tasks) <= SMALL
+        failed, first, solves = self.refuted, True, MINIMUM_SOLVES
+        while not context.ended and self.probes < MOST_PROBES:
+            room = self.least.size - 1 - failed
+            if room <= (0 if small else NARROW * self.least.size):
+                return
+            size = self.least.size - 1 if first else (failed + self.least.size) // 2
+            if not self._probe(size, context, quick=quick, share=1 / solves) and not first:
+                failed = size
+            failed, first, solves = max(failed, self.refuted), False, max(1, solves - 1)
+
+    def _probe(self, size: int, context: Context, *, quick: bool, share: float) -> bool:
+        """Ask for any schedule at a budget, and take its peak over; return whether there is one."""
+        self.probes += 1
+        problem, memory = self.portfolio.problem, self.least.memory
+        name = problem.machine.memories[memory].name
+        inner = context.aside(share=1.0 if quick else share)
+        inner.enough = math.inf
+        probe = _Portfolio(problem.with_capacities({name: size}), self.portfolio.options, inner)
+        if quick:
             probe.ask_quick()
-        portfolio.log.extend(probe.log)
-        if probe.best is not None:
-            least = _at_peak(probe.best.result, least.memory)
-        elif near:
-            scope = next((a.result.scope for a in reversed(probe.answers) if a.result.scope is not None), None)
-            return least if scope is None else replace(least, scope=scope)
         else:
-            low = size
-        near = not near or low >= least.size - 1
-        size = least.size - 1 if near else (low + least.size) // 2
-    return least
-
-
-def _at_peak(result: Result, memory: int) -> LeastBudget:
-    """Return the budget with which a schedule fits, and the task that sets it."""
-    assert result.report is not None
-    assert result.columns is not None
-    peak = result.report.peaks[result.machine.memories[memory].name]
-    steps = result.columns
-    run = peak.step is not None and steps.kind[peak.step] == int(StepKind.RUN)
-    return LeastBudget(peak.size, int(steps.item[peak.step]) if run else None, sufficient=True, memory=memory)
-
-
-def _least(named: list[LeastBudget | None]) -> LeastBudget | None:
-    """Return the least budget that is said to do, else the largest that is known not to."""
-    known = [least for least in named if least is not None]
-    enough = [least for least in known if least.sufficient]
-    if enough:
-        return min(enough, key=lambda least: (least.size, least.task is None))
-    whole = [least for least in known if least.scope == ALL_SCHEDULES]
-    return max(whole, key=lambda least: least.size, default=None)
+            probe.ask_all()
+        self.portfolio.log.extend(probe.log)
+        if probe.best is not None:
+            self.least = at_peak(probe.best.result, memory)
+            return True
+        scopes = [answer.result.scope for answer in probe.answers]
+        if ALL_SCHEDULES in scopes:
+            self.refuted = max(self.refuted, size)
+        if size == self.least.size - 1:
+            scope = (
+                ALL_SCHEDULES if self.refuted == size else next((s for s in reversed(scopes) if s is not None), None)
+            )
+            self.least = replace(self.least, scope=scope)
+        return False
 
 
 def in_listed_order(problem: Problem, steps: Steps) -> bool:

@@ -165,10 +165,11 @@ def test_lines_that_coincide_are_told_apart():
     from remat.report.plot.pareto import picture_of_sweep
     from remat.report.plot.style import figure_of
 
-    sweep = remat.sweep(CHAIN, ("rotor", "auto"))
+    sweep = remat.sweep(CHAIN, "rotor")
+    sweep = replace(sweep, curves=(*sweep.curves, replace(sweep.curves[0], algorithm="twin")))
     axes = figure_of(picture_of_sweep(sweep)).axes[0]
     widths = {line.get_label(): line.get_linewidth() for line in axes.get_lines()}
-    assert widths["rotor"] > widths["auto"]
+    assert widths["rotor"] > widths["twin"]
     assert "lower bound" in widths
     knees = [text.xyann[1] for text in axes.texts if text.get_text().startswith("knee")]
     assert len(knees) == len(set(knees))

@@ -77,11 +77,21 @@ def test_slots(steps, backward, state, share):
     costs = [search.adjoint_best_cost(forward, [backward] * steps, [(slots, 0, 0)]) for slots in range(steps + 1)]
     time = steps - 1 + steps * backward
     wanted = next(slots for slots, cost in enumerate(costs) if cost is not None and cost <= (1 + share) * time)
-    for algorithm in ("auto", "revolve"):
-        found = remat.least_budget(document, algorithm=algorithm, max_overhead=float(share))
-        assert found.answer.slots == wanted
-        assert found.answer.value == wanted * state == found.peak_memory["ram"]
-        assert found.answer.proved
+    found = remat.least_budget(document, algorithm="revolve", max_overhead=float(share))
+    assert found.answer.slots == wanted
+    assert found.answer.value == wanted * state == found.peak_memory["ram"]
+    assert found.answer.proved
+
+
+@draws(3)
+@given(st.integers(1, 7), st.integers(0, 3), st.integers(1, 3), SHARES)
+def test_auto_needs_no_more_slots(steps, backward, state, share):
+    document = STORED | {"steps": steps, "backward_time": backward, "state_size": state}
+    asked = {"max_overhead": float(share), "time_limit": 2}
+    wanted = remat.least_budget(document, algorithm="revolve", **asked)
+    found = remat.least_budget(document, **asked)
+    assert found.answer.value <= wanted.answer.value
+    assert found.answer.slots * state == found.answer.value == found.peak_memory["ram"]
 
 
 @draws(5)
@@ -252,7 +262,7 @@ def test_an_option_of_the_same_name_is_the_algorithms():
         ({"max_makespan": -1}, "^max_makespan: "),
         ({"max_overhead": "much"}, "^max_overhead: 'much'"),
         ({"budget": 0.5}, "^budget: the budget of 'memory' is what"),
-        ({"max_overhead": 1, "options": {"gab": 3}}, "rotor has no option 'gab'; did you mean 'gap'"),
+        ({"max_overhead": 1, "options": {"gab": 3}}, "has an option 'gab'; did you mean 'gap'"),
         ({"max_overhead": 1, "options": {"gap": 2}}, "^option gap: "),
         ({"max_overhead": 1, "budget": 30}, "^budget: the budget of 'memory' is what"),
     ],
@@ -270,7 +280,7 @@ def test_options_reach_the_algorithm():
 def test_options_of_auto_go_to_those_who_know_them():
     """On the way auto also chooses algorithms without such an option."""
     for loop in (LECTURE, STORED):
-        chosen = remat.least_budget(loop, max_overhead="60%")
+        chosen = remat.least_budget(loop, max_overhead="60%", time_limit=2)
         assert chosen.answer.value is not None
     with pytest.raises(remat.OptionError, match="nonsense"):
         remat.least_budget(LECTURE, max_overhead="60%", options={"nonsense": 1})
@@ -281,7 +291,7 @@ def test_options_of_auto_go_to_those_who_know_them():
 
 
 def test_the_document_has_the_answer():
-    found = remat.least_budget(STORED, max_overhead="50%")
+    found = remat.least_budget(STORED, algorithm="revolve", max_overhead="50%")
     document = json.loads(json.dumps(found.to_dict()))
     assert document["answer"]["value"] == found.answer.value
     assert document["answer"]["slots"] * 4 == found.answer.value

@@ -118,7 +118,7 @@ def test_what_holds_for_every_curve(kind, count):
     def check(document):
         for algorithm in ("auto", "keep-all"):
             try:
-                found = remat.sweep(document, algorithm, points=5)
+                found = remat.sweep(document, algorithm, points=5, time_limit=1)
             except remat.OptionError:
                 continue
             (curve,) = found.curves

@@ -60,6 +60,15 @@ def rows_of(curve: Curve, units: Units) -> Iterator[tuple[str, ...]]:
         )
 
 
+def proof_of_minimum(scope: str | None) -> str:
+    """Say behind a minimum budget what is proved of it."""
+    if scope == ALL_SCHEDULES:
+        return f", proved for {ALL_SCHEDULES}"
+    if scope is None:
+        return ", the least that was found; smaller ones may exist"
+    return f", proved for {scope}; others may need less"
+
+
 def remark(curve: Curve, units: Units) -> str:
     """Say in a line what is known of the curve's end and its knee."""
     parts = []
@@ -69,7 +78,7 @@ def remark(curve: Curve, units: Units) -> str:
     else:
         size = format_size(least.size, units, both=True)
         if least.sufficient:
-            proof = f", proved for {least.proved_within}" if least.proved_within else ", the least that was found"
+            proof = proof_of_minimum(least.proved_within)
             parts.append(f"least budget {size}{proof}")
         else:
             whole = least.proved_within in (None, ALL_SCHEDULES)

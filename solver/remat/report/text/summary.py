@@ -10,6 +10,7 @@ from remat.messages import printable
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.report.text.columns import text_width
 from remat.report.text.naming import shown_name, shown_step, shown_task
+from remat.solving.remedies import PORTFOLIO
 from remat.solving.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time
 from remat.verifier import Report, Steady
@@ -167,6 +168,8 @@ def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:
     proof = ""
     if answer.proved:
         proof = f"; the {which}, proved for {answer.scope}"
+        if answer.scope != ALL_SCHEDULES and answer.quantity == "budget":
+            proof += "; others may need less"
     elif answer.bound is not None:
         bound = f"{answer.bound:,}" if answer.quantity == "batch" else format_size(answer.bound, result.units)
         proof = f"; {limit} {bound}, proved for {answer.scope}"
@@ -284,12 +287,16 @@ def _without_schedule(result: Result) -> Iterator[tuple[str, str]]:
     size = format_size(least.size, units, both=True)
     # The status names its scope already.
     named = least.scope is not None and least.scope in (ALL_SCHEDULES, result.scope)
-    whose = "" if named else f" for {least.scope or result.algorithm}"
+    # What a portfolio names is whatever anybody has found.
+    anybody = least.scope is None and result.algorithm == PORTFOLIO
+    whose = "" if named or anybody else f" for {least.scope or result.algorithm}"
     cause = _set_by(result, least)
     ask = f"budget {name}={least.size}" if len(result.machine.memories) > 1 else f"budget {least.size}"
     if least.sufficient:
         yield "least budget", f"{shown_name(name)}: {size}{whose}{cause and f', set by {cause}'}"
-        yield "", f"a schedule is found with {ask}"
+        proved = {ALL_SCHEDULES: "proved: no schedule needs less", None: "smaller ones may exist"}
+        more = proved.get(least.scope, "others may need less")
+        yield "", f"a schedule is found with {ask}; {more}"
     elif least.scope == ALL_SCHEDULES:
         yield "least budget", f"{shown_name(name)}: at least {size}{cause and f', needed by {cause}'}"
         yield "", f"a lower bound: nothing less than {ask} can do"

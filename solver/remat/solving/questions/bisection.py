@@ -7,12 +7,21 @@ from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 
+from remat.plugin import registry
 from remat.plugin.proposal import ALL_SCHEDULES
-from remat.solving.questions.prober import Answered, Prober
+from remat.solving import portfolio
+from remat.solving.questions.pool import Answered
+from remat.solving.questions.prober import Prober
 from remat.units import Number
 
 TIME_TOLERANCE = 1e-9
 """Times within this share of each other are one instant (section 4 of the schedule format)."""
+
+QUICK_SHARE = 0.25
+"""Share of the time in which algorithms that take little time are asked about all budgets."""
+
+LATER_PART = 6
+"""Part of the range below the best answer that later rounds search."""
 
 NARROW = 0.001
 """Share of the budget to which a gap between what a sweep found and what is proved is closed."""
@@ -76,11 +85,18 @@ class Bisection:
 
     def __init__(self, prober: Prober, limit: Limit) -> None:
         self.prober, self.limit = prober, limit
-        self.failed = self.refuted = prober.floor
+        self.failed = self.refuted = max(prober.floor, int(prober.pool.refuted) if limit.makespan is None else -1)
         self.scope = ALL_SCHEDULES
         self.best: Answered | None = None
         self.refusal: Answered | None = None
         self.next: int | None = None
+        self.classes: dict[str, int] = {}
+        self.cut = self.asked_floor = False
+
+    @property
+    def enough(self) -> Fraction | float:
+        """The makespan that meets the limit."""
+        return math.inf if self.limit.makespan is None else self.limit.makespan
 
     def note(self, answer: Answered) -> bool:
         """Take an answer in; return whether it meets the limit."""
@@ -90,6 +106,10 @@ class Bisection:
                 self.best = answer
             return True
         self.refusal = answer
+        self.cut |= answer.result.termination in portfolio.CUT
+        if self.prober.effort.is_auto:
+            self._note_of_portfolio(answer)
+            return False
         budget = answer.budget
         failed = math.inf if budget is None else budget
         refuted = [(failed, self.limit.refuted_by(answer))]
@@ -109,6 +129,26 @@ class Bisection:
             self.failed = max(self.failed, int(failed))
         return False
 
+    def _note_of_portfolio(self, answer: Answered) -> None:
+        """Take in an answer of the portfolio: what it does not find may be found with more time.
+
+        What holds for a class of schedules limits no other member; only a proof over all schedules ends the search.
+        """
+        scope, size = self.limit.refuted_by(answer), answer.size
+        if scope == ALL_SCHEDULES and not math.isinf(size):
+            self.refuted = max(self.refuted, int(size))
+        elif scope is not None and not math.isinf(size):
+            self.classes[scope] = max(self.classes.get(scope, -1), int(size))
+        elif scope is not None:
+            self.scope = scope
+        least = answer.result.least_budget
+        if least is not None and least.memory == answer.memory:
+            if least.scope == ALL_SCHEDULES:
+                self.refuted = max(self.refuted, least.size - 1)
+            if least.sufficient and self.limit.makespan is None:
+                self.next = least.size
+        self.failed = max(self.failed, self.refuted, -1 if math.isinf(size) else int(size))
+
     def candidate(self, resolution: float) -> int | None:
         """Return the next budget to ask about; None where the search has ended."""
         assert self.best is not None
@@ -117,17 +157,49 @@ class Bisection:
             return wanted
         if top - self.failed <= resolution * top:
             return None
-        if self.failed == self.prober.floor and self.limit.makespan is None:
+        if self.failed == self.prober.floor and self.limit.makespan is None and not self.asked_floor:
+            self.asked_floor = True
             return first if (first := self.prober.grid.above(self.failed)) < top else None
         return self.prober.grid.between(self.failed, top)
 
-    def run(self, resolution: float) -> None:
-        """Close the gap, down to a share of the budget (0: completely)."""
+    def run(self, resolution: float, member: registry.Algorithm | None = None) -> None:
+        """Close the gap, down to a share of the budget (0: completely), with a form of the portfolio."""
         while not self.prober.effort.stopped:
             budget = self.candidate(resolution)
             if budget is None:
                 return
-            self.note(self.prober.at(budget, self.left(resolution)))
+            enough = None if member is None else self.enough
+            self.note(self.prober.at(budget, self.left(resolution), member=member, enough=enough))
+
+    def run_portfolio(self, resolution: float, *, again: bool = False) -> None:
+        """Close the gap with what takes little time, then with all members, for as long as there is time.
+
+        `again` says that this has been done before, with less time: then and in later rounds the search begins near
+        the best answer, since below it most was tried in vain.
+        """
+        effort = self.prober.effort
+        if not again:
+            with effort.within(QUICK_SHARE):
+                self.run(resolution, portfolio.QUICK)
+        while not effort.stopped:
+            found, self.cut = self.best, False
+            assert found is not None
+            self.failed, top = self.refuted, found.peak or 0
+            if again:
+                self.failed = max(self.refuted, top - 1 - (top - self.refuted) // LATER_PART)
+            self.run(resolution, portfolio.ALONE)
+            self._confirm()
+            # With no limit, all members had their time; and what ended by itself ends alike once more.
+            if effort.deadline is None or (not self.cut and found is self.best):
+                return
+            again = True
+
+    def _confirm(self) -> None:
+        """Ask for one grid step less than the best answer: only that can prove it."""
+        assert self.best is not None
+        below = self.prober.grid.below(self.best.peak or 0)
+        if below > max(self.failed, self.refuted) and not self.prober.effort.stopped:
+            self.note(self.prober.at(below, 2, member=portfolio.ALONE, enough=self.enough))
 
     def left(self, resolution: float) -> int:
         """Return about how many solves there will be."""
@@ -140,10 +212,18 @@ class Bisection:
         """Return what is known now."""
         top = None if self.best is None else self.best.peak
         complete = top is not None and self.prober.grid.above(self.refuted) >= top
+        if self.prober.effort.is_auto and not complete and top is not None:
+            # What is proved of a class says something of a schedule that is the best in that class.
+            within = None if self.best is None else self.best.result.optimal_within
+            if within is not None and self.prober.grid.above(self.classes.get(within, -1)) >= top:
+                below = max(0, top - 1)
+                return Search(best=self.best, refusal=self.refusal, refuted=below, scope=within, complete=True)
         return Search(best=self.best, refusal=self.refusal, refuted=self.refuted, scope=self.scope, complete=complete)
 
 
-def search_least(prober: Prober, limit: Limit, *, top: Answered | None = None, resolution: float = 0.0) -> Search:
+def search_least(
+    prober: Prober, limit: Limit, *, top: Answered | None = None, resolution: float = 0.0, again: bool = False
+) -> Search:
     """Find the least budget at which the algorithm's schedule is within the limit.
 
     Parameters
@@ -154,6 +234,8 @@ def search_least(prober: Prober, limit: Limit, *, top: Answered | None = None, r
         The answer without a budget, where it is known already.
     resolution : float
         For algorithms that are not exact: stop at this share of the budget.
+    again : bool
+        Whether the portfolio goes on with a search that had less time.
 
     Returns
     -------
@@ -169,13 +251,16 @@ def search_least(prober: Prober, limit: Limit, *, top: Answered | None = None, r
     """
     bisection = Bisection(prober, limit)
     try:
-        _fill(bisection, prober, top, resolution)
+        _fill(bisection, prober, top, resolution, again=again)
     except KeyboardInterrupt:  # the second Ctrl-C: what there is must do
         prober.effort.outer.interrupted = True
     return bisection.result()
 
 
-def _fill(bisection: Bisection, prober: Prober, top: Answered | None, resolution: float) -> None:
+def _fill(bisection: Bisection, prober: Prober, top: Answered | None, resolution: float, *, again: bool) -> None:
+    if prober.effort.is_auto:
+        _fill_with_portfolio(bisection, prober, top, resolution, again=again)
+        return
     hook = prober.solver.sweep and bisection.limit.makespan is not None
     if hook:
         with closing(prober.many(())) as answers:  # type: ignore[type-var]
@@ -202,3 +287,20 @@ def _fill(bisection: Bisection, prober: Prober, top: Answered | None, resolution
         bisection.run(NARROW)
         return
     bisection.run(0.0 if prober.solver.guarantee in ("exact", "strategy") else resolution)
+
+
+def _fill_with_portfolio(
+    bisection: Bisection, prober: Prober, top: Answered | None, resolution: float, *, again: bool
+) -> None:
+    effort, enough = prober.effort, bisection.enough
+    met = bisection.note(prober.at(None, 10, member=portfolio.QUICK, enough=enough) if top is None else top)
+    if not met and not effort.stopped:
+        met = bisection.note(prober.at(None, 2, member=portfolio.ALONE, enough=enough))
+    if not met:
+        return
+    if bisection.limit.makespan is not None and prober.many_at_once is not None and not effort.stopped:
+        with effort.within(QUICK_SHARE), closing(prober.many(())) as answers:  # type: ignore[type-var]
+            for answer in answers:
+                if not bisection.note(answer) or effort.stopped:
+                    break
+    bisection.run_portfolio(resolution, again=again)

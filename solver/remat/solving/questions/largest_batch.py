@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from remat.graph.machine import Machine
 from remat.instance import Instance, load
 from remat.instance.lowering import machine_of
 from remat.instance.scaling import scaled
+from remat.plugin import registry
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
@@ -18,13 +20,18 @@ from remat.solving import portfolio
 from remat.solving.budget import Budget, budget_memory
 from remat.solving.conclusion import conclude
 from remat.solving.divisions import one_division
+from remat.solving.questions.bisection import Limit
 from remat.solving.questions.limits import Limits
-from remat.solving.questions.prober import Answered, Effort
+from remat.solving.questions.pool import Answered
+from remat.solving.questions.prober import Effort
 from remat.solving.result import Answer, Result
 from remat.solving.single import AnyInstance, AnyMachine, make_problem, values_of
 from remat.units import format_size
 
 LARGEST_BATCH = 2**31 - 1
+
+FASTEST_SHARE = 0.25
+"""Share of the time left in which the fastest schedule for the largest batch is searched."""
 
 
 def largest_batch(
@@ -167,6 +174,17 @@ class _Batches:
             self._try(self._next(self.low, self.high))
         if self.low == 0 and self.refusal is None and not self.effort.stopped:
             self._try(1)
+        self._quicken()
+
+    def _quicken(self) -> None:
+        """Search the fastest schedule of the portfolio for the batch that was found, as far as there is time."""
+        if self.best is None or not self.effort.is_auto or self.effort.stopped:
+            return
+        instance, known = self.best
+        with self.effort.within(FASTEST_SHARE):
+            answer = self._answer(known.problem, portfolio.ALONE, None)
+        if answer.solved and _time(answer) < _time(known):
+            self.best = instance, answer
 
     def _next(self, low: int, high: int) -> int:
         """Return the batch to ask about: some way up from what is known to do, at most half of the way."""
@@ -187,28 +205,34 @@ class _Batches:
         if problem is None:
             self.high, self.proof = batch, None
             return
-        solver = self.effort.solver(problem)
-        before = self.effort.seconds
-        proposal, chosen = self.effort.propose(problem, solver, (self.high - self.low).bit_length())
-        result = conclude(
-            problem,
-            solver,
-            proposal,
-            values_of(chosen),
-            seed=self.effort.seed,
-            solve_seconds=self.effort.seconds - before,
-        )
-        answer = Answered(
-            memory=self.memory, asked=None, solver=solver, problem=problem, proposal=proposal, result=result
-        )
         limit = self.limits.of_problem(problem)
-        if limit.met_by(answer):
-            self.low, self.best = batch, (problem.instance, answer)
-            return
+        # Of the portfolio first those members that take little time.
+        for member in (portfolio.QUICK, portfolio.ALONE) if self.effort.is_auto else (None,):
+            answer = self._answer(problem, member, limit)
+            if limit.met_by(answer):
+                self.low, self.best = batch, (problem.instance, answer)
+                return
+            if limit.refuted_by(answer) == ALL_SCHEDULES:
+                break
         self.high, self.refusal = batch, (problem.instance, answer)
         self.proof = limit.refuted_by(answer)
         if self.limits.overhead is not None and not self.built and any(link.latency for link in self.machine.links):
             self.proof = None  # latencies weigh less in a larger batch: its overhead may be less
+
+    def _answer(self, problem: Problem, member: registry.Algorithm | None, limit: Limit | None) -> Answered:
+        """Solve for a batch, until the limit is met."""
+        effort = self.effort
+        solver = effort.solver(problem) if member is None else member
+        enough = None
+        if member is not None and limit is not None:
+            enough = math.inf if limit.makespan is None else limit.makespan
+        before, left = effort.seconds, (self.high - self.low).bit_length()
+        proposal, chosen = effort.propose(problem, solver, left, enough=enough)
+        seconds = effort.seconds - before
+        result = conclude(problem, solver, proposal, values_of(chosen), seed=effort.seed, solve_seconds=seconds)
+        return Answered(
+            memory=self.memory, asked=None, solver=solver, problem=problem, proposal=proposal, result=result
+        )
 
     def conclude(self, answer: Answer) -> Result:
         """Return the result, with the answer."""
@@ -263,3 +287,8 @@ class _Batches:
             memory=self.memory, asked=None, solver=solver, problem=problem, proposal=proposal, result=result
         )
         return problem.instance, answered
+
+
+def _time(answer: Answered) -> float:
+    makespan = answer.result.makespan
+    return math.inf if makespan is None else float(makespan)

@@ -17,10 +17,14 @@ from remat.solving.conclusion import conclude
 from remat.solving.divisions import one_division
 from remat.solving.questions.bisection import Limit, Search, search_least
 from remat.solving.questions.limits import Limits
-from remat.solving.questions.prober import Answered, Effort, Prober, with_budget
+from remat.solving.questions.pool import Answered, with_budget
+from remat.solving.questions.prober import Effort, Prober
 from remat.solving.result import Answer, Result
 from remat.solving.single import AnyInstance, AnyMachine, make_problem
 from remat.units import format_time
+
+FASTEST_SHARE = 0.25
+"""Share of the time left in which the fastest schedule at the answer's budget is searched."""
 
 RESOLUTION = 1e-3
 """Share of the budget at which the search with a heuristic ends."""
@@ -112,7 +116,9 @@ def _what(problem: Problem) -> str:
 
 def _met(prober: Prober, answer: Answer, search: Search, best: Answered, limit: Limit) -> Result:
     effort, size = prober.effort, best.peak or 0
-    notes, ask = best.result.notes, size if prober.repeats(best) else best.asked
+    if effort.is_auto:
+        best = _fastest(prober, best)
+    notes, ask = best.result.notes, size if effort.is_auto or prober.repeats(best) else best.asked
     if ask != size and not effort.stopped:
         if limit.met_by(prober.at(size, left=2)):
             ask = size
@@ -137,6 +143,15 @@ def _met(prober: Prober, answer: Answer, search: Search, best: Answered, limit: 
         solve_seconds=effort.seconds,
         termination=best.result.termination if effort.termination is Termination.COMPLETED else effort.termination,
     )
+
+
+def _fastest(prober: Prober, best: Answered) -> Answered:
+    """Return the fastest schedule at the budget of an answer of the portfolio, as far as there is time to search it."""
+    size = best.peak or 0
+    if not prober.effort.stopped and prober.pool.gap(size) != 0:
+        with prober.effort.within(FASTEST_SHARE):
+            prober.at(size, member=portfolio.ALONE)
+    return prober.pool.best(size) or best
 
 
 def _unmet(prober: Prober, answer: Answer, search: Search, limit: Limit) -> Result:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from itertools import count
 from typing import Any
@@ -14,11 +16,12 @@ from remat.plugin import registry
 from remat.plugin.auto import for_many
 from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
-from remat.plugin.proposal import Proposal, Status, Termination
+from remat.plugin.proposal import Author, Proposal, Termination
 from remat.plugin.reach import check_reach
 from remat.solving import portfolio
 from remat.solving.conclusion import conclude
 from remat.solving.questions.grid import Grid
+from remat.solving.questions.pool import Answered, Pool, with_budget
 from remat.solving.result import Result
 from remat.solving.single import (
     AUTO_SECONDS,
@@ -31,9 +34,6 @@ from remat.solving.single import (
     values_of,
 )
 from remat.solving.time_guard import guarded
-
-AUTO_ANYTIME_SECONDS = 10.0
-"""Limit of one solve by an anytime algorithm that ``auto`` chose: there are many of them."""
 
 
 @dataclass(kw_only=True)
@@ -48,6 +48,8 @@ class Effort:
         Whoever makes an effort checks that its names mean something (see `chosen`).
     deadline : float or None
         `time.monotonic()` value for all solves together.
+    limit_given : bool
+        Whether the user set it; if not, it guards against long runs, and limits of work decide.
     gap, patience : float or None
         Of each solve.
     solves, answers : int
@@ -66,6 +68,7 @@ class Effort:
     gap: float | None = None
     patience: float | None = None
     listener: Callable[[Progress], None] | None = None
+    limit_given: bool = True
     solves: int = 0
     answers: int = 0
     seconds: float = 0.0
@@ -83,7 +86,7 @@ class Effort:
     ) -> Effort:
         """Check the arguments, which are those of `remat.solve`; limits are time limit, gap and patience."""
         time_limit, gap, patience = limits
-        limit = read_seconds(time_limit, default=None)
+        limit = read_seconds(time_limit, default=AUTO_SECONDS if algorithm == portfolio.NAME else None)
         return Effort(
             algorithm=algorithm,
             options=options,
@@ -93,6 +96,7 @@ class Effort:
             seed=read_whole(seed, "seed", 0),
             threads=read_whole(threads, "threads", 1),
             listener=listener,
+            limit_given=time_limit is not None,
         )
 
     @property
@@ -109,26 +113,49 @@ class Effort:
 
     def solver(self, problem: Problem) -> registry.Algorithm:
         """Return the algorithm for a problem."""
-        alone = for_many(problem.used) if self.algorithm == portfolio.NAME else None
-        found = alone or portfolio.find(self.algorithm, problem.kind)
+        found = portfolio.find(self.algorithm, problem.kind)
         check_reach(problem, found)
         return found
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the portfolio is asked."""
+        return self.algorithm == portfolio.NAME
+
+    @contextmanager
+    def within(self, share: float) -> Iterator[None]:
+        """Limit the solves inside to a share of the time that is left."""
+        deadline, now = self.deadline, time.monotonic()
+        if deadline is not None:
+            self.deadline = now + share * max(0.0, deadline - now)
+        try:
+            yield
+        finally:
+            self.deadline = deadline
+
+    def reaches(self, problem: Problem, solver: registry.Algorithm) -> bool:
+        """Whether an algorithm accepts a problem."""
+        try:
+            check_reach(problem, solver)
+        except OptionError:
+            return False
+        return True
 
     def chosen(self, problem: Problem, solver: registry.Algorithm) -> Any:
         """Return the options for an algorithm; one that answers for `auto` gets what it knows of them."""
         options = self.options
-        if self.algorithm == portfolio.NAME and solver is not portfolio.AUTO:
+        if self.is_auto and solver.name != portfolio.NAME:
             model = solver.load_options()
             known = set() if model is None else set(model.model_fields)
             options = {name: value for name, value in options.items() if name in known}
+        if solver.name == portfolio.NAME:
+            solver = portfolio.AUTO
         return portfolio.read_options(problem, solver, options)
 
     def context(self, solver: registry.Algorithm, left: int) -> Context:
         """Return the context of one solve; an anytime algorithm gets its share of the time, among `left` solves."""
         deadline, now = self.deadline, time.monotonic()
-        if deadline is None and self.algorithm == portfolio.NAME:
-            deadline = now + (AUTO_ANYTIME_SECONDS if solver.anytime else AUTO_SECONDS)
-        elif deadline is not None and solver.anytime:
+        if deadline is not None and solver.anytime:
             deadline = now + (deadline - now) / max(1, left)
         return Context(
             deadline=deadline,
@@ -138,16 +165,29 @@ class Effort:
             threads=self.threads,
             listener=self.listener,
             started=self.outer.started,
+            limit_given=self.limit_given,
         )
 
-    def propose(self, problem: Problem, solver: registry.Algorithm, left: int) -> tuple[Proposal, Any]:
+    def propose(
+        self,
+        problem: Problem,
+        solver: registry.Algorithm,
+        left: int,
+        *,
+        enough: Fraction | float | None = None,
+        start: Answered | None = None,
+    ) -> tuple[Proposal, Any]:
         """Run one solve; return what it proposes, and its options.
 
-        An algorithm that has answered before and refuses this problem (its schedule would be too long, say) leaves it
-        unknown, with the reason as a note.
+        It stops at a makespan of `enough`, and begins with the schedule of `start`, which fits. An algorithm that has
+        answered before and refuses this problem (its schedule would be too long, say) leaves it unknown, with the
+        reason as a note.
         """
         chosen = self.chosen(problem, solver)
         context = self.context(solver, left)
+        context.enough = enough
+        if start is not None:
+            context.report(start.result.columns, makespan=start.result.makespan)
         self.solves += 1
         try:
             proposal, seconds = propose(problem, solver, chosen, context)
@@ -159,64 +199,11 @@ class Effort:
             self.outer.interrupted |= context.interrupted
         self.seconds += seconds
         self.answers += 1
+        if context.satisfied and proposal.termination is Termination.GAP:
+            proposal = replace(proposal, termination=Termination.COMPLETED)
+        if start is not None and proposal.steps is start.result.columns:
+            proposal = replace(proposal, author=Author(start.result.algorithm, start.result.options))
         return proposal, chosen
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answered:
-    """A verified answer at a budget, and what it was concluded from.
-
-    `asked` is the budget that the algorithm had; None for one of its breakpoints, or where it had no limit.
-    """
-
-    memory: int
-    asked: int | None
-    solver: registry.Algorithm
-    problem: Problem
-    proposal: Proposal
-    result: Result
-
-    @property
-    def budget(self) -> int | None:
-        """The capacity of the memory that the budgets are for."""
-        return self.problem.machine.memories[self.memory].capacity
-
-    @property
-    def peak(self) -> int | None:
-        """The verified peak of that memory; None without a schedule."""
-        return self.result.peak_memory.get(self.problem.machine.memories[self.memory].name)
-
-    @property
-    def solved(self) -> bool:
-        """Whether there is a schedule."""
-        return self.result.status in (Status.OPTIMAL, Status.FEASIBLE)
-
-    def at_peak(self) -> Answered:
-        """Return the same schedule on a machine with no more memory than it needs.
-
-        What was proved for the larger budget (bounds, optimality) holds for the smaller one.
-        """
-        peak = self.peak
-        if peak is None or peak == self.budget:
-            return self
-        problem = with_budget(self.problem, self.memory, peak)
-        proposal = replace(self.proposal, steps=self.result.columns)
-        result = conclude(
-            problem,
-            self.solver,
-            proposal,
-            self.result.options,
-            seed=self.result.seed,
-            solve_seconds=self.result.solve_seconds,
-            verified=self.result,
-        )
-        return replace(self, problem=problem, proposal=proposal, result=result)
-
-
-def with_budget(problem: Problem, memory: int, budget: int | None) -> Problem:
-    """Return the problem with another capacity of one memory (by index)."""
-    name = problem.machine.memories[memory].name
-    return problem.with_capacities({name: budget})
 
 
 @dataclass(frozen=True)
@@ -226,6 +213,7 @@ class Prober:
     problem: Problem
     memory: int
     effort: Effort
+    pool: Pool = field(default_factory=Pool)
 
     @cached_property
     def grid(self) -> Grid:
@@ -244,12 +232,35 @@ class Prober:
         bound = self.problem.memory_bounds[self.memory]
         return -1 if bound is None else bound.size - 1
 
-    def at(self, budget: int | None, left: int = 1) -> Answered:
-        """Solve at a budget (None: unbounded); `left` solves share the time."""
+    @cached_property
+    def many_at_once(self) -> registry.Algorithm | None:
+        """The algorithm that answers many budgets at once: the one that is asked, or a member of the portfolio."""
+        solver = self.solver
+        if self.effort.is_auto:
+            total = int(self.problem.graph.size.sum()) + self.grid.offset
+            typical = with_budget(self.problem, self.memory, (max(0, self.floor) + total) // 2)
+            found = for_many(typical.used)
+            return found if found is not None and found.sweep and self.effort.reaches(typical, found) else None
+        return solver if solver.sweep else None
+
+    def at(
+        self,
+        budget: int | None,
+        left: int = 1,
+        *,
+        member: registry.Algorithm | None = None,
+        enough: Fraction | float | None = None,
+    ) -> Answered:
+        """Solve at a budget (None: unbounded); `left` solves share the time.
+
+        `member` is the form of the portfolio to ask; a schedule with a makespan of `enough` ends it.
+        """
         problem = with_budget(self.problem, self.memory, budget)
-        solver = self.effort.solver(problem)
+        solver = self.effort.solver(problem) if member is None else member
         before = self.effort.seconds
-        proposal, chosen = self.effort.propose(problem, solver, left)
+        start = self.pool.fastest(budget) if self.effort.is_auto else None
+        start = start if start is not None and start.is_plain else None
+        proposal, chosen = self.effort.propose(problem, solver, left, enough=enough, start=start)
         return self._conclude(problem, solver, proposal, values_of(chosen), self.effort.seconds - before)
 
     def repeats(self, answer: Answered) -> bool:
@@ -268,13 +279,12 @@ class Prober:
         The algorithm's hook is called with an unbounded capacity; budgets are totals, as `remat.solve` takes them.
         Breaking off the iteration closes it.
         """
-        solver = self.solver
-        hook = solver.load_sweep()
+        solver = self.many_at_once
+        hook = None if solver is None else solver.load_sweep()
+        assert solver is not None
         assert hook is not None
         chosen = self.effort.chosen(self.problem, solver)
         context = self.effort.context(solver, 1)
-        if self.effort.deadline is None and context.deadline is not None:
-            context.deadline += (context.deadline - time.monotonic()) * len(budgets)
         unbounded = with_budget(self.problem, self.memory, None)
         # Found once, for all budgets.
         _ = self.problem.least_objective, self.problem.memory_bounds, self.problem.no_recompute_time
@@ -300,6 +310,7 @@ class Prober:
             answer = self._conclude(problem, solver, proposal, values_of(chosen), seconds, verified)
             if answer.solved:
                 known = answer = answer if budgets else answer.at_peak()
+            self.pool.note(answer)
             yield answer
 
     def _beneath(self, proposal: Proposal, last: int | None) -> int | None:
@@ -334,6 +345,8 @@ class Prober:
             problem, solver, proposal, options, seed=self.effort.seed, solve_seconds=seconds, verified=verified
         )
         asked = problem.machine.memories[self.memory].capacity
-        return Answered(
+        answer = Answered(
             memory=self.memory, asked=asked, solver=solver, problem=problem, proposal=proposal, result=result
         )
+        self.pool.note(answer)
+        return answer

@@ -11,12 +11,15 @@ from remat.errors import OptionError
 from remat.instance import digest, load
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.problem import Problem
+from remat.solving import portfolio
 from remat.solving.budget import budget_memory, read_capacity
 from remat.solving.divisions import one_division
 from remat.solving.questions import QUESTIONS
 from remat.solving.questions.bisection import Limit, Search, search_least
 from remat.solving.questions.curves import Curve, Least, Point, Sweep
-from remat.solving.questions.prober import Answered, Effort, Prober, with_budget
+from remat.solving.questions.pool import Answered, with_budget
+from remat.solving.questions.portfolio_curve import PortfolioCurve
+from remat.solving.questions.prober import Effort, Prober
 from remat.solving.shares import Wholes
 from remat.solving.single import AnyInstance, AnyMachine, make_problem, read_whole
 from remat.units import format_size
@@ -131,8 +134,11 @@ def _options(problem: Problem, names: Sequence[str], given: Mapping[str, Any]) -
     if len(set(names)) < len(names):
         raise OptionError(f"{max(names, key=list(names).count)!r} is given twice", argument="algorithms")
     shares: list[dict[str, Any]] = [{} for _ in names]
-    fields = []
+    fields: list[set[str]] = []
     for name in names:
+        if name == portfolio.NAME:
+            fields.append(portfolio.option_names(problem) - QUESTIONS if given else set())
+            continue
         effort = Effort.of(name, {}, (None, None, None), seed=0, threads=1, listener=None)
         model = Prober(problem, budget_memory(problem.instance, problem.machine), effort).solver.load_options()
         fields.append(set() if model is None else set(model.model_fields))
@@ -164,10 +170,16 @@ class _Sweeping:
         self.exhaustive = False
 
     def curve(self) -> Curve:
+        ours = PortfolioCurve(self.prober, self.budgets, self.points, self._told) if self.effort.is_auto else None
         try:
-            self._fill()
+            if ours is not None:
+                ours.fill()
+            else:
+                self._fill()
         except KeyboardInterrupt:  # the second Ctrl-C: the points so far
             self.effort.outer.interrupted = True
+        if ours is not None:
+            return ours.curve()
         answers = sorted(
             self.answers.values(), key=lambda point: (point.budget is None, point.budget or 0, point.peak or 0)
         )
@@ -189,7 +201,11 @@ class _Sweeping:
             self.refused is None or point.budget is None or _larger(answer, self.refused)
         ):
             self.refused = answer
-        count, units = len(self.answers), answer.problem.units
+        self._told(answer)
+
+    def _told(self, answer: Answered) -> None:
+        """Report an answer as progress."""
+        count, units = len(self.prober.pool.answers), answer.problem.units
         shown = "no budget" if answer.budget is None else format_size(answer.budget, units)
         if self.effort.listener is not None:
             seconds = time.monotonic() - self.effort.outer.started

@@ -1,0 +1,27 @@
+"""Minimum budgets: of one schedule, and the smallest one that several answers name."""
+
+from __future__ import annotations
+
+from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
+from remat.schedule.steps import StepKind
+from remat.solving.result import Result
+
+
+def at_peak(result: Result, memory: int) -> LeastBudget:
+    """Return the budget with which a schedule fits, and the task that sets it."""
+    assert result.report is not None
+    assert result.columns is not None
+    peak = result.report.peaks[result.machine.memories[memory].name]
+    steps = result.columns
+    run = peak.step is not None and steps.kind[peak.step] == int(StepKind.RUN)
+    return LeastBudget(peak.size, int(steps.item[peak.step]) if run else None, sufficient=True, memory=memory)
+
+
+def smallest_named(named: list[LeastBudget | None]) -> LeastBudget | None:
+    """Return the least budget that is said to do, else the largest that is known not to."""
+    known = [least for least in named if least is not None]
+    enough = [least for least in known if least.sufficient]
+    if enough:
+        return min(enough, key=lambda least: (least.size, least.task is None))
+    whole = [least for least in known if least.scope == ALL_SCHEDULES]
+    return max(whole, key=lambda least: least.size, default=None)

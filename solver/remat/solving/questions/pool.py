@@ -1,0 +1,180 @@
+"""What the solves of a question have found and proved: verified answers at many budgets for one memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from remat.plugin import registry
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import ALL_SCHEDULES, Bound, Proposal, Status
+from remat.solving.conclusion import conclude, holds
+from remat.solving.result import Result
+
+
+def with_budget(problem: Problem, memory: int, budget: int | None) -> Problem:
+    """Return the problem with another capacity of one memory (by index)."""
+    name = problem.machine.memories[memory].name
+    return problem.with_capacities({name: budget})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """A verified answer at a budget, and what it was concluded from.
+
+    `asked` is the budget that the algorithm had; None for one of its breakpoints, or where it had no limit.
+    """
+
+    memory: int
+    asked: int | None
+    solver: registry.Algorithm
+    problem: Problem
+    proposal: Proposal
+    result: Result
+
+    @property
+    def budget(self) -> int | None:
+        """The capacity of the memory that the budgets are for."""
+        return self.problem.machine.memories[self.memory].capacity
+
+    @property
+    def peak(self) -> int | None:
+        """The verified peak of that memory; None without a schedule."""
+        return self.result.peak_memory.get(self.problem.machine.memories[self.memory].name)
+
+    @property
+    def size(self) -> float:
+        """The budget; infinite where there is none."""
+        return math.inf if self.budget is None else self.budget
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the schedule is a list of steps, from which a solve can begin."""
+        return self.result.orders is None and self.result.pattern is None and self.result.steady is None
+
+    @property
+    def solved(self) -> bool:
+        """Whether there is a schedule."""
+        return self.result.status in (Status.OPTIMAL, Status.FEASIBLE)
+
+    def at_peak(self) -> Answered:
+        """Return the same schedule on a machine with no more memory than it needs.
+
+        What was proved for the larger budget (bounds, optimality) holds for the smaller one.
+        """
+        peak = self.peak
+        return self if peak is None or peak == self.budget else self.at(peak)
+
+    def at(self, budget: int | None, bounds: Sequence[Bound] = (), *, claims: bool = True) -> Answered:
+        """Return the same schedule, which fits, on a machine with another budget.
+
+        `bounds` hold for that budget. What was proved for a larger budget holds for a smaller one; `claims` says
+        whether to keep it.
+        """
+        problem = with_budget(self.problem, self.memory, budget)
+        proposal = replace(self.proposal, steps=self.result.columns if self.proposal.steps is not None else None)
+        if not claims:
+            proposal = replace(proposal, bounds=(), optimal_within=None)
+        proposal = replace(proposal, bounds=(*proposal.bounds, *bounds))
+        result = conclude(
+            problem,
+            self.solver,
+            proposal,
+            self.result.options,
+            seed=self.result.seed,
+            solve_seconds=self.result.solve_seconds,
+            verified=self.result,
+        )
+        return replace(self, problem=problem, proposal=proposal, result=result)
+
+
+class Pool:
+    """All that the solves of a question have found and proved, for every budget.
+
+    A schedule with peak p answers every budget from p on; a bound holds for the budget that it was proved for, and for
+    all smaller ones.
+
+    Attributes
+    ----------
+    front : list of Answered
+        Schedules that are faster than every other one with no larger peak, by peak, ascending.
+    answers : list of Answered
+        All answers, in the order in which they came.
+    refuted : float
+        The largest budget that is proved too small over all schedules; -1 where there is none.
+    """
+
+    def __init__(self) -> None:
+        self.front: list[Answered] = []
+        self.answers: list[Answered] = []
+        self.refuted: float = -1
+
+    def note(self, answer: Answered) -> None:
+        """Take an answer in."""
+        self.answers.append(answer)
+        if answer.solved:
+            self._enter(answer)
+            return
+        result = answer.result
+        if result.scope == ALL_SCHEDULES:
+            self.refuted = max(self.refuted, answer.size)
+        least = result.least_budget
+        if least is not None and least.memory == answer.memory and least.scope == ALL_SCHEDULES:
+            self.refuted = max(self.refuted, least.size - 1)
+
+    def _enter(self, answer: Answered) -> None:
+        if any(not _faster(answer, known) for known in self.front if (known.peak or 0) <= (answer.peak or 0)):
+            return
+        kept = [known for known in self.front if (known.peak or 0) < (answer.peak or 0) or _faster(known, answer)]
+        self.front = sorted([*kept, answer], key=lambda known: known.peak or 0)
+
+    def fastest(self, budget: float | None) -> Answered | None:
+        """Return the fastest schedule that fits a budget."""
+        fitting = [known for known in self.front if budget is None or (known.peak or 0) <= budget]
+        return fitting[-1] if fitting else None
+
+    @property
+    def smallest(self) -> Answered | None:
+        """The schedule with the smallest peak."""
+        return self.front[0] if self.front else None
+
+    def bound(self, budget: float | None) -> Bound | None:
+        """Return the best bound over all schedules at a budget."""
+        size = math.inf if budget is None else budget
+        proved = [bound for known in self.answers if known.size >= size for bound in known.result.bounds]
+        whole = [bound for bound in proved if bound.scope == ALL_SCHEDULES]
+        return max(whole, key=lambda bound: bound.value, default=None)
+
+    def gap(self, budget: float | None) -> float | None:
+        """Return the distance of the fastest schedule to the best bound, as a share; None without a schedule."""
+        best, bound = self.fastest(budget), self.bound(budget)
+        if best is None or bound is None or best.result.makespan is None:
+            return None
+        makespan = best.result.makespan
+        return max(0.0, (makespan - bound.value) / makespan) if makespan else 0.0
+
+    def best(self, budget: int | None) -> Answered | None:
+        """Return the fastest schedule that fits a budget, as an answer at that budget with the best bound."""
+        found, bound = self.fastest(budget), self.bound(budget)
+        if found is None:
+            return None
+        bound = bound if bound is not None and holds(bound, found.result) else None
+        size = math.inf if budget is None else budget
+        within = found.result.optimal_within
+        # Optimality in a class holds if it was proved for this budget or a larger one.
+        kept = found.size >= size or any(
+            known.size >= size
+            and known.result.optimal_within == within
+            and known.result.makespan == found.result.makespan
+            for known in self.answers
+        )
+        if found.size == size and bound is None:
+            return found
+        return found.at(budget, () if bound is None else (bound,), claims=kept)
+
+
+def _faster(one: Answered, other: Answered) -> bool:
+    assert one.result.makespan is not None
+    assert other.result.makespan is not None
+    return one.result.makespan < other.result.makespan

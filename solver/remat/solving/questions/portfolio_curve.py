@@ -1,0 +1,223 @@
+"""The curve of `auto`: many budgets, one pool of schedules, and at any time the best curve that is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import closing
+
+from remat.plugin.proposal import ALL_SCHEDULES
+from remat.solving import portfolio
+from remat.solving.questions.bisection import Limit, Search, search_least
+from remat.solving.questions.curves import Curve, Least, Point
+from remat.solving.questions.pool import Answered
+from remat.solving.questions.prober import Prober
+
+POINTS = 20
+"""Budgets that all members of the portfolio are asked about, where nobody says how many."""
+
+MINIMUM_SHARE, QUICK_SHARE = 0.35, 0.25
+"""Shares of the time left for the minimum budget, and for those members that take little time at all budgets."""
+
+RESOLUTION = 0.005
+"""Share of the budget to which the minimum budget is searched."""
+
+
+class PortfolioCurve:
+    """The making of a curve: coarse to fine, first with those members that take little time, then with all.
+
+    Parameters
+    ----------
+    prober : Prober
+        Of `auto`.
+    budgets : tuple of int, optional
+        Descending; default: between the minimum budget and the peak of the fastest schedule.
+    points : int, optional
+        How many budgets to choose.
+    told : callable
+        Called with each answer.
+    """
+
+    def __init__(
+        self, prober: Prober, budgets: tuple[int, ...] | None, points: int | None, told: Callable[[Answered], None]
+    ) -> None:
+        self.prober, self.budgets, self.points, self.told = prober, budgets, points, told
+        self.effort, self.pool = prober.effort, prober.pool
+        self.search: Search | None = None
+
+    def fill(self) -> None:
+        """Ask for as long as there is time, or until all is settled."""
+        self._ask(None, portfolio.QUICK, 20)
+        if self.pool.smallest is None and not self._over():
+            self._ask(None, portfolio.ALONE, 2)
+        if self.budgets is None:
+            self._find_minimum()
+        budgets = self._wanted()
+        self._ask_quickly(budgets)
+        if self.budgets is not None and budgets and self.pool.fastest(budgets[-1]) is None:
+            self._find_minimum()
+        self._deepen([*self._wanted(), *([] if self.pool.gap(None) == 0 else [None])])
+        while self.budgets is None and self._has_time_for_minimum():
+            known = self.pool.smallest
+            self._find_minimum(share=1.0)
+            if self.pool.smallest is known:
+                return
+            self._deepen(self._wanted())
+
+    def _has_time_for_minimum(self) -> bool:
+        least = self._least()
+        open_ = least is not None and least.sufficient and least.proved_within != ALL_SCHEDULES
+        return open_ and self.effort.deadline is not None and not self._over()
+
+    def curve(self) -> Curve:
+        """Return the best curve that is known now."""
+        answers = [Point.of(answer.result, answer.memory) for answer in self._answers()]
+        return Curve(
+            algorithm=self.effort.algorithm,
+            options=dict(self.effort.options),
+            answers=tuple(answers),
+            least=self._least(),
+            exhaustive=False,
+            termination=self.effort.termination,
+        )
+
+    def _over(self) -> bool:
+        """Whether the time is over, or the user has interrupted."""
+        return self.effort.stopped
+
+    # --- what is asked ------------------------------------------------------------------------------------------------
+
+    def _ask(self, budget: int | None, member: object, left: int, enough: float | None = None) -> Answered:
+        assert isinstance(member, type(portfolio.AUTO))
+        answer = self.prober.at(budget, left, member=member, enough=enough)
+        self.told(answer)
+        return answer
+
+    def _find_minimum(self, share: float = MINIMUM_SHARE) -> None:
+        """Search for the smallest budget at which any member finds a schedule."""
+        smallest = self.pool.smallest
+        if smallest is None or self._over():
+            return
+        with self.effort.within(share):
+            self.search = search_least(
+                self.prober, Limit(), top=smallest, resolution=RESOLUTION, again=self.search is not None
+            )
+
+    def _wanted(self) -> tuple[int, ...]:
+        """Return the budgets of the curve, descending."""
+        if self.budgets is not None:
+            return self.budgets
+        if not self.pool.front:
+            return ()
+        low, high = self.pool.front[0].peak or 0, self.pool.front[-1].peak or 0
+        return self.prober.grid.spread(low, high, self.points or POINTS)
+
+    def _ask_quickly(self, budgets: tuple[int, ...]) -> None:
+        """Ask those members that take little time about all budgets, coarse to fine."""
+        with self.effort.within(QUICK_SHARE):
+            if self.prober.many_at_once is not None and budgets and not self._over():
+                every = self.points is None and self.budgets is None
+                with closing(self.prober.many(() if every else budgets)) as answers:  # type: ignore[type-var]
+                    for answer in answers:
+                        self.told(answer)
+                        if self._over():
+                            break
+            for budget in coarse_to_fine(budgets):
+                if self._over():
+                    return
+                if not self._settled(budget):
+                    self._ask(budget, portfolio.QUICK, 1)
+
+    def _deepen(self, budgets: Sequence[int | None]) -> None:
+        """Ask all members about all budgets, coarse to fine, and once more those that a limit has stopped."""
+        todo = coarse_to_fine(budgets)
+        while todo and not self._over():
+            cut: list[int | None] = []
+            for k, budget in enumerate(todo):
+                if self._over():
+                    return
+                if self._settled(budget):
+                    continue
+                answer = self._ask(budget, portfolio.ALONE, len(todo) - k)
+                if answer.result.termination in portfolio.CUT:
+                    cut.append(budget)
+            if self.effort.deadline is None:
+                return
+            todo = cut
+
+    def _settled(self, budget: int | None) -> bool:
+        """Whether nothing better can be found for a budget, or nothing that is asked for."""
+        if budget is not None and budget <= self.pool.refuted:
+            return True
+        gap = self.pool.gap(budget)
+        large = len(self.prober.problem.graph.tasks) > portfolio.SMALL
+        wanted = self.effort.gap if self.effort.gap is not None else portfolio.GAP if large else 0.0
+        return gap is not None and gap <= wanted
+
+    # --- what is answered ---------------------------------------------------------------------------------------------
+
+    def _answers(self) -> list[Answered]:
+        """Return an answer at each budget, ascending; of those that have the same schedule, the smallest only."""
+        budgets = sorted(self._wanted())
+        if self.budgets is None:
+            if self.points is None and self.prober.many_at_once is not None:
+                budgets = [known.peak or 0 for known in self.pool.front]
+            budgets = sorted({*budgets, *(known.peak or 0 for known in self.pool.front[:1])})
+        found: list[Answered] = []
+        last: Answered | None = None
+        refusal = self._refusal()
+        if self.budgets is None and refusal is not None:
+            found.append(refusal)
+        for budget in budgets:
+            known = self.pool.fastest(budget)
+            if known is None:
+                refused = [a for a in self.pool.answers if not a.solved and a.size == budget]
+                found += refused[-1:]
+            elif known is not last or self.budgets is not None:
+                best = self.pool.best(budget)
+                assert best is not None
+                found.append(best)
+            last = known
+        return found
+
+    def _refusal(self) -> Answered | None:
+        """Return the answer at the largest budget without a schedule, below all that have one."""
+        smallest = self.pool.smallest
+        least = math.inf if smallest is None else smallest.peak or 0
+        refused = [answer for answer in self.pool.answers if not answer.solved]
+        below = [answer for answer in refused if answer.size < least or smallest is None]
+        proved = max(below, key=lambda answer: (answer.size, answer.result.scope == ALL_SCHEDULES), default=None)
+        return proved
+
+    def _least(self) -> Least | None:
+        """Return the smallest peak that was found, with what is proved of it."""
+        smallest, refuted = self.pool.smallest, max(self.pool.refuted, self.prober.floor)
+        if smallest is None:
+            known = not math.isinf(refuted) and refuted >= 0
+            return (
+                Least(size=self.prober.grid.above(int(refuted)), sufficient=False, proved_within=ALL_SCHEDULES)
+                if known
+                else None
+            )
+        size = smallest.peak or 0
+        if refuted >= size or self.prober.grid.above(int(refuted)) >= size:
+            return Least(size=size, sufficient=True, proved_within=ALL_SCHEDULES)
+        search = self.search
+        same = search is not None and search.complete and search.best is not None and search.best.peak == size
+        return Least(size=size, sufficient=True, proved_within=search.scope if same and search is not None else None)
+
+
+def coarse_to_fine(budgets: Sequence[int | None]) -> list[int | None]:
+    """Return budgets in the order of a bisection: both ends, the middle, the quarters, and so on."""
+    listed, found = list(budgets), list[int | None]()
+    step = 1
+    while step < len(listed):
+        step *= 2
+    seen = set[int]()
+    while step:
+        for place in [*range(0, len(listed), step), len(listed) - 1]:
+            if 0 <= place < len(listed) and place not in seen:
+                seen.add(place)
+                found.append(listed[place])
+        step //= 2
+    return found

@@ -1,0 +1,178 @@
+"""Questions of `auto`: one pool of schedules, from which every budget is answered, whatever the limit."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat.plugin import registry
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status, Termination
+from remat.solving.questions.pool import Answered, Pool, with_budget
+from remat.solving.questions.portfolio_curve import coarse_to_fine
+from remat.solving.questions.prober import Effort, Prober
+from remat.solving.single import make_problem
+from remat.testing import strategies
+
+UNITS = {"schema": "remat.instance/1", "units": {"time": "unit", "memory": "unit"}}
+CHAIN = UNITS | {
+    "kind": "chain",
+    "input_size": 3,
+    "stages": [{"forward_time": 2, "backward_time": 3, "output_size": 3, "saved_size": 2, "repeat": 6}],
+}
+# In the listed order 21 bytes are needed, in another one 12.
+TWO_ORDERS = UNITS | {
+    "kind": "dag",
+    "tasks": [
+        {"id": "a1", "time": 1, "size": 10, "recomputable": False},
+        {"id": "a2", "time": 1, "size": 10, "recomputable": False},
+        {"id": "c1", "time": 1, "size": 1, "reads": ["a1"]},
+        {"id": "c2", "time": 1, "size": 1, "reads": ["a2"]},
+        {"id": "join", "time": 1, "size": 1, "reads": ["c1", "c2"]},
+    ],
+    "outputs": ["join"],
+}
+
+
+def draws(count):
+    return settings(
+        max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+
+
+def prober_of(document: object, algorithm: str = "auto") -> Prober:
+    problem = make_problem(remat.load(document))
+    effort = Effort.of(algorithm, {}, (5, None, None), seed=0, threads=1, listener=None)
+    return Prober(with_budget(problem, 0, None), 0, effort)
+
+
+# --- drawn instances of every kind ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "count"), [("chain", 4), ("adjoint", 3), ("dag", 6), ("tree", 4)])
+@pytest.mark.parametrize("limit", [0.05, 0.6])
+def test_whatever_the_limit_the_curve_is_one(kind, count, limit):
+    @draws(count)
+    @given(strategies.documents(kind))
+    def check(document):
+        try:
+            (curve,) = remat.sweep(document, points=4, time_limit=limit).curves
+        except remat.OptionError:
+            return
+        assert all(one.peak < two.peak and one.makespan > two.makespan for one, two in pairwise(curve.points))
+        for point in curve.points:
+            assert point.lower_bound <= point.makespan * (1 + 1e-9)
+        if curve.points:
+            assert curve.least.sufficient
+            assert curve.least.size == curve.points[0].peak
+        if curve.termination is not Termination.COMPLETED or not curve.points:
+            return
+        if curve.least.proved_within == ALL_SCHEDULES and curve.least.size > 0:
+            less = remat.solve(document, budget=curve.least.size - 1, time_limit=limit)
+            assert less.makespan is None
+
+    check()
+
+
+@draws(6)
+@given(strategies.dags(largest=5, exact=True), st.integers(1, 4))
+def test_no_point_is_worse_than_a_solve(document, place):
+    if "machine" in document:
+        return
+    (curve,) = remat.sweep(document, points=5, time_limit=5).curves
+    if curve.termination is not Termination.COMPLETED:
+        return
+    point = curve.points[min(place, len(curve.points) - 1)]
+    alone = remat.solve(document, budget=point.peak, time_limit=5)
+    assert point.makespan <= alone.makespan
+    assert remat.solve(document, budget=curve.least.size, time_limit=5).makespan is not None
+
+
+# --- the minimum budget -----------------------------------------------------------------------------------------------
+
+
+def test_a_class_is_no_minimum():
+    """The schedules of one order need 21 bytes; another order that needs 12 is the minimum, for every question."""
+    refused = remat.solve(TWO_ORDERS, budget=5)
+    assert refused.status is Status.INFEASIBLE
+    assert (refused.least_budget.size, refused.least_budget.sufficient) == (12, True)
+    (curve,) = remat.sweep(TWO_ORDERS, time_limit=10).curves
+    assert curve.least.size == 12
+    answer = remat.least_budget(TWO_ORDERS, max_overhead=0, time_limit=10).answer
+    assert answer.value == 12
+
+
+def test_questions_ask_whom_a_solve_asks():
+    found = remat.least_budget(CHAIN, max_overhead="40%", time_limit=10)
+    size = found.answer.value
+    assert found.algorithm != "rotor" or remat.solve(CHAIN, budget=size, time_limit=5).makespan == found.makespan
+    limit = 1.4 * found.no_recompute_time
+    assert remat.solve(CHAIN, budget=size, time_limit=5).makespan <= limit
+    less = remat.solve(CHAIN, budget=size - 1, time_limit=5)
+    assert less.makespan is None or less.makespan > limit
+
+
+# --- the pool ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_schedule_answers_every_budget_from_its_peak_on():
+    prober = prober_of(CHAIN)
+    top = prober.at(None)
+    low = prober.at(prober.grid.below(top.peak))
+    pool = prober.pool
+    assert [known.peak for known in pool.front] == [low.peak, top.peak]
+    assert pool.fastest(low.peak - 1) is None
+    assert pool.fastest(top.peak - 1) is low
+    assert pool.fastest(None) is top
+    assert pool.best(top.peak).result.makespan == top.result.makespan
+    assert pool.best(top.peak).budget == top.peak
+
+
+def test_bounds_hold_for_smaller_budgets_only():
+    prober = prober_of(CHAIN, "rotor")
+    top = prober.at(None)
+    low = prober.at(30)
+    pool = Pool()
+    for answer in (low, top):
+        pool.note(answer)
+    assert low.result.makespan > top.result.makespan
+    assert pool.bound(low.budget + 1).value <= top.result.makespan
+    lifted = pool.best(low.budget + 1)
+    # What rotor proved at its budget is not proved at a larger one.
+    assert lifted.result.optimal_within is None
+    assert all(bound.value <= top.result.makespan for bound in lifted.result.bounds)
+    assert pool.best(low.budget).result.optimal_within == low.result.optimal_within
+
+
+def test_a_refuted_bound_is_left_out():
+    prober = prober_of(CHAIN)
+    top = prober.at(None)
+    solver = registry.find("keep-all", "chain")
+    wrong = Bound(2 * top.result.makespan, ALL_SCHEDULES, "a mistake")
+    result = top.result
+    pool = Pool()
+    pool.note(Answered(memory=0, asked=None, solver=solver, problem=top.problem, proposal=top.proposal, result=result))
+    object.__setattr__(result, "bounds", (*result.bounds, wrong))
+    assert pool.best(top.peak).result.makespan == result.makespan
+
+
+def test_infeasible_budgets_are_bounds_on_the_budget():
+    prober = prober_of(CHAIN)
+    problem: Problem = prober.problem
+    least = problem.memory_bounds[0].size
+    prober.at(least - 1)
+    assert prober.pool.refuted >= least - 1
+    assert not math.isinf(prober.pool.refuted)
+
+
+@given(st.lists(st.integers(), unique=True, max_size=40))
+def test_coarse_to_fine(budgets):
+    order = coarse_to_fine(budgets)
+    assert sorted(order) == sorted(budgets)
+    if len(budgets) > 1:
+        assert {order[0], order[1]} == {budgets[0], budgets[-1]}
