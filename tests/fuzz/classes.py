@@ -65,10 +65,13 @@ def _unnamed(given):
 
 
 def _is_named(scope, entry):
-    """Whether a class is all schedules or that of the metadata, with figures that depend on budget and options."""
+    """Whether a class is all schedules, that of the metadata with figures of budget and options, or one schedule."""
     parts = re.split(r"a number of|\d+", entry.within)
     figures = r"(?: (?:in|with) [\d+]+ [a-z ]+)?"
-    return scope == ALL or re.fullmatch(r"\d+".join(map(re.escape, parts)) + figures, scope) is not None
+    return (
+        scope in (ALL, f"the {entry.name} schedule")
+        or re.fullmatch(r"\d+".join(map(re.escape, parts)) + figures, scope) is not None
+    )
 
 
 def _strategies(answers):

@@ -112,7 +112,7 @@ def _in_working_memory(
         return replace(answer, steps=steps.placed(outcome.start))
     need = least_capacity(problem.graph, problem.machine, steps, outcome)
     least = None if need is None else LeastBudget(need, None, True, outcome.memory)
-    return Proposal(infeasible_within=f"the schedule of {name}", least=least, notes=answer.notes)
+    return Proposal(infeasible_within=f"the {name} schedule", least=least, notes=answer.notes)
 
 
 def _with_storage_alone(problem: Problem, answer: Proposal, at: Callable[[int | None], Proposal | None]) -> Proposal:

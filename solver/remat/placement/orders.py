@@ -20,7 +20,7 @@ from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
 from remat.placement.again import repeated
-from remat.placement.collectives import Collectives, Rings
+from remat.placement.collectives import LAST, Collectives, Rings
 from remat.placement.meeting import Meetings, Stuck, Transfer
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.units import Number
@@ -281,33 +281,36 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
             heapq.heappush(events, (end, made, operation))
         if not events:
             break
-        now, _, item = heapq.heappop(events)
-        ready = []
-        if item >= rings.first:
-            made += 1
-            waiting = rings.happens(item, now, made, events)
-        elif item >= count:
-            waiting = receivers[item - count]
-        else:
-            done[item] = True
-            rings.ended(item, now, events)
-            processor = processors[item]
-            idle[processor] = True
-            up[processor] = item + 1
-            for transfer in transfers[item]:
-                way = channels[transfer]
-                begin = max(now, free_at[way])
-                free_at[way] = begin + occupied[transfer]
+        now, ready, together = events[0][0], [], True
+        # All that ends at one instant has ended before anything begins; a collective begins when nothing else can.
+        while together:
+            _, _, item = heapq.heappop(events)
+            if item >= rings.first:
                 made += 1
-                sent[transfer], sent_number[transfer] = begin, made
-                heapq.heappush(events, (begin + occupied[transfer] + delay[transfer], made, count + transfer))
-            waiting = followers[item]
-            if item + 1 < last[processor] and not missing[item + 1]:
-                ready.append(item + 1)
-        for operation in waiting:
-            missing[operation] -= 1
-            if not missing[operation] and up[processors[operation]] == operation and idle[processors[operation]]:
-                ready.append(operation)
+                waiting = rings.happens(item, now, made, events)
+            elif item >= count:
+                waiting = receivers[item - count]
+            else:
+                done[item] = True
+                rings.ended(item, now, events)
+                processor = processors[item]
+                idle[processor] = True
+                up[processor] = item + 1
+                for transfer in transfers[item]:
+                    way = channels[transfer]
+                    begin = max(now, free_at[way])
+                    free_at[way] = begin + occupied[transfer]
+                    made += 1
+                    sent[transfer], sent_number[transfer] = begin, made
+                    heapq.heappush(events, (begin + occupied[transfer] + delay[transfer], made, count + transfer))
+                waiting = followers[item]
+                if item + 1 < last[processor] and not missing[item + 1]:
+                    ready.append(item + 1)
+            for operation in waiting:
+                missing[operation] -= 1
+                if not missing[operation] and up[processors[operation]] == operation and idle[processors[operation]]:
+                    ready.append(operation)
+            together = bool(events) and events[0][0] == now and not (ready and events[0][1] >= LAST)
     if not all(done):
         return Stuck(waits.cycle(done))
     begin = np.array(started)[waits.operations.rows] + _inside(times, waits.operations) if exact else np.array(begun)

@@ -106,7 +106,7 @@ def _held(graph: TaskGraph, machine: Machine, turn: Turn, time: Number) -> Numbe
 def _slack(pattern: SamplePattern, lasting: list[Number], begins: NumberArray) -> float:
     """Return the time below which two instants are one: rounding, where times are no whole numbers."""
     if begins.dtype == np.int64 and all(isinstance(time, int) for time in (*lasting, pattern.period)):
-        return 0.0
+        return 0
     return ROUNDING * (float(begins.max(initial=0)) + float(max(lasting, default=0)))
 
 

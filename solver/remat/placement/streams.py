@@ -292,9 +292,9 @@ class _Folding:
         self.together = {resource for job in jobs if len(job.held) > 1 for resource in job.held}
         self.slack = self._slack()
 
-    def _slack(self) -> float:
+    def _slack(self) -> Number:
         whole = isinstance(self.period, int) and all(isinstance(job.length, int) for job in self.jobs)
-        return 0.0 if whole else ROUNDING * float(self.period)
+        return 0 if whole else ROUNDING * float(self.period)
 
     def times(self) -> list[Number]:
         """Return the start of each job for the samples of the first period; lengthens the period where it has to be."""
@@ -441,12 +441,12 @@ class _Memory:
     def _most(self, lives: list[tuple[Number, Number, bool, int]]) -> int:
         """Return the largest sum at any instant of a period, or a little more where steps take no time."""
         held, events = 0, []
-        slack = 0.0 if isinstance(self.period, int) else 1e-9 * self.period
+        slack: Number = 0 if isinstance(self.period, int) else 1e-9 * self.period
         for begin, end, late, size in lives:
             # What ends comes first, then what begins, and last goes what steps of no time have used.
             ends = 2 if late or end - begin <= slack else 0
             for time, sign, rank in ((begin, 1, 1), (end, -1, ends)):
-                whole = math.floor(time / self.period + (1e-9 if slack else 0))
+                whole = math.floor(time / self.period + 1e-9) if slack else int(time // self.period)
                 held -= sign * size * (whole + 1)
                 events.append((max(0, time - whole * self.period), rank, sign * size))
         most = held

@@ -87,7 +87,7 @@ class _Cycle:
         self.lag = {renewal.old: renewal.lag for renewal in graph.renewals}
         self.successor = {renewal.old: renewal.new for renewal in graph.renewals}
         exact = isinstance(period, int) and followed.timeline.start.dtype == np.int64
-        self.slack = 0.0 if exact else TOLERANCE * float(period)
+        self.slack: Number = 0 if exact else TOLERANCE * float(period)
 
     def copies(self, length: Number) -> int:
         """Return how many of something there are at a time that is there so long."""

@@ -199,7 +199,7 @@ def _of_samples(period: Number, followed: Followed, sample: IntArray) -> tuple[N
     start, end = followed.timeline.start, followed.timeline.end
     begins = number_array(start[sample == one].min().item() for one in np.unique(sample))
     ends = number_array(end[sample == one].max().item() for one in np.unique(sample))
-    slack = 0.0 if isinstance(period, int) and begins.dtype == ends.dtype == np.int64 else TOLERANCE * float(period)
+    slack = 0 if isinstance(period, int) and begins.dtype == ends.dtype == np.int64 else TOLERANCE * float(period)
     events: list[tuple[Number, int]] = []
     at_once = 0
     for times, change in ((begins, 1), (ends, -1)):
@@ -235,7 +235,7 @@ def check_overlaps(machine: Machine, period: Number, followed: Followed, finding
     """Each processor and channel serves one step at a time, whatever micro-batch it is of."""
     step, used = followed.uses
     begin, end = followed.occupying.start, followed.occupying.end
-    slack = 0.0 if isinstance(period, int) and begin.dtype == np.int64 else TOLERANCE * float(period)
+    slack = 0 if isinstance(period, int) and begin.dtype == np.int64 else TOLERANCE * float(period)
     busy: dict[str, Number] = {}
     for index, name in enumerate(machine.resources):
         mine = step[used == index]
@@ -377,7 +377,7 @@ def _peaks(
         step = timeline.step_at[at]
         begins = timeline.start_position[step] == at
         when = np.where(begins, timeline.start[step], timeline.end[step]) if len(step) else timeline.start[:0]
-        slack = 0.0 if isinstance(period, int) and when.dtype == np.int64 else TOLERANCE * float(period)
+        slack = 0 if isinstance(period, int) and when.dtype == np.int64 else TOLERANCE * float(period)
         instantly = timeline.end[step] - timeline.start[step] <= slack
         # At one instant: what has ended goes, then what takes no time comes and goes, then comes what begins.
         rank = np.where(instantly, 1, np.where(begins, 2, 0))

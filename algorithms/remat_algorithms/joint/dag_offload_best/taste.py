@@ -72,7 +72,7 @@ class Taste:
         score[kept] = KEPT
         if len(kept):
             score[draw.choices(kept.tolist(), k=draw.choice(DROPPED))] = 0.0
-        for _ in range(draw.choice(ADDED)):
+        for _ in range(draw.choice(ADDED) if len(keys) else 0):
             score[draw.randrange(len(keys))] = FORCED
         return score
 

@@ -121,7 +121,7 @@ class Walk:
 
     def _round(self) -> None:
         best, draw, current = self.best, self.draw, self.current
-        if draw.random() < RANKED:
+        if not current.tasks or draw.random() < RANKED:  # without tasks the helper runs everything
             changed = current
         elif self.late[0] and draw.random() < LATE:
             at = draw.choices(*self.late)[0]

@@ -72,7 +72,8 @@ def pinned(model: Model) -> list[bool]:
 def longest_unit(model: Model) -> float:
     """Return the time of the longest unit that stays on one processor, on the quickest one."""
     least = model.time.min(axis=0)
-    return max((float(time) for time, stays in zip(least, pinned(model), strict=True) if stays), default=0.0)
+    found = max((float(time) for time, stays in zip(least, pinned(model), strict=True) if stays), default=0.0)
+    return found if model.whole else SAFE * found
 
 
 def whole_units(model: Model) -> float:

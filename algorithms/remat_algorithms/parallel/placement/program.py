@@ -27,6 +27,7 @@ import numpy as np
 from remat.plugin import Number
 from remat_algorithms.kit.programs.answers import Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
+from remat_algorithms.parallel.placement.bounds import SAFE
 from remat_algorithms.parallel.placement.groups import Groups
 from remat_algorithms.parallel.placement.holding import parameter_bytes, parameters_in
 from remat_algorithms.parallel.placement.model import Model
@@ -145,6 +146,7 @@ class PlacementProgram:
         """Solve it; `found` receives the processors of units of each better solution, `bounded` bounds on the load."""
         self._build(hint)
         step = self.steps.step
+        share = Fraction(1) if self.model.whole else Fraction(SAFE)  # other times are rounded to floats
 
         def chosen(value: Any) -> tuple[int, ...]:
             return tuple(next(p for p, on in own.items() if value(on)) for own in self.on)
@@ -156,7 +158,7 @@ class PlacementProgram:
             seconds=None,
             chosen=chosen,
             found=found,
-            bounded=lambda bound: bounded(float(step * max(0, math.ceil(bound - 1e-6)))),
+            bounded=lambda bound: bounded(float(share * step * max(0, math.ceil(bound - 1e-6)))),
         )
         parameters = job.solver.parameters
         parameters.max_deterministic_time = work
@@ -165,7 +167,7 @@ class PlacementProgram:
         if answer.outcome is Outcome.INFEASIBLE:
             return Outlook(Fraction(0), True, infeasible=True, work=job.work)
         least = max(0, math.ceil(answer.bound - 1e-6)) if math.isfinite(answer.bound) else 0
-        return Outlook(step * least, answer.outcome is Outcome.OPTIMAL, work=job.work)
+        return Outlook(share * step * least, answer.outcome is Outcome.OPTIMAL, work=job.work)
 
     def _build(self, hint: Sequence[int] | None) -> None:
         from ortools.sat.python import cp_model

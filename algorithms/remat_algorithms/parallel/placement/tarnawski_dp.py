@@ -142,10 +142,10 @@ def _conclude(found: Found, search: Search, groups: Groups, stages: Sequence[tup
         stages = search.best(search.costs.bound, upper)
         found.source = "down-sets without transfers"
     if stages is not None:
-        value = max(search.loads(stages)) - costs.error
+        value = max(0, max(search.loads(stages)) - costs.error)
         found.bound = value if costs.step == 1.0 else value * costs.step
     elif not search.ended:
-        value = search.refuted + 1 - costs.error
+        value = max(0, search.refuted + 1 - costs.error)
         found.bound = value if costs.step == 1.0 else value * costs.step
     else:
         found.none = True

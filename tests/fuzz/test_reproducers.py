@@ -1,0 +1,104 @@
+"""Small cases in which the fuzzer once found something: nothing may be found in them."""
+
+import pytest
+
+from tests.fuzz.cases import Case, Solve
+from tests.fuzz.trial import judge
+
+LARGE = 2**53 + 1
+"""A whole number that no float is."""
+
+
+def pipeline(layers, devices=1, **more):
+    """Return a pipeline on equal devices."""
+    cluster = {"devices": [{"name": "gpu", "count": devices}], **more.pop("cluster", {})}
+    head = {"schema": "remat.instance/3", "kind": "pipeline", "micro_batches": 2}
+    return {**head, "layers": layers, "cluster": cluster, **more}
+
+
+def stream(tasks, machine, values=(), **more):
+    """Return a stream of one sample."""
+    head = {"schema": "remat.instance/3", "kind": "dag", "stream": 1}
+    return {**head, "tasks": tasks, "values": list(values), "machine": machine, **more}
+
+
+def nothing_in(document, budget, *algorithms, **more):
+    solves = tuple(Solve(name, budget, **more) for name in algorithms)
+    answers, findings = judge(Case(1, document, solves))
+    assert not findings
+    return answers
+
+
+def test_whole_times_beyond_floats_repeat_without_overlap():
+    layer = {"forward_time": LARGE, "backward_time": LARGE, "weight_time": LARGE, "repeat": 2}
+    document = pipeline([layer], weights="double", update_every=6)
+    answers = nothing_in(document, None, "1f1b-star", "madpipe", "pipedream-2bw", "pipeline-ilp", "tarnawski-dp")
+    assert all(given.result.makespan == 6 * LARGE for given in answers)
+
+
+@pytest.mark.parametrize("time", [LARGE, 3 * LARGE, 22517998136852483, 27021597764222979])
+def test_bounds_of_streams_are_no_floats_above_whole_times(time):
+    machine = {"memories": [{"name": "m"}], "processors": [{"name": "p", "memory": "m"}]}
+    document = stream([{"id": "t", "time": time, "writes": []}], machine)
+    names = "placement-bound", "placement-replicated", "tarnawski-dp", "tarnawski-ip"
+    for given in nothing_in(document, None, *names):
+        assert given.result.makespan == time
+
+
+def test_bounds_of_streams_are_not_negative():
+    machine = {
+        "memories": [{"name": "host"}, {"name": "a"}, {"name": "b"}],
+        "processors": [{"name": "p", "memory": "a"}, {"name": "q", "memory": "b", "type": "slow"}],
+        "links": [
+            {"source": "host", "target": "a"},
+            {"source": "host", "target": "b"},
+            {"source": "a", "target": "host", "bandwidth": 0.5},
+            {"source": "b", "target": "host"},
+        ],
+    }
+    tasks = [
+        {"id": "t", "time": {"slow": 1}, "writes": ["v"]},
+        {"id": "u", "time": {"slow": 0}, "reads": ["v"], "writes": []},
+    ]
+    document = stream(tasks, machine, [{"id": "v", "size": 2**51 + 6}])
+    nothing_in(document, {"a": 1}, "placement-bound", "tarnawski-dp", "tarnawski-ip")
+
+
+@pytest.mark.parametrize("budget", [3, 4, None])
+@pytest.mark.parametrize("name", ["1f1b", "eager-1f1b", "gpipe"])
+def test_transfers_begin_before_operations_of_the_same_instant(name, budget):
+    layers = [
+        {"forward_time": 0, "backward_time": 0, "output_size": 1},
+        {"forward_time": 0, "backward_time": 1},
+    ]
+    nothing_in(pipeline(layers, 2, cluster={"levels": [{"latency": 1}]}), budget, name)
+
+
+@pytest.mark.parametrize("name", ["gems", "zb-v", "chimera", "1f1b"])
+def test_operations_of_no_length_where_transfers_have_latency(name):
+    layer = {"forward_time": 3.0, "backward_time": 0.0, "output_size": 1, "repeat": 8}
+    levels = [{"devices": 2, "bandwidth": 1, "latency": 2.5, "delay": 2.5}, {}]
+    nothing_in(pipeline([layer], 4, cluster={"levels": levels}, copies=2), 5, name)
+
+
+def test_plans_in_which_nothing_can_leave():
+    document = {
+        "schema": "remat.instance/2",
+        "kind": "dag",
+        "tasks": [{"id": "t", "time": 1, "writes": ["v"]}, {"id": "u", "time": 1, "writes": []}],
+        "values": [{"id": "i", "size": 5}, {"id": "j", "size": 5}, {"id": "v", "size": 4}],
+        "inputs": ["i", "j"],
+        "machine": {
+            "memories": [{"name": "device"}, {"name": "host"}],
+            "processors": [{"name": "gpu", "memory": "device", "count": 2}],
+            "links": [{"source": "device", "target": "host"}, {"source": "host", "target": "device"}],
+        },
+    }
+    for seed in range(4):
+        nothing_in(document, {"device": 13}, "dag-offload-best", options={"iterations": 5}, seed=seed)
+
+
+def test_equal_storage_levels_are_told_apart_by_what_they_hold():
+    levels = [{"name": "a", "slots": 2}, {"name": "b", "slots": 2}]
+    head = {"schema": "remat.instance/2", "kind": "adjoint", "steps": [{}], "initial_state": "a"}
+    nothing_in({**head, "storage": levels}, 0, "keep-all")
