@@ -95,8 +95,10 @@ docs-test-all: $(STAMP) ## Run those, too, that take long
 mutants: $(STAMP) ## Put single faults into a copy: do the tests notice? (MUTANTS="--only NAME --jobs N")
 	$(PY) -m tests.mutants $(MUTANTS)
 
-fuzz: $(STAMP) ## Draw instances, solve them with everything, and judge the answers (FUZZ="--solves N --seed S --jobs N")
+FUZZ_DOCUMENTS ?= 2000
+fuzz: $(STAMP) ## Draw instances and broken documents, and judge all answers (FUZZ="--solves N --seed S --jobs N")
 	$(PY) -m tests.fuzz $(FUZZ)
+	$(PY) -m tests.fuzz.readers --plain --documents $(FUZZ_DOCUMENTS)
 
 # Coverage-guided fuzzing wants atheris, which has no builds for some platforms: without it, mutations are drawn.
 FUZZ_VENV := build/fuzz/venv

@@ -95,8 +95,8 @@ def ask_minimum(case, given):
         others = {place.name: place.capacity for place in machine.memories if place is not memory}
         message = f"{least.size} in {memory.name} is named as enough beside {others}, and there: {said}"
         yield Finding("minimum-not-enough", given.solve.algorithm, message, (given.solve,))
-    if _own_class(given)[0] is None and given.solve.algorithm != "auto":
-        return  # a heuristic that names some budget at which it finds a schedule
+    if given.limited or (_own_class(given)[0] is None and given.solve.algorithm != "auto"):
+        return  # no time to look for less, or a heuristic that names some budget at which it finds a schedule
     for less in sorted({least.size - 1, (least.size + memory.capacity) // 2}):
         if memory.capacity < less < least.size and (found := _at(given, case, memory.name, less)).found:
             if given.solve.algorithm == "auto" and least.scope not in (None, ALL, *_classes_of_one()):
@@ -116,7 +116,7 @@ def _at(given, case, memory, size):
     """Solve again with another capacity of one memory, or of all devices if the budget was that of all."""
     solve, budget = given.solve, given.solve.budget
     if not isinstance(budget, dict):
-        budget = size if case.document["kind"] == "pipeline" and budget is not None else {memory: size}
+        budget = size if case.document["kind"] == "pipeline" and memory != "host" else {memory: size}
     else:
         budget = {name: own for name, own in budget.items() if own is not None} | {memory: size}
     return answer(case, dataclasses.replace(solve, budget=budget, twice=False))
@@ -188,7 +188,11 @@ class _Claims:
         least = self.result.least_budget
         if least is None or least.scope is None or not schedule.belongs(least.scope, self.given):
             return
-        memory = self.result.machine.memories[least.memory].name
-        if schedule.peaks[memory] < least.size and schedule.fits(self.capacities | {memory: math.inf}):
+        machine = self.result.machine
+        memory, all_devices = machine.memories[least.memory].name, self.result.instance.budgets_are_for_all
+        devices = {machine.memories[one.memory].name for one in machine.processors}
+        free = devices if all_devices and memory in devices else {memory}
+        peak = max(schedule.peaks[name] for name in free)
+        if peak < least.size and schedule.fits(self.capacities | dict.fromkeys(free, math.inf)):
             rule = "minimum-beaten" if least.scope == ALL else "class-minimum-beaten"
-            yield rule, f"no less than {least.size} in {memory} ({least.scope}), peak {schedule.peaks[memory]}"
+            yield rule, f"no less than {least.size} in {memory} ({least.scope}), peak {peak}"

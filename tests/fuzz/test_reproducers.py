@@ -102,3 +102,50 @@ def test_equal_storage_levels_are_told_apart_by_what_they_hold():
     levels = [{"name": "a", "slots": 2}, {"name": "b", "slots": 2}]
     head = {"schema": "remat.instance/2", "kind": "adjoint", "steps": [{}], "initial_state": "a"}
     nothing_in({**head, "storage": levels}, 0, "keep-all")
+
+
+@pytest.mark.parametrize("name", ["1f1b", "eager-1f1b", "gpipe", "pipe-search", "auto"])
+@pytest.mark.parametrize("budget", [None, 4])
+def test_the_minimum_budget_of_a_pipeline_is_that_of_every_device(name, budget):
+    layer = {"forward_time": 1, "backward_time": 2, "forward_workspace": 7, "repeat": 6}
+    document = pipeline([layer], 3, cluster={"devices": [{"name": "gpu", "count": 3, "memory": 5}]})
+    nothing_in(document, budget, name)
+
+
+def test_whole_times_whose_sums_leave_int64():
+    layers = [
+        {"forward_time": 2**61 - 61, "backward_time": 3, "saved_size": 5, "output_size": 6},
+        {"forward_time": 2**61 + 4, "backward_time": 2**61 + 4, "saved_size": 6, "output_size": 3},
+    ]
+    cluster = {"devices": [{"name": "gpu", "count": 3}], "levels": [{"latency": 2**60 + 7}]}
+    nothing_in(pipeline(layers, cluster=cluster, micro_batches=1), 29, "tarnawski-dp", "1f1b", "pipe-search")
+
+
+@pytest.mark.parametrize("algorithm", ["rotor", "rotor-float", "revolve-chain", "chain-exact", "periodic"])
+def test_chains_whose_times_add_up_beyond_int64(algorithm):
+    stages = [
+        {"forward_time": 2**time - 1, "backward_time": 2**60 + time, "output_size": 1, "saved_size": 2}
+        for time in (59, 60, 60, 61)
+    ]
+    document = {"schema": "remat.instance/2", "kind": "chain", "stages": stages, "input_size": 1}
+    for budget in (None, 5, 6, 8):
+        nothing_in(document, budget, algorithm)
+
+
+def test_runs_of_no_length_at_the_seam_of_two_steps_of_training():
+    stages = [
+        {"forward_time": 0, "backward_time": 1, "output_size": 0, "parameter_size": 1},
+        {"forward_time": 1, "backward_time": 1, "output_size": 0, "parameter_size": 1},
+    ]
+    head = {"schema": "remat.instance/3", "kind": "chain", "input_size": 0, "staleness": 0}
+    nothing_in({**head, "stages": stages, "sharding": {"data": 2, "zero": 2}}, None, "zero")
+
+
+def test_no_answer_names_a_class_that_is_not_its_own():
+    machine = {
+        "memories": [{"name": "gpu"}, {"name": "cpu memory"}],
+        "processors": [{"name": "gpu", "memory": "gpu"}, {"name": "cpu", "memory": "cpu memory"}],
+        "links": [{"source": "cpu memory", "target": "gpu"}, {"source": "gpu", "target": "cpu memory"}],
+    }
+    head = {"schema": "remat.instance/2", "kind": "adjoint", "steps": 2, "state_size": 2}
+    nothing_in({**head, "machine": machine}, 2, "walther-griewank")

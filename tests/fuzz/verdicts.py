@@ -8,6 +8,9 @@ from fractions import Fraction
 ALL = "all schedules"
 TOLERANCE = 1e-9
 
+WHOLE = 2**62
+"""From here on sums of whole times are floats."""
+
 LIMITED = frozenset(["time limit", "interrupted", "patience over"])
 """Terminations after which another run may give another answer."""
 
@@ -60,9 +63,12 @@ class Answer:
 
 
 def at_most(one, other):
-    """Whether a figure is at most another one: exactly, unless the makespan to compare with is fractional."""
+    """Whether a figure is at most another one: exactly, unless the makespan to compare with is fractional.
+
+    Whole times that leave int64 are floats in results, the nearest ones.
+    """
     if isinstance(other, int):
-        return Fraction(one) <= other
+        return Fraction(one) <= other or (other >= WHOLE and one <= float(other))
     return one - other <= TOLERANCE * max(abs(one), abs(other))
 
 

@@ -21,7 +21,7 @@ from . import lowering
 from .actions import read_step
 from .judging.periodic import PERIODIC
 from .judging.report import Report
-from .judging.simulation import Simulation, check_resources, instants_of
+from .judging.simulation import Simulation, check_resources, clusters, in_turn, instants_of
 from .judging.steps import placed as placed_inputs
 
 
@@ -72,9 +72,21 @@ def steady(document, schedule, budget=None):
         for value, memory in graph.outputs:
             if value not in handed:
                 listed.append({"drop": [f"{value}@{k}"], "memory": memory, "start": last + shift})
-    order = sorted(range(len(listed)), key=lambda index: (listed[index]["start"], index))
     whole = lowering.Graph(tasks, values, begun, static=graph.static)
-    return _judged(whole, fed, [listed[index] for index in order], (warm * period, (warm + 1) * period), count * period)
+    listed = _in_turn(whole, fed, listed)
+    return _judged(whole, fed, listed, (warm * period, (warm + 1) * period), count * period)
+
+
+def _in_turn(graph, machine, listed):
+    """Sort steps by their starts; at one instant, those that take no time come first, as in all that is periodic."""
+    times = []
+    for index, step in enumerate(listed):
+        action, _ = read_step(graph, machine, index, step)
+        length, held = (0, 0) if action is None else (action.duration, action.duration - action.delay)
+        times.append((step["start"], step["start"] + held, step["start"] + length))
+    instant = clusters(time for own in times for time in own)
+    order = sorted(range(len(listed)), key=lambda index: in_turn(instant, *times[index], index))
+    return [listed[index] for index in order]
 
 
 def _lags(document, graph):

@@ -71,7 +71,7 @@ def _listed(pieces, count, period):
             step = piece.of(batch, period)
             ends = (step["start"] + piece.held, step["start"] + piece.length)
             found.append((step["start"], *ends, (batch, piece.rank), step))
-    instant = clusters(time for one in found for time in one[:3])
+    instant = clusters((time for one in found for time in one[:3]), period)
     return [one[4] for one in sorted(found, key=lambda one: in_turn(instant, *one[:4]))]
 
 
@@ -106,7 +106,7 @@ def judge(document, schedule, machine):
         initial = {name: [_home(machine, stages, name)] for name in whole.placeable}
         listed = with_drops(whole, machine, _listed(pieces, count, period), is_sorted=True)
         own = replace(machine, static=static)
-        reports.append(judge_steps(replace(whole, values=sizes), own, listed, initial))
+        reports.append(judge_steps(replace(whole, values=sizes), own, listed, initial, span=period))
     listed, long = reports
     rules |= {PERIODIC.get(rule, rule) for _, rule in (*listed.violations, *long.violations)}
     listed.violations = [(None, rule) for rule in sorted(rules)]

@@ -49,7 +49,7 @@ def judge(document, schedule, budget=None, machine=None):
     for count in (_count(document), rounds * samples, 2 * rounds * samples):
         graph = lowering.lower(_of(document, count), machine)
         steps = unroll(graph, machine, schedule, samples, count, inputs)
-        reports.append(judge_steps(graph, machine, steps, schedule.get("initial") or {}))
+        reports.append(judge_steps(graph, machine, steps, schedule.get("initial") or {}, span=period))
     listed, short, long = reports
     rules = {rule for report in reports for rule in report.rules}
     rules |= {"bad-step" for entry in pattern if entry.get("copy") in inputs}
@@ -111,7 +111,7 @@ def unroll(graph, machine, schedule, samples, count, inputs):
                 action, _ = read_step(graph, machine, 0, _step(entry, m, inputs))
                 length, held = (0, 0) if action is None else (action.duration, action.duration - action.delay)
                 steps.append((start, start + held, start + length, (entry["shift"], index, m), entry))
-    instant = clusters(time for step in steps for time in step[:3])
+    instant = clusters((time for step in steps for time in step[:3]), schedule["period"])
     steps.sort(key=lambda step: in_turn(instant, *step[:3], step[3]))
     last = {}
     for place, (start, _, end, (_, _, m), entry) in enumerate(steps):

@@ -137,7 +137,7 @@ def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[
         _check_claims(problem, solver, proposal, stream.report)
         return stream, None
     assert stream.report.steady is not None
-    return None, _enough(problem.machine, stream.report.steady.peaks, sufficient=solver.guarantee == "strategy")
+    return None, _enough(problem, stream.report.steady.peaks, sufficient=solver.guarantee == "strategy")
 
 
 def _cycled(
@@ -159,7 +159,7 @@ def _cycled(
         _check_claims(problem, solver, proposal, report)
         return steps, report, None
     sizes = {name: max(peak.size, steady.peaks[name]) for name, peak in report.peaks.items()}
-    return None, None, _enough(machine, sizes, sufficient=False)
+    return None, None, _enough(problem, sizes, sufficient=False)
 
 
 def _followed(
@@ -188,19 +188,26 @@ def _followed(
     if rules == {"capacity"}:
         free = check(graph, unbounded, steps, reference_time=reference)
         sizes = {name: peak.size for name, peak in free.peaks.items()}
-        return None, None, _enough(problem.machine, sizes, sufficient=solver.guarantee == "strategy"), ""
+        return None, None, _enough(problem, sizes, sufficient=solver.guarantee == "strategy"), ""
     _check_claims(problem, solver, proposal, report)
     return followed, with_followers(report, problem.machine, proposal.orders), None, ""
 
 
-def _enough(machine: Machine, sizes: Mapping[str, int], *, sufficient: bool) -> LeastBudget:
-    """Return the budget of the fullest memory that holds more than it may, given the bytes in each."""
-    size, index = max(
-        (sizes[memory.name], -index)
+def _enough(problem: Problem, sizes: Mapping[str, int], *, sufficient: bool) -> LeastBudget:
+    """Return the budget of the fullest memory that holds more than it may, given the bytes in each.
+
+    The budget of a pipeline is that of every device. It is enough if no other memory holds more than it may.
+    """
+    machine = problem.machine
+    over = {
+        index
         for index, memory in enumerate(machine.memories)
         if memory.capacity is not None and sizes[memory.name] > memory.capacity
-    )
-    return LeastBudget(size, None, sufficient, -index)
+    }
+    budgeted = {one.memory for one in machine.processors} if problem.instance.budgets_are_for_all else set[int]()
+    own = budgeted if over & budgeted else over
+    size, index = max((sizes[machine.memories[index].name], -index) for index in own)
+    return LeastBudget(size, None, sufficient and over <= (budgeted or {-index}), -index)
 
 
 def _fits(report: Report, machine: Machine) -> bool:

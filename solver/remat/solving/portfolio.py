@@ -522,13 +522,20 @@ def lowered(portfolio: _Portfolio, least: LeastBudget | None) -> LeastBudget | N
     if least is None or not least.sufficient:
         return least
     problem = portfolio.problem
-    bound = problem.memory_bounds[least.memory]
-    refuted = max(-1 if bound is None else bound.size - 1, problem.machine.memories[least.memory].capacity or -1)
-    lowering = _Lowering(portfolio, least, refuted)
+    memories = budgeted_memories(problem, least)
+    bounds = [bound.size - 1 for memory in memories if (bound := problem.memory_bounds[memory]) is not None]
+    given = min(problem.machine.memories[memory].capacity or -1 for memory in memories)
+    lowering = _Lowering(portfolio, least, max([-1, given, *bounds]))
     context = portfolio.context.aside(share=MINIMUM_SHARE)
     for quick in (True, False):
         lowering.run(context, quick=quick)
     return lowering.least
+
+
+def budgeted_memories(problem: Problem, least: LeastBudget) -> list[int]:
+    """Return the memories that a least budget is for: of a pipeline, those of all devices, if it is that of one."""
+    devices = sorted({processor.memory for processor in problem.machine.processors})
+    return devices if problem.instance.budgets_are_for_all and least.memory in devices else [least.memory]
 
 
 @dataclass
@@ -556,18 +563,20 @@ class _Lowering:
     def _probe(self, size: int, context: Context, *, quick: bool, share: float) -> bool:
         """Ask for any schedule at a budget, and take its peak over; return whether there is one."""
         self.probes += 1
-        problem, memory = self.portfolio.problem, self.least.memory
-        name = problem.machine.memories[memory].name
+        problem = self.portfolio.problem
+        memories = budgeted_memories(problem, self.least)
+        sizes = {problem.machine.memories[memory].name: size for memory in memories}
         inner = context.aside(share=1.0 if quick else share)
         inner.enough = math.inf
-        probe = _Portfolio(problem.with_capacities({name: size}), self.portfolio.options, inner)
+        probe = _Portfolio(problem.with_capacities(sizes), self.portfolio.options, inner)
         if quick:
             probe.ask_quick()
         else:
             probe.ask_all()
         self.portfolio.log.extend(probe.log)
         if probe.best is not None:
-            self.least = at_peak(probe.best.result, memory)
+            peaks = [at_peak(probe.best.result, memory) for memory in memories]
+            self.least = max(peaks, key=lambda least: least.size)
             return True
         scopes = [answer.result.scope for answer in probe.answers]
         if ALL_SCHEDULES in scopes:

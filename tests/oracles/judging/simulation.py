@@ -3,10 +3,11 @@
 from bisect import insort
 
 
-def clusters(times):
-    """Map every time to its instant: that of the first time at most 1e-9 of the last one before it."""
+def clusters(times, span=None):
+    """Map every time to its instant: that of the first time at most 1e-9 of the span (the last one) before it."""
     times = sorted(set(times))
-    tolerance = 1e-9 * times[-1] if any(isinstance(time, float) for time in times) else 0
+    span = times[-1] if span is None and times else span
+    tolerance = 1e-9 * span if any(isinstance(time, float) for time in times) else 0
     instant, anchor = {}, None
     for time in times:
         if anchor is None or time - anchor > tolerance:
@@ -24,9 +25,9 @@ def in_turn(instant, start, free, end, rank):
     return at, (instant[end] > at) + (instant[free] > at), rank
 
 
-def instants_of(actions):
+def instants_of(actions, span=None):
     """Map every start and end to its instant."""
-    return clusters(time for action in actions for time in (action.start, action.released, action.end))
+    return clusters((time for action in actions for time in (action.start, action.released, action.end)), span)
 
 
 def check_resources(actions, instant, report):

@@ -9,7 +9,7 @@ from .report import Report
 from .simulation import Simulation, check_resources, check_without_tolerance, instants_of
 
 
-def judge(graph, machine, steps, initial):
+def judge(graph, machine, steps, initial, span=None):
     """Judge a list of timed steps.
 
     Parameters
@@ -20,6 +20,8 @@ def judge(graph, machine, steps, initial):
         Every one with its `start`.
     initial : dict
         The memories of every placeable input at the start.
+    span : number, optional
+        Times within 1e-9 of it are one instant, of floats; default: of the makespan.
 
     Returns
     -------
@@ -46,7 +48,7 @@ def judge(graph, machine, steps, initial):
 
     actions = _join_pairs(graph, machine, steps, actions, report)
     report.makespan = max((action.end for action in actions), default=0)
-    instant = instants_of(actions)
+    instant = instants_of(actions, span)
     report.has_instants = any(
         action.task is not None and instant[action.start] == instant[action.end] for action in actions
     )

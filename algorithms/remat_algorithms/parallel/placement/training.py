@@ -236,7 +236,7 @@ def staged_layers(
         times = [max(float(link.time(size) - link.delay) for size in sizes) for link in machine.links]
         ways.append(choose(times, default=0.0))
     total = float(time.max(axis=0).sum()) + 2 * sum(ways)
-    whole = bool((time == np.rint(time)).all()) and all(way == round(way) for way in ways)
+    whole = total <= FINEST and bool((time == np.rint(time)).all()) and all(way == round(way) for way in ways)
     step = 1.0 if whole or not total else total / FINEST
     away = np.tile(np.rint(np.array(ways, dtype=np.float64) / step).astype(np.int64), (len(classes), 1))
     rooms = [machine.memories[machine.processors[own[0]].memory] for own in classes]

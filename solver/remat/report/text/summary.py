@@ -291,7 +291,8 @@ def _without_schedule(result: Result) -> Iterator[tuple[str, str]]:
     anybody = least.scope is None and result.algorithm == PORTFOLIO
     whose = "" if named or anybody else f" for {least.scope or result.algorithm}"
     cause = _set_by(result, least)
-    ask = f"budget {name}={least.size}" if len(result.machine.memories) > 1 else f"budget {least.size}"
+    bare = result.instance.budgets_are_for_all or len(result.machine.memories) == 1
+    ask = f"budget {least.size}" if bare else f"budget {name}={least.size}"
     if least.sufficient:
         yield "least budget", f"{shown_name(name)}: {size}{whose}{cause and f', set by {cause}'}"
         proved = {ALL_SCHEDULES: "proved: no schedule needs less", None: "smaller ones may exist"}
