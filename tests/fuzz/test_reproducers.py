@@ -149,3 +149,15 @@ def test_no_answer_names_a_class_that_is_not_its_own():
     }
     head = {"schema": "remat.instance/2", "kind": "adjoint", "steps": 2, "state_size": 2}
     nothing_in({**head, "machine": machine}, 2, "walther-griewank")
+
+
+def test_a_host_that_takes_far_longer_than_everything_else():
+    layer = {"forward_time": 1e-9, "backward_time": 1e-9, "saved_size": 2**58, "output_size": 1}
+    cluster = {"devices": [{"name": "gpu", "count": 2}], "host": {"bandwidth": 1}}
+    for budget in (None, 3 * 2**58):
+        nothing_in(pipeline([layer, layer], 2, cluster=cluster), budget, "optpipe", options={"work": 0.02})
+
+
+def test_a_micro_batch_that_takes_no_time_is_in_flight():
+    layer = {"forward_time": 0.0, "backward_time": 0}
+    nothing_in(pipeline([layer], weights="double", update_every=1), 0, "pipedream-2bw")

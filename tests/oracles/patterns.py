@@ -22,7 +22,7 @@ Readings of the format where it is brief
 - A stage's parameters take `versions` times their size throughout, gradients, optimizer states and what corrects for
   discrepancies once.
 - A stage keeps at least one version.
-- A micro-batch is in flight on a stage until its last half ends there.
+- A micro-batch is in flight on a stage until its last half ends there; one is, even if all of it takes no time.
 - At one instant, what takes no time is listed first, then transfers that hold their way for none; a micro-batch's own
   in the order in which it does them.
 - What an operation has made is sent one value after the other; a transfer of what nobody else reads takes no time.
@@ -206,8 +206,8 @@ def _flights(pieces, stages, period, machine):
         begin = min(piece.start for piece in runs if piece.step["run"].startswith("F"))
         end = max(piece.start + piece.length for piece in runs)
         exact = all(isinstance(one, int) for piece in pieces for one in (piece.start, piece.length))
-        tolerance = 0 if exact else 1e-9 * max(piece.start + piece.length for piece in pieces)
-        flight = 0
+        tolerance = 0 if exact else 1e-9 * period
+        flight = 1
         while end - begin - flight * period > tolerance:
             flight += 1
         found.append((flight, flight - 1))

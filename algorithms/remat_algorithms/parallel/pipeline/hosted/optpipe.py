@@ -112,7 +112,8 @@ class _Program:
         self.model.minimize(self.figure)
 
     def _steps(self, time: float) -> int:
-        return math.ceil(time / self.unit - 1e-9)
+        # What takes longer than all may is longer than that, however long it is: CP-SAT takes 64 bits.
+        return math.ceil(min(time / self.unit, self.horizon + 1) - 1e-9)
 
     def _end(self, op: Op) -> Any:
         return self.start[op] + self.time[op]
@@ -137,8 +138,8 @@ class _Program:
             out, back = (self._steps(way[stage]) for way in self.hosting.way)
             goes, comes = program.new_int_var(0, self.horizon, ""), program.new_int_var(0, self.horizon, "")
             self.copies[stage, batch] = goes, comes
-            program.add(goes >= self._end(forward))
-            program.add(comes >= goes + out)
+            program.add(goes >= self._end(forward)).only_enforce_if(sent)
+            program.add(comes >= goes + out).only_enforce_if(sent)
             program.add(self.start[backward] >= comes + back).only_enforce_if(sent)
             held.append((self._interval(begin, end, sent.negated()), away))
             held.append((self._interval(begin, goes + out, sent), away))
