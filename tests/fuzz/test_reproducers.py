@@ -3,6 +3,7 @@
 import pytest
 
 from tests.fuzz.cases import Case, Solve
+from tests.fuzz.judging import answer
 from tests.fuzz.trial import judge
 
 LARGE = 2**53 + 1
@@ -152,12 +153,25 @@ def test_no_answer_names_a_class_that_is_not_its_own():
 
 
 def test_a_host_that_takes_far_longer_than_everything_else():
-    layer = {"forward_time": 1e-9, "backward_time": 1e-9, "saved_size": 2**58, "output_size": 1}
+    layer = {"forward_time": 1.0, "backward_time": 1.0, "saved_size": 2**58, "output_size": 1}
     cluster = {"devices": [{"name": "gpu", "count": 2}], "host": {"bandwidth": 1}}
     for budget in (None, 3 * 2**58):
-        nothing_in(pipeline([layer, layer], 2, cluster=cluster), budget, "optpipe", options={"work": 0.02})
+        case = Case(1, pipeline([layer, layer], 2, cluster=cluster))
+        given = answer(case, Solve("optpipe", budget, {"work": 0.02}))
+        assert given.found
+        assert not given.findings
 
 
 def test_a_micro_batch_that_takes_no_time_is_in_flight():
     layer = {"forward_time": 0.0, "backward_time": 0}
     nothing_in(pipeline([layer], weights="double", update_every=1), 0, "pipedream-2bw")
+
+
+def test_layers_that_run_again_for_a_range_of_micro_batches():
+    layers = [
+        {"forward_time": 0, "backward_time": 0, "output_size": 1},
+        {"forward_time": 0, "backward_time": 0, "saved_size": 4, "parameter_size": 2, "backward_workspace": 4},
+    ]
+    document = pipeline(layers, 2, micro_batches=3)
+    for budget in (14, 16, 18, 20, 23):
+        nothing_in(document, budget, "pipe-plan", options={"moves": 100})

@@ -22,6 +22,12 @@ class Operation:
     started: bool = False
 
 
+def _batches_of(segment):
+    """Return the micro-batches of a segment, listed or from one to another as layers are; None: all."""
+    batches = segment.get("micro_batches")
+    return None if batches is None else layers_of(batches)
+
+
 def layers_of(given):
     """Return the layers of a stage or of a segment."""
     if isinstance(given, dict):
@@ -49,7 +55,7 @@ class Plan:
         self.parts = [stage.get("part", [1, 1]) for stage in schedule["stages"]]
         self.devices = [stage["device"] for stage in schedule["stages"]]
         self.segments = [
-            [(layers_of(one["layers"]), one.get("micro_batches")) for one in stage.get("recompute", ())]
+            [(layers_of(one["layers"]), _batches_of(one)) for one in stage.get("recompute", ())]
             for stage in schedule["stages"]
         ]
         listed = [(device, text) for device, texts in schedule["orders"].items() for text in texts]
