@@ -13,8 +13,8 @@ from tests.fuzz.truth import tiny_in_one_memory
 from tests.fuzz.verdicts import ALL, Finding, at_most, may_stand_beside
 from tests.oracles import floating, frontier, joins, lowering, offloading, persistent, search
 
-NARROWED = (", in one memory", ", on one processor")
-"""What `remat.solve` adds to the class of an algorithm that uses one memory or one processor only."""
+NARROWED = (", in one memory", ", on one processor", ", without a disk")
+"""What is added to the class of an algorithm that uses one memory or one processor only, or that finds no disk."""
 
 FITS = math.inf
 """What a search returns that knows only that a schedule exists: no makespan is longer."""

@@ -291,7 +291,8 @@ def _without_schedule(result: Result) -> Iterator[tuple[str, str]]:
     anybody = least.scope is None and result.algorithm == PORTFOLIO
     whose = "" if named or anybody else f" for {least.scope or result.algorithm}"
     cause = _set_by(result, least)
-    bare = result.instance.budgets_are_for_all or len(result.machine.memories) == 1
+    of_pipeline = result.instance is not None and result.instance.budgets_are_for_all
+    bare = of_pipeline or len(result.machine.memories) == 1
     ask = f"budget {least.size}" if bare else f"budget {name}={least.size}"
     if least.sufficient:
         yield "least budget", f"{shown_name(name)}: {size}{whose}{cause and f', set by {cause}'}"
