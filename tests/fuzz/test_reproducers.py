@@ -2,6 +2,8 @@
 
 import pytest
 
+import remat
+
 from tests.fuzz.cases import Case, Solve
 from tests.fuzz.judging import answer
 from tests.fuzz.trial import judge
@@ -175,3 +177,9 @@ def test_layers_that_run_again_for_a_range_of_micro_batches():
     document = pipeline(layers, 2, micro_batches=3)
     for budget in (14, 16, 18, 20, 23):
         nothing_in(document, budget, "pipe-plan", options={"moves": 100})
+
+
+def test_half_of_a_surrogate_pair_is_refused_in_one_line():
+    layer = {"forward_time": 0, "tensor": {"\ud800": {"forward_time": 0}}}
+    with pytest.raises(remat.InstanceError, match="surrogate"):
+        remat.load(pipeline([layer]))

@@ -15,7 +15,10 @@ from remat.messages import brief
 def instance_error(error: ValidationError) -> InstanceError:
     """Turn pydantic's report into the first error, with its JSON path, and `MOST_NAMED` of the others as its notes."""
     # A list whose only entry is wrong is reported as empty, too.
-    listed = error.errors(include_url=False)
+    try:
+        listed = error.errors(include_url=False)
+    except UnicodeEncodeError:  # from pydantic, of a key with half of a surrogate pair
+        return InstanceError("a key is not valid Unicode text: it has half of a surrogate pair")
     problems = [problem for problem in listed if problem["type"] != "too_short" or not problem.get("input")] or listed
     # The validator of an array reports all that is wrong in it as one problem.
     listed = [problem for problem in problems if problem["type"] != UNCOUNTED]
