@@ -3,7 +3,6 @@
 import pytest
 
 import remat
-
 from tests.fuzz.cases import Case, Solve
 from tests.fuzz.judging import answer
 from tests.fuzz.trial import judge
