@@ -123,6 +123,8 @@ def load_machine(source: str | os.PathLike[str] | IO[Any] | dict[str, Any], unit
             return MachineModel.model_validate(document) if made is None else made
     except ValidationError as error:
         raise instance_error(error) from None
+
+
 @cache
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of `remat.instance/3`, which reads documents of `/1` and `/2`, too."""
