@@ -24,6 +24,7 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Author, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.reach import check_reach
 from remat.schedule.steps import StepKind, Steps
+from remat.solving.budget import budgeted_memories
 from remat.solving.conclusion import OWN_SOURCES, conclude, holds
 from remat.solving.minimum_budget import at_peak, smallest_named
 from remat.solving.result import Result
@@ -530,12 +531,6 @@ def lowered(portfolio: _Portfolio, least: LeastBudget | None) -> LeastBudget | N
     for quick in (True, False):
         lowering.run(context, quick=quick)
     return lowering.least
-
-
-def budgeted_memories(problem: Problem, least: LeastBudget) -> list[int]:
-    """Return the memories that a least budget is for: of a pipeline, those of all devices, if it is that of one."""
-    devices = sorted({processor.memory for processor in problem.machine.processors})
-    return devices if problem.instance.budgets_are_for_all and least.memory in devices else [least.memory]
 
 
 @dataclass
