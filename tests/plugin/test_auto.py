@@ -196,17 +196,13 @@ def test_documentation_shows_what_is_declared():
     assert generated() in PAGE.read_text(encoding="utf-8"), "run python -m tests.plugin.auto_page"
 
 
-def test_many_budgets_of_a_chain_are_for_rotor():
+def test_rotor_is_asked_first_about_many_budgets_of_a_chain():
     for document in (moderate("chain"), VARIANTS):
         assert auto.for_many(make_problem(remat.load(document), budget=40)).name == "rotor"
     assert auto.for_many(make_problem(remat.load(DAG), budget=40)) is None
-    asked = remat.least_budget(moderate("chain"), max_overhead="20%")
-    assert asked.algorithm == "rotor"
-    assert asked.answer.proved
-    curves = [remat.sweep(moderate("chain"), name, points=3).curves[0] for name in ("auto", "rotor")]
-    found, expected = ([(point.algorithm, point.budget, point.makespan) for point in curve.points] for curve in curves)
-    assert found == expected
-    assert {name for name, _, _ in found} == {"rotor"}
+    asked = remat.least_budget(moderate("chain"), max_overhead="20%", time_limit=20)
+    alone = remat.least_budget(moderate("chain"), max_overhead="20%", algorithm="rotor")
+    assert asked.answer.value <= alone.answer.value
 
 
 def keep_all(problem, options, context):
