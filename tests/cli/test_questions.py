@@ -106,7 +106,7 @@ def test_no_batch(run: Run, tiny: str) -> None:
         (["--max-makespan", "3ms"], ["--max-makespan: ", "counts time in units"]),
         (["--max-overhead", "1", "-O", "max_overhead=1"], ["--max-overhead", "too"]),
         (["-O", "max_overhead=much"], ["--option max_overhead: 'much'"]),
-        (["--max-overhead", "1", "-b", "30"], ["--budget", "'memory'", "leave one of them out"]),
+        (["--max-overhead", "1", "-b", "30"], ["--budget", "'memory'", "those of other memories only"]),
         (["-O", "batch=3"], ["--option batch", "scale=batch"]),
         (["-O", "scale=size", "-b", "30"], ["--option scale", "'size'"]),
         (["-O", "scale=batch"], ["--budget: how much memory"]),

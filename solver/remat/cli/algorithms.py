@@ -166,7 +166,7 @@ def _by_family(listed: Sequence[Algorithm]) -> str:
     columns, indent = text_width(SUMMARY_COLUMNS), 2 + sum(widths) + 2 * len(widths)
     below = columns - indent < NARROW_SUMMARY
     indent = 6 if below else indent
-    lines = []
+    lines: list[str] = []
     for family, members in sorted(families.items()):
         lines += ["", family.upper()] if lines else [family.upper()]
         for algorithm in members:

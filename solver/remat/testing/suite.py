@@ -7,6 +7,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 from zlib import crc32
 
+from remat.instance import load
 from remat.plugin.proposal import Termination
 from remat.plugin.registry import KINDS, Algorithm, algorithms, find
 from remat.solving.result import Result
@@ -30,6 +31,8 @@ from remat.testing.trials import RecordingContext, Refusal, Trials, answer_elsew
 if TYPE_CHECKING:
     import pytest
     from hypothesis.strategies import SearchStrategy
+
+    from remat.graph.machine import Machine
 
 LIMITS = (Termination.TIME_LIMIT, Termination.INTERRUPTED)
 
@@ -370,10 +373,15 @@ class AlgorithmSuite:
             least = rung.result.least_budget
             if least is None:
                 continue
-            name = rung.result.machine.memories[least.memory].name
+            machine = rung.result.machine
+            named = {least.memory}
+            if load(document).budgets_are_for_all:
+                devices = {processor.memory for processor in machine.processors}
+                named = devices if least.memory in devices else named
+            name = machine.memories[least.memory].name
             budgets = dict(self._trials.budgets_of(document, rung.budget))
             if least.sufficient:
-                again = self._trials.solve(document, given, budgets=budgets | {name: least.size})
+                again = self._trials.solve(document, given, budgets=budgets | _all_at(machine, named, least.size))
                 if isinstance(again, Refusal) or again.columns is None:  # a result takes long to show
                     where = f"(at budget {rung.budget})"
                     raise AssertionError(f"{least.size} in {name} is said to be enough {where}: {again}")
@@ -381,3 +389,8 @@ class AlgorithmSuite:
                 less = self._trials.solve(document, given, budgets=budgets | {name: least.size - 1})
                 solved = not isinstance(less, Refusal) and less.columns is not None
                 require(not solved, f"{least.size} in {name} is said to be the least, and one less is enough")
+
+
+def _all_at(machine: Machine, memories: set[int], size: int) -> dict[str, int]:
+    """Return one budget for each of these memories."""
+    return {machine.memories[memory].name: size for memory in memories}
