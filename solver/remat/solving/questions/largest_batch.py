@@ -207,13 +207,13 @@ class _Batches:
             return
         limit = self.limits.of_problem(problem)
         # Of the portfolio first those members that take little time.
-        for member in (portfolio.QUICK, portfolio.ALONE) if self.effort.is_auto else (None,):
-            answer = self._answer(problem, member, limit)
-            if limit.met_by(answer):
-                self.low, self.best = batch, (problem.instance, answer)
-                return
-            if limit.refuted_by(answer) == ALL_SCHEDULES:
-                break
+        first, then = (portfolio.QUICK, portfolio.ALONE) if self.effort.is_auto else (None, None)
+        answer = self._answer(problem, first, limit)
+        if then is not None and not limit.met_by(answer) and limit.refuted_by(answer) != ALL_SCHEDULES:
+            answer = self._answer(problem, then, limit)
+        if limit.met_by(answer):
+            self.low, self.best = batch, (problem.instance, answer)
+            return
         self.high, self.refusal = batch, (problem.instance, answer)
         self.proof = limit.refuted_by(answer)
         if self.limits.overhead is not None and not self.built and any(link.latency for link in self.machine.links):
