@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from remat.building.columns import check_scalars, common_length, listed, rows, sequence_of
-from remat.building.common import Column, Common, Rule, Size, Time, build, head, units_of
+from remat.building.common import Column, Common, Rule, Size, Time, build, fields_among, head, units_of
 from remat.errors import InstanceError
 from remat.instance.chain import ChainInstance, Loss, Stage
 from remat.instance.native import native
@@ -72,30 +72,7 @@ class ChainArguments(Common, total=False):
     staleness: int | None
 
 
-_STAGE_COLUMNS = (
-    "repeat",
-    "forward_workspace",
-    "backward_workspace",
-    "saving_workspace",
-    "saving_forward_time",
-    "gradient_size",
-    "parameter_size",
-    "parameter_gradient_size",
-    "bucket_size",
-    "optimizer_size",
-    "update_time",
-    "variants",
-)
-_OF_CHAINS = (
-    "in_place",
-    "backward_reads",
-    "input_gradient",
-    "parameter_memory",
-    "optimizer_memory",
-    "master_copy",
-    "sharding",
-    "staleness",
-)
+_OF_CHAINS, _STAGE_COLUMNS = fields_among(ChainArguments, ChainInstance, Stage)
 
 
 def chain(

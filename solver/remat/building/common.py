@@ -17,6 +17,8 @@ from remat.messages import brief
 from remat.units import Units
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from remat.instance import Instance
 
 Size: TypeAlias = Any
@@ -71,6 +73,23 @@ class Common(TypedDict, total=False):
 
 
 _KEYS = frozenset(Common.__annotations__)
+
+
+def fields_among(
+    arguments: type, instance: type[BaseModel], row: type[BaseModel]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return which arguments of a builder are fields of the instance, and which of the others are fields of a row.
+
+    Parameters
+    ----------
+    arguments : type
+        A `TypedDict` that continues `Common`, whose keys are left out.
+    instance, row : type
+        The models of the instance and of its stages or layers.
+    """
+    own = [key for key in arguments.__annotations__ if key not in _KEYS]
+    whole = tuple(key for key in own if key in instance.model_fields)
+    return whole, tuple(key for key in own if key in row.model_fields and key not in whole)
 
 
 def head(kind: str, common: Mapping[str, Any]) -> dict[str, Any]:

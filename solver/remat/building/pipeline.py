@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
+from typing import Any, Literal, Unpack, cast
 
 from remat.building.columns import check_scalars, common_length, is_scalar, listed, rows, sequence_of
-from remat.building.common import Column, Common, Rule, Size, build, head, units_of
+from remat.building.common import Column, Common, Rule, Size, build, fields_among, head, units_of
 from remat.errors import InstanceError
 from remat.instance.layers import Layer
 from remat.instance.native import native
-
-if TYPE_CHECKING:
-    from remat.instance.pipeline import PipelineInstance
+from remat.instance.pipeline import PipelineInstance
 
 _KEYS = {"names": "name", "layer_backward_reads": "backward_reads"}
 """Columns that have another name than their field of a layer."""
@@ -76,35 +74,7 @@ class PipelineArguments(Common, total=False):
     tokens: Mapping[str, Any] | None
 
 
-_LAYER_COLUMNS = (
-    "weight_time",
-    "weight_saved_size",
-    "paired_time",
-    "gradient_size",
-    "forward_workspace",
-    "backward_workspace",
-    "parameter_size",
-    "parameter_gradient_size",
-    "bucket_size",
-    "optimizer_size",
-    "update_time",
-    "discrepancy_size",
-    "repeat",
-    "reads",
-    "layer_backward_reads",
-)
-_OF_PIPELINES = (
-    "weights",
-    "update_every",
-    "copies",
-    "exchange",
-    "sharding",
-    "samples",
-    "sizes",
-    "parts",
-    "tokens",
-    "backward_reads",
-)
+_OF_PIPELINES, _LAYER_COLUMNS = fields_among(PipelineArguments, PipelineInstance, Layer)
 
 
 def pipeline(
@@ -163,7 +133,7 @@ def pipeline(
     columns = _columns(
         times
         | {"output_size": output_size, "saved_size": saved_size, "names": names}
-        | {key: given.pop(key) for key in _LAYER_COLUMNS if key in given}
+        | {key: given.pop(key) for key in (*_LAYER_COLUMNS, "layer_backward_reads") if key in given}
     )
     own = {key: given.pop(key, None) for key in _OF_PIPELINES}
     own["micro_batches"] = micro_batches
@@ -175,7 +145,7 @@ def pipeline(
     document["layers"] = rows({_KEYS.get(key, key): one for key, one in columns.items()}, count)
     document |= {key: native(value) for key, value in own.items() if value is not None}
     document["cluster"] = cluster
-    return cast("PipelineInstance", build(document, (*_OF_LAYERS, *rules)))
+    return cast(PipelineInstance, build(document, (*_OF_LAYERS, *rules)))
 
 
 def _columns(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.messages import brief
 from remat.plugin.problem import Problem
-from remat.plugin.proposal import LeastBudget
 from remat.units import Units, parse_size
 
 if TYPE_CHECKING:
@@ -23,12 +22,6 @@ Budget = int | float | str | Mapping[str, int | float | str | None] | None
 def budget_memory(instance: Instance, machine: Machine) -> int:
     """Return the memory (by index) that a bare budget means: working memory, or an adjoint's quickest storage level."""
     return 1 if instance.has_storage and len(machine.memories) > 1 else 0
-
-
-def budgeted_memories(problem: Problem, least: LeastBudget) -> list[int]:
-    """Return the memories that a least budget is for: of a pipeline, those of all devices, if it is that of one."""
-    devices = sorted({processor.memory for processor in problem.machine.processors})
-    return devices if problem.instance.budgets_are_for_all and least.memory in devices else [least.memory]
 
 
 def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Units) -> Machine:

@@ -19,6 +19,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, S
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps, started
 from remat.solving.least_of_strategy import least_of_strategy
+from remat.solving.minimum_budget import device_memories
 from remat.solving.remedies import PORTFOLIO, remedies
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
@@ -204,7 +205,7 @@ def _enough(problem: Problem, sizes: Mapping[str, int], *, sufficient: bool) -> 
         for index, memory in enumerate(machine.memories)
         if memory.capacity is not None and sizes[memory.name] > memory.capacity
     }
-    budgeted = {one.memory for one in machine.processors} if problem.instance.budgets_are_for_all else set[int]()
+    budgeted = device_memories(problem.instance, machine)
     own = budgeted if over & budgeted else over
     size, index = max((sizes[machine.memories[index].name], -index) for index in own)
     return LeastBudget(size, None, sufficient and over <= (budgeted or {-index}), -index)

@@ -24,9 +24,8 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Author, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.reach import check_reach
 from remat.schedule.steps import StepKind, Steps
-from remat.solving.budget import budgeted_memories
 from remat.solving.conclusion import OWN_SOURCES, conclude, holds
-from remat.solving.minimum_budget import at_peak, smallest_named
+from remat.solving.minimum_budget import at_peak, budgeted_memories, smallest_named
 from remat.solving.result import Result
 from remat.solving.scopes import scoped, speaks_for_all
 from remat.solving.single import last_end_of, run, values_of, with_reported
@@ -172,8 +171,8 @@ def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
     schedule, with all bounds that hold for it. Of the anytime algorithms each is tried for a while; the one that did
     best has the time that is left. If none of the candidates finds a schedule, and none is proved not to exist, the
     other algorithms that accept the kind are asked one after the other; so are those that nobody covers, if the user
-    has given a time limit that is not used up. Where a memory is too small for every
-    schedule, the candidates are asked all the same, for a budget that would do.
+    has given a time limit that is not used up. Where a memory is too small for every schedule, the candidates are asked
+    all the same, for a budget that would do.
     """
     portfolio = _prepared(problem, options, context)
     portfolio.ask_all()
@@ -523,7 +522,7 @@ def lowered(portfolio: _Portfolio, least: LeastBudget | None) -> LeastBudget | N
     if least is None or not least.sufficient:
         return least
     problem = portfolio.problem
-    memories = budgeted_memories(problem, least)
+    memories = budgeted_memories(problem.instance, problem.machine, least.memory)
     bounds = [bound.size - 1 for memory in memories if (bound := problem.memory_bounds[memory]) is not None]
     given = min(problem.machine.memories[memory].capacity or -1 for memory in memories)
     lowering = _Lowering(portfolio, least, max([-1, given, *bounds]))
@@ -559,7 +558,7 @@ class _Lowering:
         """Ask for any schedule at a budget, and take its peak over; return whether there is one."""
         self.probes += 1
         problem = self.portfolio.problem
-        memories = budgeted_memories(problem, self.least)
+        memories = budgeted_memories(problem.instance, problem.machine, self.least.memory)
         sizes = {problem.machine.memories[memory].name: size for memory in memories}
         inner = context.aside(share=1.0 if quick else share)
         inner.enough = math.inf

@@ -10,6 +10,7 @@ from zlib import crc32
 from remat.instance import load
 from remat.plugin.proposal import Termination
 from remat.plugin.registry import KINDS, Algorithm, algorithms, find
+from remat.solving.minimum_budget import budgeted_memories
 from remat.solving.result import Result
 from remat.testing import cases, metadata
 from remat.testing.cases import Document, degenerate
@@ -374,10 +375,7 @@ class AlgorithmSuite:
             if least is None:
                 continue
             machine = rung.result.machine
-            named = {least.memory}
-            if load(document).budgets_are_for_all:
-                devices = {processor.memory for processor in machine.processors}
-                named = devices if least.memory in devices else named
+            named = budgeted_memories(load(document), machine, least.memory)
             name = machine.memories[least.memory].name
             budgets = dict(self._trials.budgets_of(document, rung.budget))
             if least.sufficient:
@@ -391,6 +389,6 @@ class AlgorithmSuite:
                 require(not solved, f"{least.size} in {name} is said to be the least, and one less is enough")
 
 
-def _all_at(machine: Machine, memories: set[int], size: int) -> dict[str, int]:
+def _all_at(machine: Machine, memories: Sequence[int], size: int) -> dict[str, int]:
     """Return one budget for each of these memories."""
     return {machine.memories[memory].name: size for memory in memories}

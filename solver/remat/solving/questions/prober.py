@@ -309,9 +309,15 @@ class Prober:
             verified = known.result if known is not None and same else None
             answer = self._conclude(problem, solver, proposal, values_of(chosen), seconds, verified)
             if answer.solved:
-                known = answer = answer if budgets else answer.at_peak()
-            self.pool.note(answer)
+                known = answer = answer if budgets else self._at_peak(answer)
             yield answer
+
+    def _at_peak(self, answer: Answered) -> Answered:
+        """Return a breakpoint at its own peak, for which the pool has it, too."""
+        found = answer.at_peak()
+        if found is not answer:
+            self.pool.note(found)
+        return found
 
     def _beneath(self, proposal: Proposal, last: int | None) -> int | None:
         """Return the budget at which to conclude a breakpoint: unbounded for a schedule, else below the least."""
