@@ -26,7 +26,7 @@ ROUNDS, STEPS, LAYERS = 3, 500, 12
 
 
 def _segments(stages: int) -> Any:
-    from remat.solving.single import make_problem
+    from remat.solving.problem_setup import make_problem
     from remat_algorithms.chain.segments import Segments
 
     return Segments.of(make_problem(remat.load(chain(stages))).chain)
@@ -34,7 +34,7 @@ def _segments(stages: int) -> Any:
 
 def least_memory(stages: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
     """Return a kernel, its records, and the numbers of each call that makes up one run."""
-    from remat_algorithms.chain.least_memory_kernel import FILL_COLUMN, Columns
+    from remat_algorithms.chain.minimum_memory_kernel import FILL_COLUMN, Columns
 
     segments = _segments(stages)
     shape = len(segments.states.stage), segments.length + 1
@@ -73,38 +73,42 @@ def floating_times(stages: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
 
 def phases(stages: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
     """Return the same of the walk of `chain-best`."""
-    from remat.solving.single import make_problem
-    from remat_algorithms.chain import phases_kernel
-    from remat_algorithms.chain.phases import Phases
+    from remat.solving.problem_setup import make_problem
+    from remat_algorithms.chain import phase_matrix_kernel
+    from remat_algorithms.chain.phase_matrix import Phases
 
     problem = make_problem(remat.load(chain(stages)))
     facts = Phases.of(problem.chain)
     runs = np.tri(stages + 1, stages, dtype=np.bool_)
     room = facts.peak(facts.tasks(runs)) * 5 // 4
-    walk = phases_kernel.walk_from(facts, runs, 12345)
-    return phases_kernel.IMPROVE, [phases_kernel.facts_of(facts, room), walk], [(ROUNDS,)]
+    walk = phase_matrix_kernel.walk_from(facts, runs, 12345)
+    return phase_matrix_kernel.IMPROVE, [phase_matrix_kernel.facts_of(facts, room), walk], [(ROUNDS,)]
 
 
 def greedy(tasks: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
     """Return the same of the greedy on task graphs."""
     from remat.generate import generate
-    from remat.solving.single import make_problem
-    from remat_algorithms.dag.plans import kernel, ruin
+    from remat.solving.problem_setup import make_problem
+    from remat_algorithms.dag.plans import kernel, ruin_and_recreate
     from remat_algorithms.dag.plans.model import stage_model
-    from remat_algorithms.dag.plans.state import Search
+    from remat_algorithms.dag.plans.search_state import Search
 
     model = stage_model(make_problem(remat.load(dict(generate("dag", "layered", nodes=tasks, seed=3)))))
     search = Search(model, 0, 0, compiled=True)
     budget = search.measure(model.tables.first, range(model.stages)).peak * 9 // 10
-    return kernel.ACT, list(search.records), [(budget, ruin.MEND, 1.0, 0.0), (budget, ruin.PRUNE, 1.0, 0.0)]
+    return (
+        kernel.ACT,
+        list(search.records),
+        [(budget, ruin_and_recreate.MEND, 1.0, 0.0), (budget, ruin_and_recreate.PRUNE, 1.0, 0.0)],
+    )
 
 
 def annealing(tasks: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
     """Return the same of the walks on task graphs."""
     from remat.generate import generate
-    from remat.solving.single import make_problem
-    from remat_algorithms.dag.anytime.walks import kernel
-    from remat_algorithms.dag.anytime.walks.annealer import Annealer
+    from remat.solving.problem_setup import make_problem
+    from remat_algorithms.dag.anytime.local_search import kernel
+    from remat_algorithms.dag.anytime.local_search.annealer import Annealer
     from remat_algorithms.dag.plans.model import stage_model
 
     model = stage_model(make_problem(remat.load(dict(generate("dag", "layered", nodes=tasks, seed=3)))))
@@ -117,10 +121,10 @@ def transfers(layers: int) -> tuple[Any, list[Any], list[tuple[Any, ...]]]:
     """Return the same of an order of runs with its transfers."""
     from benchmarks.hosts import host
     from remat.generate import generate
-    from remat.solving.single import make_problem
+    from remat.solving.problem_setup import make_problem
     from remat_algorithms.offload.offload_greedy import rankings
-    from remat_algorithms.offload.swaps.columns import kernel, timing
-    from remat_algorithms.offload.swaps.outline import Columns
+    from remat_algorithms.offload.swaps.order_kernel import kernel, timing
+    from remat_algorithms.offload.swaps.order_timing import Columns
     from remat_algorithms.offload.swaps.routes import routes
 
     instance = remat.load(dict(generate("dag", "transformer", layers=layers)))

@@ -72,7 +72,7 @@ def peer(algorithm: str, steps: int, slots: list[int | None]) -> dict[str, Any]:
 
 def values_alone(steps: int, slots: list[int | None]) -> dict[str, Any]:
     """Compute the tables without a schedule."""
-    from remat.solving.single import make_problem
+    from remat.solving.problem_setup import make_problem
     from remat_algorithms.adjoint.levels.h_revolve import value
     from remat_algorithms.adjoint.levels.uniform import TimeLoop
 

@@ -21,7 +21,7 @@ from benchmarks.harness import Stopwatch, table
 from remat.plugin import Buffers, Context, arena_of
 from remat_algorithms.layout.arena import smallest_arena
 from remat_algorithms.layout.best_fit import ORDERS, best_fit
-from remat_algorithms.layout.loads import arena_bound
+from remat_algorithms.layout.live_bytes import arena_bound
 
 MIB = 1 << 20
 LIMIT = 60

@@ -15,7 +15,7 @@ from remat.generate import generate
 from remat.graph.bounds import makespan_bound, memory_time_bound
 from remat.instance import Instance, load
 from remat.instance.dag import Parallel
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 
 PROCESSORS = (2, 4, 8, 16, 32)
 UNBOUNDED = ("all-to-all", "proportional", "par-subtrees", "par-inner-first", "par-deepest-first")

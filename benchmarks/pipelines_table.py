@@ -18,7 +18,7 @@ from typing import Any
 
 import remat
 from benchmarks.harness import Stopwatch, Store, table
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.parallel.pipeline.bounds import lower_bounds
 from remat_algorithms.parallel.pipeline.stages import SHAPES, staging
 

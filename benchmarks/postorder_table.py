@@ -22,7 +22,7 @@ from remat.generate.sparse.ordering import nested_dissection
 from remat.generate.sparse.pattern import Pattern, pattern_of
 from remat_algorithms.tree.liu import best_traversal
 from remat_algorithms.tree.postorder import best_postorder
-from remat_algorithms.tree.traversal import TaskTree
+from remat_algorithms.tree.tree_arrays import TaskTree
 
 FLAT = [(20, 20), (30, 30), (50, 50), (64, 64), (70, 30), (100, 25), (150, 10), (80, 80), (100, 100)]
 SOLID = [(6, 6, 6), (8, 8, 8), (10, 10, 10), (12, 12, 12), (20, 10, 5), (14, 14, 14)]

@@ -33,7 +33,7 @@ def case(name: str) -> remat.Result:
 def place_and_check(name: str) -> dict[str, Any]:
     """Time placement and verification of one schedule."""
     from remat.placement import place
-    from remat.placement.general import place_general
+    from remat.placement.list_scheduling import place_general
     from remat.verifier import check
 
     result = case(name)

@@ -50,11 +50,11 @@ def budget_between(instance: remat.Instance, share: float) -> int:
 
 def curve(name: str) -> dict[str, Any]:
     """Fill the fronts of a shipped chain without a limit: all breakpoints."""
-    from remat.solving.single import make_problem
-    from remat_algorithms.chain.rotor.allowed import Allowed
-    from remat_algorithms.chain.rotor.cells import Cells
-    from remat_algorithms.chain.rotor.costs import Costs
-    from remat_algorithms.chain.rotor.work import Work
+    from remat.solving.problem_setup import make_problem
+    from remat_algorithms.chain.rotor.excess_limit import Allowed
+    from remat_algorithms.chain.rotor.front_table import Cells
+    from remat_algorithms.chain.rotor.tick_costs import Costs
+    from remat_algorithms.chain.rotor.work_counter import Work
     from remat_algorithms.chain.segments import Segments
 
     segments = Segments.of(make_problem(remat.load(FOLDER / f"{name}.json")).chain)

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import pytest
 
 import remat
-from remat.plugin.moved import MOVED
+from remat.plugin.deprecated import MOVED
 from tests import house, places
 from tests.house import CORE, MODULES, SOURCES, ZOO, imports, module_name
 

@@ -8,7 +8,7 @@ import pytest
 import remat
 from remat.graph.bounds import makespan_bound
 from remat.placement import place
-from remat.placement.general import place_general
+from remat.placement.list_scheduling import place_general
 from remat.placement.place import _one_resource
 from remat.placement.sequential import place_sequential
 from remat.plugin import registry

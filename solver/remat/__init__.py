@@ -14,10 +14,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from remat.plugin import moved
+from remat.plugin import deprecated
 from remat.version import __version__ as __version__
 
-moved.install()
+deprecated.install()
 
 if TYPE_CHECKING:
     from remat.building.adjoint import adjoint
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from remat.plugin.registry import Algorithm, algorithms
     from remat.solving.decisions.values import Decision, Decisions
     from remat.solving.entry import solve
+    from remat.solving.external_schedule import schedule_of
     from remat.solving.facts import Facts, show
-    from remat.solving.given import schedule_of
     from remat.solving.questions.curves import Curve, Point, Sweep
     from remat.solving.questions.largest_batch import largest_batch
     from remat.solving.questions.layout import Addresses, layout
@@ -105,7 +105,7 @@ _HOME = {
     "layout": "remat.solving.questions.layout",
     "load": "remat.instance",
     "plan": "remat.solving.questions.plan",
-    "schedule_of": "remat.solving.given",
+    "schedule_of": "remat.solving.external_schedule",
     "show": "remat.solving.facts",
     "solve": "remat.solving.entry",
     "sweep": "remat.solving.questions.sweep",

@@ -11,7 +11,7 @@ import pytest
 
 import remat
 from remat.plugin import registry
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from tests.algorithms import drawing
 from tests.fuzz.cases import WORK
 

@@ -6,7 +6,7 @@ import remat
 from remat.cli.live import LATEST, LiveView
 from remat.plugin.context import Context, Progress
 from remat.plugin.proposal import ALL_SCHEDULES
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.units import Units
 from tests.cli.helpers import CHAIN, Run
 

@@ -13,8 +13,8 @@ import pytest
 
 import remat
 from remat.cli import main as main_module
+from remat.cli.io_session import ExitCode
 from remat.cli.main import COMMANDS, HELP, RESERVED, main
-from remat.cli.session import ExitCode
 from tests.cli.helpers import CHAIN, Run, Save, Zoo
 
 HEAVY = ("numpy", "pydantic", "networkx", "ortools", "pulp", "rich", "importlib.metadata", "dataclasses", "numba")
@@ -161,7 +161,7 @@ def test_an_algorithm_does_not_choose_the_exit_code(run: Run, tiny: str, zoo: Zo
 
 
 def test_options_do_not_choose_the_exit_code_either(run: Run, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remat.plugin.auto.candidates", lambda *_, **more: sys.exit(0))
+    monkeypatch.setattr("remat.plugin.selection.candidates", lambda *_, **more: sys.exit(0))
     outcome = run("solve", tiny)
     assert (outcome.code, outcome.out) == (ExitCode.INTERNAL, "")
     assert "asked to end the program, with code 0" in outcome.err

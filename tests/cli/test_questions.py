@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import remat
-from remat.cli.session import ExitCode
+from remat.cli.io_session import ExitCode
 from remat.plugin.context import Context
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Proposal

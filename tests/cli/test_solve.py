@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field
 
 import remat
-from remat.cli.session import ExitCode
+from remat.cli.io_session import ExitCode
 from remat.generate import generate
 from remat.plugin.context import Context
 from remat.plugin.options import Options

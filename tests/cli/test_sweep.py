@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import remat
-from remat.cli.session import ExitCode
+from remat.cli.io_session import ExitCode
 from remat.plugin.context import Context
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Proposal, Termination

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from remat.errors import OptionError
 from remat.plugin import registry
-from remat.testing import AlgorithmSuite, replay
+from remat.testing import AlgorithmSuite, reproducibility_worker
 from remat.testing.cases import degenerate, moderate
 from tests.conformance import fakes
 
@@ -173,7 +173,7 @@ def test_replay(monkeypatch, capsys):
         return {"document": degenerate("tree")["star"], **usual, **more}
 
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps([case(), case(algorithm="refuses-all")])))
-    replay.main()
+    reproducibility_worker.main()
     solved, refused = json.loads(capsys.readouterr().out)
     assert json.loads(solved)["makespan"] == 5
     assert "solve_seconds" not in solved

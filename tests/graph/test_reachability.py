@@ -6,7 +6,7 @@ import pytest
 
 import remat
 from remat.graph.reachability import unreachable
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from tests.algorithms import drawing
 from tests.oracles import lowering
 

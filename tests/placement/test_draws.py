@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from remat.placement import Placement, Unplaceable, place
-from remat.placement.general import place_general
+from remat.placement.list_scheduling import place_general
 from remat.placement.place import _one_resource
 from remat.placement.sequential import place_sequential
 from tests.oracles import placer

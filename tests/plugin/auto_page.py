@@ -1,7 +1,7 @@
 """The tables of docs/auto.md, from what the algorithms declare: ``python -m tests.plugin.auto_page`` writes them."""
 
 from remat.plugin import registry
-from remat.plugin.auto import declared
+from remat.plugin.selection import declared
 from tests import places
 
 PAGE = places.DOCS / "auto.md"

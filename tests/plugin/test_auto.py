@@ -3,11 +3,11 @@
 import pytest
 
 import remat
-from remat.plugin import auto, registry
-from remat.plugin.auto import candidates
+from remat.plugin import registry, selection
 from remat.plugin.options import make_options
 from remat.plugin.registry import Algorithm, Trial
-from remat.solving.single import make_problem
+from remat.plugin.selection import candidates
+from remat.solving.problem_setup import make_problem
 from remat.testing.cases import moderate
 
 
@@ -198,8 +198,8 @@ def test_documentation_shows_what_is_declared():
 
 def test_rotor_is_asked_first_about_many_budgets_of_a_chain():
     for document in (moderate("chain"), VARIANTS):
-        assert auto.for_many(make_problem(remat.load(document), budget=40)).name == "rotor"
-    assert auto.for_many(make_problem(remat.load(DAG), budget=40)) is None
+        assert selection.for_many(make_problem(remat.load(document), budget=40)).name == "rotor"
+    assert selection.for_many(make_problem(remat.load(DAG), budget=40)) is None
     asked = remat.least_budget(moderate("chain"), max_overhead="20%", time_limit=20)
     alone = remat.least_budget(moderate("chain"), max_overhead="20%", algorithm="rotor")
     assert asked.answer.value <= alone.answer.value

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from remat import texts
+from remat import lazy_text
 from remat.documents import Unparsed, read_document
 from remat.errors import InstanceError
+from remat.lazy_text import ListText, opened
 from remat.schedule.document import SCHEMA, SCHEMA_2, parse_steps
 from remat.schedule.reading import columns_of, read_schedule
-from remat.texts import ListText, opened
 from remat.units import Units
 from tests.schedule.test_document import CASE, STEPS, same
 from tests.schedule.test_lean import drawn
@@ -21,7 +21,7 @@ UNITS = Units("ms", "B")
 
 @pytest.fixture(autouse=True)
 def from_the_first_character_on(monkeypatch):
-    monkeypatch.setattr(texts, "QUICK", 0)
+    monkeypatch.setattr(lazy_text, "QUICK", 0)
 
 
 def outcome(text, *, quickly):
@@ -62,7 +62,7 @@ def test_as_the_ordinary_reader(monkeypatch, seed):
     draw = random.Random(f"reading {seed}")
     taken = 0
     for _ in range(300):
-        monkeypatch.setattr(texts, "PART", draw.choice((1, 20, 100, 10_000)))
+        monkeypatch.setattr(lazy_text, "PART", draw.choice((1, 20, 100, 10_000)))
         steps = drawn(draw) if draw.random() < 0.6 else [draw.choice(STEPS) for _ in range(draw.randrange(1, 9))]
         if any(isinstance(step, dict) and any(isinstance(v, tuple) for v in step.values()) for step in steps):
             continue
@@ -79,7 +79,7 @@ def test_spoilt_texts(monkeypatch, seed):
     draw = random.Random(f"spoilt {seed}")
     letters = '{}[]:," \\\n01.eE-tn\x01\x7fé'
     for _ in range(500):
-        monkeypatch.setattr(texts, "PART", draw.choice((1, 20, 100, 10_000)))
+        monkeypatch.setattr(lazy_text, "PART", draw.choice((1, 20, 100, 10_000)))
         steps = [copy.deepcopy(draw.choice(STEPS)) for _ in range(draw.randrange(1, 5))]
         text = written(steps, draw, draw.choice((SCHEMA, SCHEMA_2)))
         for _ in range(draw.randrange(1, 4)):
@@ -135,7 +135,7 @@ ROW = '{"run": "t", "start": 0}'
 )
 def test_what_goes_straight_into_columns(monkeypatch, steps, quickly):
     for part in (1, 10_000):
-        monkeypatch.setattr(texts, "PART", part)
+        monkeypatch.setattr(lazy_text, "PART", part)
         text = f'{{"schema": "{SCHEMA_2}", "steps": {steps}}}'
         assert agree(text) == quickly
         agree(f'{{"steps": {steps}, "seed": 0, "schema": "{SCHEMA}"}}')
@@ -158,7 +158,7 @@ def test_what_goes_straight_into_columns(monkeypatch, steps, quickly):
 )
 def test_other_documents(monkeypatch, text):
     for part in (1, 10_000):
-        monkeypatch.setattr(texts, "PART", part)
+        monkeypatch.setattr(lazy_text, "PART", part)
         agree(text)
 
 

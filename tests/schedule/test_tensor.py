@@ -8,7 +8,7 @@ import pytest
 import remat
 from remat.errors import InstanceError, OptionError
 from remat.instance import PipelineInstance, digest, load
-from remat.instance.plainly import plainly
+from remat.instance.fast_validation import plainly
 from remat.plugin import Problem
 from remat.schedule.orders import spread_in_groups
 from tests.oracles import referee

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import remat
 from remat.generate import generate
 from remat.solving.budget import budget_memory, meant_size
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 
 CHAIN: dict[str, Any] = {
     "schema": "remat.instance/1",

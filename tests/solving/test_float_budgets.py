@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat import OptionError
-from remat.solving.shares import plain_budget, share_of
+from remat.solving.relative_budget import plain_budget, share_of
 
 CHAIN = remat.chain(forward_time=[3, 1, 2, 4], backward_time=2, output_size=[40, 30, 20, 10], saved_size=5)
 RANKS = remat.pipeline(forward_time=[1] * 4, backward_time=2, devices=2, micro_batches=3, output_size=10, saved_size=20)

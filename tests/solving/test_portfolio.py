@@ -12,7 +12,7 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status, Termination
 from remat.plugin.registry import Trial
 from remat.solving import portfolio
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.testing.cases import moderate
 
 UNITS = {"schema": "remat.instance/1", "units": {"time": "unit", "memory": "unit"}}

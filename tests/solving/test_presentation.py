@@ -9,8 +9,8 @@ import pytest
 
 import remat
 from remat.instance.lowering import machine_of
-from remat.plugin import auto, registry
-from remat.solving.single import make_problem
+from remat.plugin import registry, selection
+from remat.solving.problem_setup import make_problem
 from tests.fuzz import forms, transformations
 from tests.fuzz.options import WORK
 
@@ -41,7 +41,7 @@ def answer(document, algorithm, budget):
 
 def limits(document):
     problem = make_problem(remat.load(document)).used
-    models = [candidate.algorithm.load_options() for candidate in auto.candidates(problem).asked]
+    models = [candidate.algorithm.load_options() for candidate in selection.candidates(problem).asked]
     known = {name for model in models if model is not None for name in model.model_fields}
     return {name: value for name, value in LIMITS.items() if name in known}
 

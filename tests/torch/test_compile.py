@@ -8,7 +8,7 @@ import torch
 
 import remat
 import remat.torch
-from remat.bridges.torch.emit import emit
+from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.measure import LiveStorages
 from tests.torch import models
 from tests.torch.models import Net

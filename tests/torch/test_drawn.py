@@ -112,7 +112,7 @@ def examine(program):
 
 def compiled(module, x, start, captured, plan, gradients):
     """The two graphs of the smallest plan, through the compiler."""
-    from remat.bridges.torch.emit import emit
+    from remat.bridges.torch.graph_emission import emit
     from remat.bridges.torch.graphs import build, compile_boxed
     from remat.bridges.torch.interpreter import given_tensors
 

@@ -7,7 +7,7 @@ import torch
 
 import remat
 import remat.torch
-from remat.bridges.torch.emit import emit
+from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.interpreter import from_mask, mask_scale
 from tests.torch import models
 from tests.torch.studies import SHARES, WORK, equal, reruns, solve, study

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from remat.plugin import Entry, LeastBudget, Number, OptionError, Problem
-from remat_algorithms.adjoint.facts import Facts
-from remat_algorithms.adjoint.ranges import DISCARD
+from remat_algorithms.adjoint.revolve_operations import DISCARD
+from remat_algorithms.adjoint.uniform_steps import Facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from itertools import chain
 import numpy as np
 
 from remat.plugin import Context, Entry, LeastBudget, OptionError, Problem, Proposal, check_length
-from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE
+from remat_algorithms.adjoint.revolve_operations import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE
 from remat_algorithms.adjoint.slots import forgotten, initially_in, require_links
+from remat_algorithms.adjoint.uniform_steps import Facts
 
 
 def store_all(problem: Problem, context: Context) -> Proposal:

@@ -4,7 +4,7 @@
    and `revolve-chain`. A schedule that recomputes nothing is the answer, and so is what `rotor-float` says of a budget
    that is too small.
 2. A short search over the live sets (`chain-exact`) settles small chains, and gives a bound for those up to 20 stages.
-3. The rest is a walk over bit matrices (`remat_algorithms.chain.phases`: which forwards run before which backward).
+3. The rest is a local search over bit matrices (`chain.phase_matrix`: which forwards run before which backward).
    Each round adds a few sweeps of forwards, then removes forwards that can be spared, in a random order that favours
    dear ones; what is not much worse is accepted, and now and then the walk goes back to the best.
 
@@ -31,16 +31,15 @@ from remat.plugin import (
     Termination,
     run_in_order,
 )
-from remat_algorithms.chain.bounds.closing import close
 from remat_algorithms.chain.bounds.cover import recompute_bound
-from remat_algorithms.chain.bounds.moments import Moments
+from remat_algorithms.chain.bounds.gap_closing import close
+from remat_algorithms.chain.bounds.moment_facts import Moments
 from remat_algorithms.chain.bounds.one_moment import least_remade
-from remat_algorithms.chain.coarse import coarse_schedules
+from remat_algorithms.chain.coarsening import coarse_schedules
 from remat_algorithms.chain.exact.chain_exact import ONE_MEMORY, ChainExactOptions, improve
 from remat_algorithms.chain.floating.rotor_float import RotorFloatOptions, total_time
 from remat_algorithms.chain.floating.rotor_float import solve as solve_rotor_float
-from remat_algorithms.chain.phases import Phases
-from remat_algorithms.chain.refusals import refuse_alternatives
+from remat_algorithms.chain.phase_matrix import Phases
 from remat_algorithms.chain.revolve_chain import (
     ChenGreedyOptions,
     RevolveChainOptions,
@@ -49,12 +48,13 @@ from remat_algorithms.chain.revolve_chain import (
 )
 from remat_algorithms.chain.segments import Segments
 from remat_algorithms.chain.strategies import PeriodicOptions, solve_periodic
+from remat_algorithms.chain.unsupported import refuse_alternatives
 
 MOST_STAGES = 1500
 """Longer chains are not walked: a round would take a second."""
 
 LONG = 1000
-"""Longer chains are solved by groups of stages (`remat_algorithms.chain.coarse`)."""
+"""Longer chains are solved by groups of stages (`remat_algorithms.chain.coarsening`)."""
 
 MOST_FRONTS, MOST_COVERED = 400, 5000
 """Stages up to which each moment is looked at exactly, and up to which the cover bound, O(L^2 log L), is."""
@@ -282,10 +282,10 @@ class _Walk:
             return
         if phases.peak(phases.tasks(current)) > self.room:
             return  # a saving forward that is not the last one
-        from remat_algorithms.chain import phases_kernel
+        from remat_algorithms.chain import phase_matrix_kernel
 
-        walk = phases_kernel.walk_from(phases, current, context.random().getrandbits(64) | 1)
-        improve = phases_kernel.IMPROVE.bind(phases_kernel.facts_of(phases, self.room), walk)
+        walk = phase_matrix_kernel.walk_from(phases, current, context.random().getrandbits(64) | 1)
+        improve = phase_matrix_kernel.IMPROVE.bind(phase_matrix_kernel.facts_of(phases, self.room), walk)
         chunk = max(1, 500_000 // (phases.length + 1) ** 2)
         last = 0
         while self.round < min(self._rounds, last + self._patience) and not context.stopped and not met():

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from remat.plugin import Chain, Context, LeastBudget, Number, Options, Problem, Proposal, check_length, run_in_order
 from remat_algorithms.chain.floating.rotor_float import total_time
-from remat_algorithms.chain.phases import Phases
-from remat_algorithms.chain.refusals import refuse_alternatives
+from remat_algorithms.chain.phase_matrix import Phases
 from remat_algorithms.chain.segments import RunList, Segments
 from remat_algorithms.chain.strategies import segmented
+from remat_algorithms.chain.unsupported import refuse_alternatives
 from remat_algorithms.kit.binomial import advances, first_split
 
 MOST_LIMITS = 200

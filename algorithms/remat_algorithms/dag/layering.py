@@ -12,7 +12,7 @@ from math import isqrt
 
 import numpy as np
 
-from remat_algorithms.dag.literature.phases import Training
+from remat_algorithms.dag.literature.retention_phases import Training
 
 OUTSIDE = -1
 """The layer of what belongs to none."""

@@ -27,10 +27,10 @@ from remat.plugin import (
     Stage,
     Termination,
 )
-from remat_algorithms.joint.pipe_plan.levels import Level, StageCosts
+from remat_algorithms.joint.pipe_plan.recompute_options import Level, StageCosts
 from remat_algorithms.parallel.pipeline import rules
-from remat_algorithms.parallel.pipeline.named import orders_of, without_halves
-from remat_algorithms.parallel.pipeline.searching import BestOrders
+from remat_algorithms.parallel.pipeline.named_schedules import orders_of, without_halves
+from remat_algorithms.parallel.pipeline.order_search import BestOrders
 from remat_algorithms.parallel.pipeline.stages import needs_flush
 
 ROUNDS = 4

@@ -6,7 +6,7 @@
 2. A program about one moment of every schedule bounds them all (`remat_algorithms.offload.chains.bound`), and what its
    solution does is a start, too.
 3. Short chains are given to `poet` as well, and tiny ones, in the end, to the programs of `offload-exact`.
-4. The rest is a walk over bit matrices (`remat_algorithms.chain.phases`: which forwards run before which backward). A
+4. The rest is a local search over bit matrices (`chain.phase_matrix`: which forwards run before which backward). A
    round spares some forwards, or adds some, or merely ranks anew what shall leave; gaps are then taken in that ranking
    until everything fits, and the dispatcher says how long it takes. What is not much slower is accepted, and now and
    then the walk goes back to the best.
@@ -42,26 +42,26 @@ from remat.plugin import (
 )
 from remat_algorithms.chain.chain_best import ChainBestOptions
 from remat_algorithms.chain.chain_best import solve as solve_chain_best
-from remat_algorithms.chain.phases import Phases
-from remat_algorithms.chain.refusals import refuse_alternatives
+from remat_algorithms.chain.phase_matrix import Phases
 from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
+from remat_algorithms.chain.unsupported import refuse_alternatives
 from remat_algorithms.dag.first_schedule import report_first
 from remat_algorithms.dag.literature.catalogue import ALGORITHMS as LITERATURE
-from remat_algorithms.joint.adjoint_best.starts import judged, whole_values
-from remat_algorithms.kit.asking import asked
+from remat_algorithms.joint.adjoint_best.initial_schedules import judged, whole_values
+from remat_algorithms.kit.delegation import asked
 from remat_algorithms.offload.chains.bound import SOURCE, ChainBound, Solution
 from remat_algorithms.offload.chains.bound import WORK as BOUND_WORK
 from remat_algorithms.offload.exact.catalogue import ALGORITHMS as EXACT
 from remat_algorithms.offload.offload_greedy import greedy_plan, greedy_plans, rankings
 from remat_algorithms.offload.pofo.pofo import OFFLOAD_SLOTS, POFO_SLOTS, modelled_plans, rotor_plan
 from remat_algorithms.offload.rules.catalogue import ALGORITHMS as RULES
-from remat_algorithms.offload.swaps.choice import BestPlan, Choice, Plan, quicker
-from remat_algorithms.offload.swaps.copies import Swap
-from remat_algorithms.offload.swaps.fluid import volume_bound
-from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
+from remat_algorithms.offload.swaps.fluid_bound import volume_bound
+from remat_algorithms.offload.swaps.gap_selection import BestPlan, Choice, Plan, quicker
+from remat_algorithms.offload.swaps.offload_proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import Route, routes
 from remat_algorithms.offload.swaps.swaps import Order
+from remat_algorithms.offload.swaps.value_copies import Swap
 
 BETWEEN = 32
 """Budgets above the given one for which rotor's schedules are taken as starts."""

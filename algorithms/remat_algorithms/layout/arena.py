@@ -9,7 +9,7 @@ import numpy as np
 
 from remat.plugin import FREE, THIS_SCHEDULE, Buffers, Context, IntArray, LayoutProposal, Termination, arena_of
 from remat_algorithms.layout.best_fit import ORDERS, Gaps, Order
-from remat_algorithms.layout.loads import arena_bound, sections_of
+from remat_algorithms.layout.live_bytes import arena_bound, sections_of
 
 MOST_PLACES = 20_000_000
 """Pairs of a buffer and a section of its life beyond which nothing is searched."""
@@ -109,8 +109,8 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
         left = None if work is None else work - best.work
         if context.stopped or (left is not None and left <= 0):
             return False, context.termination if context.stopped else Termination.ITERATION_LIMIT
-        from remat_algorithms.layout.floors import search
-        from remat_algorithms.layout.floors_kernel import INFEASIBLE, SOLVED
+        from remat_algorithms.layout.section_floors import search
+        from remat_algorithms.layout.section_floors_kernel import INFEASIBLE, SOLVED
 
         limit = most if left is None else min(most, left)
         found = search(buffers, target, limit, lambda: context.stopped, seed=context.seed + turn)

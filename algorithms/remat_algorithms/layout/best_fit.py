@@ -27,7 +27,7 @@ from pydantic import Field
 
 from remat.plugin import FREE, THIS_SCHEDULE, Buffers, Context, IntArray, LayoutProposal, Options, arena_of
 from remat_algorithms.layout import gaps_kernel as kernel
-from remat_algorithms.layout.loads import arena_bound, largest_load, loads, sections_of
+from remat_algorithms.layout.live_bytes import arena_bound, largest_load, loads, sections_of
 
 Order = Literal["size", "lifetime", "area", "weight", "start", "end"]
 ORDERS: tuple[Order, ...] = ("size", "lifetime", "area", "weight", "start", "end")

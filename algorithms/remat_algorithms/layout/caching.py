@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from remat.plugin import Buffers, Context, IntArray, LayoutProposal, OptionError
-from remat_algorithms.layout.loads import arena_bound
+from remat_algorithms.layout.live_bytes import arena_bound
 
 MIB = 1 << 20
 ROUNDING, SMALL, MEDIUM = 512, MIB, 10 * MIB

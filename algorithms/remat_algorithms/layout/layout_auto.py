@@ -1,6 +1,6 @@
 """`layout-auto`: the best of the greedy orders, then searches for smaller arenas, with a lower bound.
 
-`best-fit` is asked in each of its orders until one reaches the bound (`remat_algorithms.layout.loads.arena_bound`).
+`best-fit` is asked in each of its orders until one reaches the bound (`layout.live_bytes.arena_bound`).
 Then the search of `layout-exact` tries the bound itself, and arenas between the bound and the best one, each with
 limited work, which grows as long as some is left.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from remat.plugin import Buffers, Context, LayoutProposal
 from remat_algorithms.layout.best_fit import best_fit, concluded
-from remat_algorithms.layout.loads import arena_bound
+from remat_algorithms.layout.live_bytes import arena_bound
 
 
 def solve(buffers: Buffers, options: None, context: Context) -> LayoutProposal:

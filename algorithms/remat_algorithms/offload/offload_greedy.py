@@ -8,10 +8,10 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import Context, IntArray, Options, Problem, Proposal
-from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
-from remat_algorithms.offload.swaps.fluid import fluid_bound
-from remat_algorithms.offload.swaps.gaps import Gaps
-from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
+from remat_algorithms.offload.swaps.fluid_bound import fluid_bound
+from remat_algorithms.offload.swaps.gap_choice_facts import Gaps
+from remat_algorithms.offload.swaps.gap_selection import Choice, Plan, best_of
+from remat_algorithms.offload.swaps.offload_proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import required_routes
 from remat_algorithms.offload.swaps.swaps import Order
 

@@ -34,10 +34,10 @@ from remat.plugin import (
 )
 from remat_algorithms.dag.order.dag_order_greedy import greedy_order
 from remat_algorithms.dag.order.model import order_model
-from remat_algorithms.parallel.trees.copies import CopyModel, copy_model
+from remat_algorithms.parallel.trees.memory_profile import Profile
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
-from remat_algorithms.parallel.trees.plan import processors_of, room
-from remat_algorithms.parallel.trees.profile import Profile
+from remat_algorithms.parallel.trees.timed_steps import processors_of, room
+from remat_algorithms.parallel.trees.value_lifetimes import CopyModel, copy_model
 
 
 class ListOptions(Options):

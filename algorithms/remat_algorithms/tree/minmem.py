@@ -21,7 +21,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from remat.plugin import Context, IntArray, Problem, Proposal
-from remat_algorithms.tree.traversal import TRAVERSALS, TaskTree, propose
+from remat_algorithms.tree.tree_arrays import TRAVERSALS, TaskTree, propose
 
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
@@ -29,7 +29,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
 
     Takes instances of kind `tree`; an out-tree is traversed in the reverse of the in-tree's order, with the same peak.
     Claims the peak. Infeasible if the memory is smaller: within all schedules on a machine with one memory
-    (`remat_algorithms.tree.traversal.propose` has the argument), else within `TRAVERSALS`.
+    (`remat_algorithms.tree.tree_arrays.propose` has the argument), else within `TRAVERSALS`.
     """
     tree = TaskTree.of(problem)
     return propose(problem, tree, least_memory_traversal(tree), TRAVERSALS)

@@ -9,7 +9,7 @@ subtree of i, with the children 1..c in their order (f outputs, m workspaces):
 from __future__ import annotations
 
 from remat.plugin import Context, IntArray, Problem, Proposal
-from remat_algorithms.tree.traversal import TaskTree, postorder_by, propose, steps_of
+from remat_algorithms.tree.tree_arrays import TaskTree, postorder_by, propose, steps_of
 
 POSTORDERS = "post-order traversals"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remat.schedule.again import segments_of
 from remat.schedule.orders import Orders, Phase
+from remat.schedule.recompute import segments_of
 from remat.solving.questions.plan import Planned
 
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from remat.errors import InstanceError
+from remat.instance.fast_validation import UnusualError, reader_of
 from remat.instance.fields import LARGEST_COUNT, units_scope
 from remat.instance.native import native, scalar_or_list
-from remat.instance.plainly import UnusualError, reader_of
 from remat.messages import brief
 from remat.units import Units
 

@@ -15,10 +15,10 @@ from remat.building.edges import Edges, attribute, edges_of
 from remat.errors import InstanceError
 from remat.graph.names import Names, NumberedNames
 from remat.graph.taskgraph import BoolArray, Ragged
+from remat.instance.column_parser import can_all_run
 from remat.instance.columns import FLAGS, GraphColumns, Tasks, Values
 from remat.instance.fields import LONGEST_NAME
 from remat.instance.native import native
-from remat.instance.wellformed import can_all_run
 from remat.messages import brief
 from remat.units import Units
 

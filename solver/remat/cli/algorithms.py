@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remat.cli import common
-from remat.cli.session import ExitCode, Session, emit
+from remat.cli.io_session import ExitCode, Session, emit
 from remat.plugin.registry import KINDS
 from remat.report.text.columns import aligned, room
 
@@ -65,7 +65,7 @@ def command(session: Session, name: str | None, kind: str | None, format_: str) 
 
 def _show_auto(kind: str | None, format_: str) -> None:
     """Print what `auto` asks, for one kind or for all."""
-    from remat.plugin.auto import declared
+    from remat.plugin.selection import declared
 
     kinds = KINDS if kind is None else (kind,)
     if format_ == "json":
@@ -89,7 +89,7 @@ def _show_auto(kind: str | None, format_: str) -> None:
 
 
 def _auto_lines(kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
-    from remat.plugin.auto import declared
+    from remat.plugin.selection import declared
 
     yield "algorithm", AUTO
     yield "summary", "the default: a portfolio, which answers with the best of what several algorithms find and prove"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from remat.cli.session import Session
+from remat.cli.io_session import Session
 from remat.errors import InstanceError, MissingExtraError, OptionError, RematError, ScheduleForInstanceError
 from remat.messages import brief
 from remat.report import VIEWS
@@ -324,7 +324,7 @@ def warn_of_bare_budgets(
 ) -> None:
     """Say on standard error where a bare number (of a memory, by name) is far too small to be meant in bytes."""
     from remat.solving.budget import budget_memory, meant_size
-    from remat.solving.single import make_problem
+    from remat.solving.problem_setup import make_problem
 
     bare = [(name, str(size)) for name, size in given if str(size).isdecimal()]
     if session.quiet or instance.units.memory == "unit" or not bare:

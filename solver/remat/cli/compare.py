@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remat.cli import common
-from remat.cli.session import ExitCode, Session, emit
+from remat.cli.io_session import ExitCode, Session, emit
 from remat.errors import OptionError
 from remat.messages import brief
 
@@ -213,7 +213,7 @@ class _Bar:
         self._tasks: dict[str, Any] = {}
 
     def show(self, tally: Tally) -> None:
-        from remat.report.text.naming import shown_name
+        from remat.report.text.readable_names import shown_name
 
         if tally.phase not in self._tasks:
             self._tasks[tally.phase] = self._bar.add_task(tally.phase, total=tally.total)
@@ -225,7 +225,7 @@ class _Bar:
 
 
 def _lines(session: Session) -> Callable[[Tally], None]:
-    from remat.report.text.naming import shown_name
+    from remat.report.text.readable_names import shown_name
 
     def show(tally: Tally) -> None:
         if tally.phase == "solving" and tally.last is None:
@@ -257,8 +257,8 @@ def announcement(tally: Tally) -> str:
 
 def _write(comparison: Comparison, folder: Path, session: Session, asked: _Given) -> None:
     from remat.comparing.report.page import page
+    from remat.comparing.report.sentences import circumstances
     from remat.comparing.report.tables import to_csv, to_json, to_markdown
-    from remat.comparing.report.words import circumstances
     from remat.documents import write_text
 
     limits = ("time_limit", "gap", "patience", "memory_limit")

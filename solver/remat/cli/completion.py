@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from remat.cli import common
-from remat.cli.session import ExitCode, Session, emit
+from remat.cli.io_session import ExitCode, Session, emit
 from remat.errors import OptionError, RematError
 
 HELP = """Complete commands, options, algorithms, kinds and shipped instances in bash (4.4 or later), zsh and fish.

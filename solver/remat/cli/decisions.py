@@ -7,7 +7,7 @@ import json
 import click
 
 from remat.cli import common
-from remat.cli.session import ExitCode, Session, emit
+from remat.cli.io_session import ExitCode, Session, emit
 
 HELP = """List what a schedule decides for each value: kept, recomputed, offloaded or dropped.
 

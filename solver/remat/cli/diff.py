@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from remat.cli import common
-from remat.cli.session import ExitCode, Session, emit
+from remat.cli.io_session import ExitCode, Session, emit
 
 HELP = """Compare two schedules of one instance: figures as the verifier measures them, and what differs.
 

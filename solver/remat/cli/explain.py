@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from remat.cli import common
-from remat.cli.session import ExitCode, Session, emit
+from remat.cli.io_session import ExitCode, Session, emit
 from remat.errors import OptionError
 from remat.report.glossary import all_terms, explained, find_term, page
 from remat.report.text.columns import text_width

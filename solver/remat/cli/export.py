@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from remat.cli import common
-from remat.cli.session import ExitCode, Session, writing
+from remat.cli.io_session import ExitCode, Session, writing
 
 HELP = """Write a schedule in the format of another program.
 

@@ -9,7 +9,7 @@ import click
 
 from remat.cli import common
 from remat.cli.import_ import OPTIMIZER
-from remat.cli.session import ExitCode, Session, writing
+from remat.cli.io_session import ExitCode, Session, writing
 
 HELP = """Check whether a training step fits into memory, and plan it.
 

@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from remat.cli import common
-from remat.cli.session import ExitCode, Session, writing
+from remat.cli.io_session import ExitCode, Session, writing
 from remat.errors import OptionError
 from remat.generate import KINDS, Family, Parameter, families, find, generate_rows
 from remat.generate.document import Rows

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from remat.cli import common
-from remat.cli.session import ExitCode, Session, writing
+from remat.cli.io_session import ExitCode, Session, writing
 from remat.errors import OptionError
 
 HELP = """Make an instance from a file of another format.

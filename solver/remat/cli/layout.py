@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remat.cli import common
-from remat.cli.session import ExitCode, Session, writing
+from remat.cli.io_session import ExitCode, Session, writing
 
 if TYPE_CHECKING:
     from remat.solving.questions.layout import Addresses

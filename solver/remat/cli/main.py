@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from remat.cli.session import ExitCode, Session, abandon
+from remat.cli.io_session import ExitCode, Session, abandon
 from remat.errors import AlgorithmError, ClaimError, OptionError, RematError
 from remat.messages import LONGEST_MESSAGE, one_line
 from remat.version import __version__

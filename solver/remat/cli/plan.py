@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remat.cli import common
+from remat.cli.io_session import ExitCode, Session, emit
 from remat.cli.progress import progress
-from remat.cli.session import ExitCode, Session, emit
 from remat.errors import OptionError
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ def command(session: Session, /, **given: Any) -> int:
     _check_outputs(asked)
     begun = time.monotonic()
     loaded = common.load_instance(asked.instance)
+    from remat.solving.problem_setup import read_seconds
     from remat.solving.questions.plan import plan
-    from remat.solving.single import read_seconds
 
     limit = read_seconds(asked.time_limit, default=None)
     end = None if limit is None else begun + limit

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from remat.cli.session import Session
+from remat.cli.io_session import Session
 from remat.messages import printable
 from remat.units import Units, format_time
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remat.cli import common
-from remat.cli.session import ExitCode, Session, emit
+from remat.cli.io_session import ExitCode, Session, emit
 from remat.errors import OptionError
 
 if TYPE_CHECKING:

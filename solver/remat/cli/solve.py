@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remat.cli import common
+from remat.cli.io_session import ExitCode, Session, emit, emit_lines, writing
 from remat.cli.progress import progress
-from remat.cli.session import ExitCode, Session, emit, emit_lines, writing
 from remat.errors import OptionError
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def command(session: Session, /, **given: Any) -> int:
         raise OptionError("only with --option scale=batch is the instance another one", argument="output_instance")
     capacities = common.split_budgets(asked.budget)
 
-    from remat.solving.single import make_problem
+    from remat.solving.problem_setup import make_problem
 
     loaded = common.load_instance(asked.instance)
     units = loaded.units.build()
@@ -227,7 +227,7 @@ def _listening(
     from rich.console import Console
 
     from remat.cli.live import LiveView, live
-    from remat.solving.single import make_problem, read_seconds
+    from remat.solving.problem_setup import make_problem, read_seconds
 
     asks = asked.max_overhead or asked.max_makespan or any(text.startswith("scale=") for text in asked.options)
     problem = None if asks else make_problem(loaded, budget=budget, machine=model)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remat.cli import common
+from remat.cli.io_session import ExitCode, Session, emit, writing
 from remat.cli.progress import progress
-from remat.cli.session import ExitCode, Session, emit, writing
 from remat.errors import OptionError
 from remat.messages import brief
 

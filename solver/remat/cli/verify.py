@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remat.cli import common
-from remat.cli.session import ExitCode, Session, emit
+from remat.cli.io_session import ExitCode, Session, emit
 from remat.errors import InstanceError, RematError, ScheduleForInstanceError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _step_name(examined: Examined, index: int | None) -> str:
 
 def _shown_step(examined: Examined, index: int | None) -> str:
     """Name a step as people see it."""
-    from remat.report.text.naming import shown_step
+    from remat.report.text.readable_names import shown_step
 
     shown = shown_step(examined.graph, examined.machine, examined.steps, index, short=True)
     return shown if index is None else f"{shown} (step {index})"

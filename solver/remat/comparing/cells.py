@@ -64,7 +64,7 @@ class Answer:
     seconds : float
         Of the whole job, placement and verification included.
     picture : str
-        What the report draws of the schedule (see `remat.report.views.miniature`); empty unless asked for.
+        What the report draws of the schedule (see `remat.report.views.minimap`); empty unless asked for.
     """
 
     outcome: Outcome

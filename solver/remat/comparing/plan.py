@@ -14,7 +14,7 @@ from typing import Any, Literal
 from remat.comparing.cells import Answer, Cell, Job, Outcome
 from remat.errors import OptionError
 from remat.plugin import registry
-from remat.solving.shares import NOTHING, share_of
+from remat.solving.relative_budget import NOTHING, share_of
 from remat.units import Units, parse_size
 
 EXAMPLE = "example:"

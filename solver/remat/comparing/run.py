@@ -20,8 +20,8 @@ from remat.comparing.supervision import Limits
 from remat.documents import write_text
 from remat.errors import OptionError, RematError
 from remat.instance import MachineModel
-from remat.solving.shares import plain_budget, share_of
-from remat.solving.single import read_seconds, read_share
+from remat.solving.problem_setup import read_seconds, read_share
+from remat.solving.relative_budget import plain_budget, share_of
 from remat.units import parse_size
 
 if TYPE_CHECKING:

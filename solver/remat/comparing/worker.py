@@ -51,8 +51,8 @@ def describe(source: str, machine: Mapping[str, Any] | None = None) -> dict[str,
 
 def _whole_peak(instance: Instance, machine: Mapping[str, Any] | None) -> int | None:
     from remat.solving.budget import budget_memory
-    from remat.solving.shares import Wholes
-    from remat.solving.single import make_problem
+    from remat.solving.problem_setup import make_problem
+    from remat.solving.relative_budget import Wholes
 
     try:
         used = make_problem(instance, machine=None if machine is None else dict(machine)).machine
@@ -152,7 +152,7 @@ def _picture(result: Result, kind: str) -> str:
     """Keep what a report shows of a schedule: the schedule itself goes with the process."""
     if result.report is None:
         return ""
-    from remat.report.views.miniature import miniature, pack
+    from remat.report.views.minimap import miniature, pack
 
     return pack(miniature(result, kind))
 

@@ -13,10 +13,10 @@ from remat.instance.saving import instance_document, save_instance
 
 if TYPE_CHECKING:
     from remat.instance.adjoint import AdjointInstance, Step, StorageLevel
+    from remat.instance.batch_splitting import SizeModel, SliceModel, SliceWork, TokensModel
     from remat.instance.chain import ChainInstance, Loss, Stage
     from remat.instance.cluster import ClusterModel, DeviceModel, LevelModel
     from remat.instance.dag import DagInstance
-    from remat.instance.divisions import SizeModel, SliceModel, SliceWork, TokensModel
     from remat.instance.join import Branch, JoinInstance
     from remat.instance.kinds import Instance
     from remat.instance.layers import Layer, LayerWork
@@ -29,7 +29,7 @@ _HOME = {
     **dict.fromkeys(("ChainInstance", "Loss", "Stage"), "chain"),
     **dict.fromkeys(("ClusterModel", "DeviceModel", "LevelModel"), "cluster"),
     "DagInstance": "dag",
-    **dict.fromkeys(("SizeModel", "SliceModel", "SliceWork", "TokensModel"), "divisions"),
+    **dict.fromkeys(("SizeModel", "SliceModel", "SliceWork", "TokensModel"), "batch_splitting"),
     **dict.fromkeys(("Branch", "JoinInstance"), "join"),
     "Instance": "kinds",
     **dict.fromkeys(("Layer", "LayerWork"), "layers"),

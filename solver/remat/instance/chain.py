@@ -8,9 +8,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from remat.instance.base import BaseInstance, Text, check_in_memory_names
+from remat.instance.data_parallel import ShardingModel
 from remat.instance.fields import LARGEST_COUNT, Count, Flag, Many, Model, Name, Size, Time, check_total, fail
 from remat.instance.machine import ANY, MachineModel
-from remat.instance.sharding import ShardingModel
 from remat.messages import brief
 from remat.units import Number
 

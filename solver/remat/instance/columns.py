@@ -1,7 +1,7 @@
 """Tasks and values of a graph as columns: what a document of a hundred thousand tasks becomes.
 
 `GraphColumns` has what lowering wants, names as indices. `Tasks` and `Values` show the columns as the models that they
-stand for, each made when somebody asks for it. `remat.instance.wellformed` makes columns of documents.
+stand for, each made when somebody asks for it. `remat.instance.column_parser` makes columns of documents.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 
 from remat.graph.names import Names
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, number_array
+from remat.instance.fast_validation import filled
 from remat.instance.fields import Model
-from remat.instance.plainly import filled
 from remat.instance.tasks import Origin, Task, Value
 from remat.units import Number
 

@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from remat.instance.base import BaseInstance, check_in_memory_names
+from remat.instance.column_parser import can_all_run, graph_columns
 from remat.instance.columns import GraphColumns, Tasks, Values, columns_of
 from remat.instance.fields import (
     LARGEST_COUNT,
@@ -29,7 +30,6 @@ from remat.instance.fields import (
 from remat.instance.machine import ANY, MachineModel
 from remat.instance.streaming import check_stream
 from remat.instance.tasks import Names, Task, Value
-from remat.instance.wellformed import can_all_run, graph_columns
 
 
 def _place(value: object) -> Any:

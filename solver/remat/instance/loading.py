@@ -12,14 +12,14 @@ from pydantic import ValidationError
 from remat.documents import collector_paused, read_document, read_unparsed
 from remat.errors import InstanceError, RematError, ScheduleForInstanceError
 from remat.instance.base import SCHEMA, SCHEMA_3, SCHEMAS, BaseInstance
+from remat.instance.fast_validation import plainly
 from remat.instance.fields import units_scope
 from remat.instance.kinds import KINDS, model_of
 from remat.instance.machine import MachineModel
 from remat.instance.native import native
-from remat.instance.plainly import plainly
 from remat.instance.validation_errors import instance_error, json_type
+from remat.lazy_text import ListText, opened
 from remat.messages import brief
-from remat.texts import ListText, opened
 from remat.units import Units
 
 if TYPE_CHECKING:

@@ -11,9 +11,7 @@ from pydantic import Field, model_validator
 
 from remat.graph.machine import Machine
 from remat.instance.base import SCHEMA_3, BaseInstance
-from remat.instance.chain import ALL_READS, Reads
-from remat.instance.cluster import ClusterModel
-from remat.instance.divisions import (
+from remat.instance.batch_splitting import (
     SizeModel,
     SliceWork,
     TokensModel,
@@ -24,9 +22,11 @@ from remat.instance.divisions import (
     with_work,
     works_of,
 )
+from remat.instance.chain import ALL_READS, Reads
+from remat.instance.cluster import ClusterModel
+from remat.instance.data_parallel import PipelineSharding
 from remat.instance.fields import LARGEST_COUNT, Count, Many, check_total, fail
 from remat.instance.layers import OF_FORWARDS, PHASE_TIMES, PREVIOUS, Layer, LayerWork
-from remat.instance.sharding import PipelineSharding
 from remat.instance.tensor import Degree, check_tensor, in_groups, of_group, ways_of
 
 ROUNDING = 1e-9

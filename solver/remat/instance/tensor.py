@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from remat.graph.machine import Link, ring_time
+from remat.instance.batch_splitting import check_work
 from remat.instance.cluster import ClusterModel
-from remat.instance.divisions import check_work
 from remat.instance.fields import LARGEST_COUNT, fail
 from remat.instance.layers import Layer, TensorWork
 from remat.messages import brief

@@ -8,18 +8,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from remat.placement.least import least_capacity
+from remat.placement.minimum_capacity import least_capacity
 from remat.placement.place import Placement, Unplaceable, place
 
 if TYPE_CHECKING:
-    from remat.placement.meeting import Stuck
     from remat.placement.orders import place_orders
     from remat.placement.patterns import place_pattern
+    from remat.placement.rendezvous import Stuck
     from remat.placement.samples import place_samples
     from remat.placement.streams import PlacedStream, place_stream
 
 _HOME = {
-    "Stuck": "meeting",
+    "Stuck": "rendezvous",
     "place_orders": "orders",
     "place_pattern": "patterns",
     "PlacedStream": "streams",

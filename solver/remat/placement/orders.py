@@ -3,7 +3,7 @@
 Each processor runs its operations in the given order, each as early as its data are there. What another memory needs is
 sent when the operation that makes it has ended; of the transfers that wait for one channel, the one that was ready
 first goes first. Values are dropped after their last use in each memory. Where transfers hold devices up,
-`remat.placement.meeting` plays them.
+`remat.placement.rendezvous` plays them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
-from remat.placement.again import repeated
 from remat.placement.collectives import LAST, Collectives, Rings
-from remat.placement.meeting import Meetings, Stuck, Transfer
+from remat.placement.recompute import repeated
+from remat.placement.rendezvous import Meetings, Stuck, Transfer
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.units import Number
 
@@ -51,7 +51,7 @@ def place_orders(
     beside : bool for each task of the operations, optional
         Which of them go on at once with the one before.
     transfers : str
-        ``overlap``, they go on beside the work; or one of the modes of `remat.placement.meeting`, in which each memory
+        ``overlap``, they go on beside the work; or a mode of `remat.placement.rendezvous`, in which each memory
         has one processor.
 
     Returns

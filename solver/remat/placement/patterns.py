@@ -9,7 +9,7 @@ import numpy as np
 
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import Ragged, TaskGraph, number_array
-from remat.placement.lasting import copy_time, instants, run_time
+from remat.placement.durations import copy_time, instants, run_time
 from remat.schedule.orders import Pass, Phase, PipelineTasks
 from remat.schedule.patterns import Beat, Pattern
 from remat.schedule.steps import WHOLE, StepKind, Steps

@@ -42,7 +42,7 @@ def place(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unpla
     graph = started(graph, machine, steps)
     if graph.times is None and not graph.parts and _one_resource(machine, steps):
         return place_sequential(graph, machine, steps)
-    from remat.placement.general import place_general
+    from remat.placement.list_scheduling import place_general
 
     return place_general(graph, machine, steps)
 

@@ -9,7 +9,7 @@ import numpy as np
 from remat.graph.machine import Machine
 from remat.graph.samples import Samples
 from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph, number_array
-from remat.placement.lasting import copy_held, copy_time, instants, run_time
+from remat.placement.durations import copy_held, copy_time, instants, run_time
 from remat.schedule.samples import SamplePattern, Turn
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.units import Number

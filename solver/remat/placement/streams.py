@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.placement.circle import Circle
-from remat.placement.lasting import link_between, run_time
+from remat.placement.circular_occupancy import Circle
+from remat.placement.durations import link_between, run_time
 from remat.schedule.samples import SamplePattern, Turn
 from remat.schedule.steps import StepKind
 from remat.units import Number

@@ -42,21 +42,21 @@ if TYPE_CHECKING:
     from remat.graph.samples import Samples
     from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, Resident, TaskGraph, number_array
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Layer, PipelineInstance, TreeInstance
+    from remat.plugin.applicability import check_reach
     from remat.plugin.context import Context, Progress
     from remat.plugin.emit import MOST_RUNS, check_length, run_in_order, unread_tasks, useful_places, useful_runs
     from remat.plugin.layouts import FREE, THIS_SCHEDULE, Buffers, LayoutProposal, arena_of
     from remat.plugin.options import Options, make_options
-    from remat.plugin.orders import reference_order
     from remat.plugin.problem import Problem
     from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
-    from remat.plugin.reach import check_reach
     from remat.plugin.registry import Algorithm, Trial
-    from remat.schedule.again import Segment
-    from remat.schedule.closing import plan_of
+    from remat.plugin.topological_order import reference_order
     from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
     from remat.schedule.orders import Orders, Pass, Phase, Stage, degrees_of, initial_of, tasks_of
     from remat.schedule.patterns import Beat, Pattern
+    from remat.schedule.recompute import Segment
     from remat.schedule.samples import SamplePattern, Turn
+    from remat.schedule.step_end import plan_of
     from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps, concatenate
     from remat.units import Number, format_size
 
@@ -104,7 +104,7 @@ _HOME = {
     "Resident": "remat.graph.taskgraph",
     "SamplePattern": "remat.schedule.samples",
     "Samples": "remat.graph.samples",
-    "Segment": "remat.schedule.again",
+    "Segment": "remat.schedule.recompute",
     "Stage": "remat.schedule.orders",
     "Status": "remat.plugin.proposal",
     "StepBuilder": "remat.schedule.steps",
@@ -120,7 +120,7 @@ _HOME = {
     "WHOLE": "remat.schedule.steps",
     "arena_of": "remat.plugin.layouts",
     "check_length": "remat.plugin.emit",
-    "check_reach": "remat.plugin.reach",
+    "check_reach": "remat.plugin.applicability",
     "concatenate": "remat.schedule.steps",
     "degrees_of": "remat.schedule.orders",
     "entry_array": "remat.schedule.operations",
@@ -132,8 +132,8 @@ _HOME = {
     "makespan_bound": "remat.graph.bounds",
     "needed_tasks": "remat.graph.bounds",
     "number_array": "remat.graph.taskgraph",
-    "plan_of": "remat.schedule.closing",
-    "reference_order": "remat.plugin.orders",
+    "plan_of": "remat.schedule.step_end",
+    "reference_order": "remat.plugin.topological_order",
     "run_in_order": "remat.plugin.emit",
     "unread_tasks": "remat.plugin.emit",
     "useful_places": "remat.plugin.emit",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from remat.errors import OptionError
 from remat.messages import listing
-from remat.plugin.points import entry_points
+from remat.plugin.entry_points import entry_points
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution

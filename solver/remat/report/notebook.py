@@ -1,4 +1,4 @@
-"""Results, sweeps and instances as a notebook shows them (see `remat.shown`)."""
+"""Results, sweeps and instances as a notebook shows them (see `remat.display`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remat.report.plot.style import figure_of, save_figure, svg_of
 from remat.report.text import curve_tables, summary
 from remat.report.text.actions import actions
 from remat.report.text.facts import facts_table
-from remat.report.text.naming import shown_name
+from remat.report.text.readable_names import shown_name
 from remat.schedule.document import Copy, Run
 from remat.solving.facts import show
 from remat.solving.questions.curves import Sweep

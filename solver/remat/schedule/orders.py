@@ -4,7 +4,7 @@ An *operation* is what a device does at one go: the forward (F) of a stage for o
 where layers give a `weight_time`, the two halves of that, the gradient of the input (B) and of the parameters (W),
 apart or together (BW). As text it is ``F2.0``: stage 2, micro-batch 0, both counted from 0. A device may run a forward
 and a backward at once, a *pair*: ``F2.0&BW5.3``. Layers that a stage recomputes run forwards again within its
-backward, or ahead of it (R; see `remat.schedule.again`).
+backward, or ahead of it (R; see `remat.schedule.recompute`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from remat.graph.taskgraph import BoolArray, IntArray, Ragged, TaskGraph
 from remat.instance.fields import LARGEST_COUNT
 from remat.instance.tensor import Degree
 from remat.messages import brief
-from remat.schedule.again import Segment, Segments, read_recompute, recompute_document, segments_of
+from remat.schedule.recompute import Segment, Segments, read_recompute, recompute_document, segments_of
 from remat.units import Number
 
 if TYPE_CHECKING:

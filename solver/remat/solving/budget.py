@@ -13,7 +13,7 @@ from remat.units import Units, parse_size
 
 if TYPE_CHECKING:
     from remat.instance import Instance
-    from remat.solving.shares import Wholes
+    from remat.solving.relative_budget import Wholes
 
 Budget = int | float | str | Mapping[str, int | float | str | None] | None
 """Sizes, or shares: a float between 0 and 1, or a text such as ``80%``."""
@@ -39,7 +39,7 @@ def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Un
         bare = {machine.memories[processor.memory].name: given[""] for processor in machine.processors}
         given = {name: size for name, size in (bare | dict(given)).items() if name}
     default = machine.memories[budget_memory(instance, machine)].name
-    from remat.solving.shares import Wholes
+    from remat.solving.relative_budget import Wholes
 
     wholes = Wholes(instance, machine)
     capacities: dict[str, int | None] = {}
@@ -82,7 +82,7 @@ def read_capacity(size: float | str, wholes: Wholes, memory: str, units: Units) 
         For anything else.
     """
     try:
-        from remat.solving.shares import plain_budget, share_of
+        from remat.solving.relative_budget import plain_budget, share_of
 
         size = plain_budget(size)
         share = share_of(size)

@@ -18,11 +18,11 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps, started
-from remat.solving.least_of_strategy import least_of_strategy
+from remat.solving.hints import PORTFOLIO, remedies
 from remat.solving.minimum_budget import device_memories
-from remat.solving.remedies import PORTFOLIO, remedies
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
+from remat.solving.strategy_minimum import least_of_strategy
 from remat.units import Number
 from remat.verifier import Report, check
 

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from remat.instance import load
 from remat.instance.kinds import is_pipeline
+from remat.plugin.applicability import check_reach
 from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Author, Proposal, Termination
-from remat.plugin.reach import check_reach
 from remat.plugin.registry import Algorithm
 from remat.solving import portfolio
 from remat.solving.budget import Budget
 from remat.solving.conclusion import conclude
-from remat.solving.result import Result
-from remat.solving.single import (
+from remat.solving.problem_setup import (
     AUTO_SECONDS,
     AnyInstance,
     AnyMachine,
@@ -31,10 +30,11 @@ from remat.solving.single import (
     read_whole,
     values_of,
 )
+from remat.solving.result import Result
 from remat.solving.time_guard import guarded
 
 if TYPE_CHECKING:
-    from remat.solving.warm import Warm, WarmStart
+    from remat.solving.warm_start import Warm, WarmStart
 
 
 def solve(
@@ -125,7 +125,7 @@ def _deadline(time_limit: float | str | None, algorithm: str, started: float) ->
 
 def _divided(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm_start: WarmStart) -> Result:
     """Solve all divisions of an instance that leaves its division open."""
-    from remat.solving.divisions import best_of, divisions
+    from remat.solving.batch_splitting import best_of, divisions
 
     parts = divisions(problem, solver, chosen, warm_start)
     if not parts:
@@ -137,7 +137,7 @@ def _divided(problem: Problem, solver: Algorithm, chosen: Any, context: Context,
 def _solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm_start: WarmStart) -> Result:
     warm = None
     if warm_start is not None:
-        from remat.solving.warm import AUTHOR, read_warm_start
+        from remat.solving.warm_start import AUTHOR, read_warm_start
 
         warm = read_warm_start(problem, warm_start)
         if warm is not None and warm.steps is not None:
@@ -178,7 +178,7 @@ def _end(result: Result, context: Context) -> Iterator[Progress]:
 
 def _at_least_as_good(problem: Problem, solver: Algorithm, proposal: Proposal, result: Result, warm: Warm) -> Result:
     """Return the warm start instead of a worse result, with all that was proved."""
-    from remat.solving.warm import AUTHOR
+    from remat.solving.warm_start import AUTHOR
 
     if warm.steps is None:
         return replace(result, notes=(*result.notes, warm.note))

@@ -16,12 +16,12 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance import MachineModel, digest, load, load_machine
 from remat.plugin.problem import Problem
+from remat.solving.batch_splitting import described
 from remat.solving.budget import Budget
-from remat.solving.divisions import described
 from remat.solving.entry import solve
-from remat.solving.hiding import Hiding, hiding_of
-from remat.solving.single import AnyInstance, make_problem
-from remat.solving.terms import Term, terms_of
+from remat.solving.overlap_bound import Hiding, hiding_of
+from remat.solving.problem_setup import AnyInstance, make_problem
+from remat.solving.static_memory import Term, terms_of
 from remat.units import Number, Units
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from remat.graph.taskgraph import TaskGraph
 from remat.instance.kinds import is_pipeline
 from remat.instance.lowering import lower
 from remat.placement import Stuck, place_orders
-from remat.schedule.closing import plan_of
 from remat.schedule.orders import Orders, degrees_of, initial_of, tasks_of
+from remat.schedule.step_end import plan_of
 from remat.schedule.steps import Steps
 from remat.verifier import Report, Violation, check_orders
 

@@ -1,6 +1,6 @@
 """`auto`: a portfolio that asks several algorithms, and answers with the best of what they find and prove.
 
-Whom it asks, and in which order, follows from what the algorithms declare: `remat.plugin.auto`.
+Whom it asks, and in which order, follows from what the algorithms declare: `remat.plugin.selection`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import numpy as np
 from pydantic import Field
 
 from remat.errors import AlgorithmError, OptionError, RematError
-from remat.plugin import auto, registry
-from remat.plugin.auto import Candidate
+from remat.plugin import registry, selection
+from remat.plugin.applicability import check_reach
 from remat.plugin.context import Context
 from remat.plugin.options import Options, make_options
-from remat.plugin.orders import reference_order
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Author, Bound, LeastBudget, Proposal, Status, Termination
-from remat.plugin.reach import check_reach
+from remat.plugin.selection import Candidate
+from remat.plugin.topological_order import reference_order
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.conclusion import OWN_SOURCES, conclude, holds
 from remat.solving.minimum_budget import at_peak, budgeted_memories, smallest_named
+from remat.solving.problem_setup import last_end_of, run, values_of, with_reported
 from remat.solving.result import Result
 from remat.solving.scopes import scoped, speaks_for_all
-from remat.solving.single import last_end_of, run, values_of, with_reported
 from remat.solving.time_guard import guarded
 
 NAME = "auto"
@@ -127,7 +127,7 @@ def option_names(problem: Problem) -> set[str]:
 def _with_options(problem: Problem) -> dict[str, list[registry.Algorithm]]:
     """Return the algorithms that `auto` may ask, by the options that they have."""
     found: dict[str, list[registry.Algorithm]] = {}
-    for candidate in auto.candidates(problem.used).asked:
+    for candidate in selection.candidates(problem.used).asked:
         model = candidate.algorithm.load_options()
         for name in () if model is None else model.model_fields:
             found.setdefault(name, []).append(candidate.algorithm)
@@ -225,7 +225,7 @@ class _Portfolio:
 
     def ask_all(self) -> None:
         """Ask the rows, and where none of them finds a schedule, everybody else."""
-        chosen = auto.candidates(self.problem)
+        chosen = selection.candidates(self.problem)
         for candidate in chosen.early + chosen.cheap:
             self._ask(candidate, share=EARLY_SHARE)
         self._in_turn(self._ordered(chosen.ending), with_others=len(chosen.anytime))
@@ -242,8 +242,8 @@ class _Portfolio:
 
     def ask_quick(self) -> None:
         """Ask those that take little time, and the one that answers where many budgets are asked about."""
-        chosen, alone = auto.candidates(self.problem), auto.for_many(self.problem.used)
-        many = () if alone is None else (auto.Candidate(alone, registry.Trial()),)
+        chosen, alone = selection.candidates(self.problem), selection.for_many(self.problem.used)
+        many = () if alone is None else (selection.Candidate(alone, registry.Trial()),)
         for candidate in chosen.early + chosen.cheap + many:
             self._ask(candidate, share=EARLY_SHARE)
 

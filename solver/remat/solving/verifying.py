@@ -22,7 +22,7 @@ from remat.schedule.patterns import Pattern, read_pattern
 from remat.schedule.reading import read_schedule
 from remat.schedule.samples import SamplePattern, read_samples
 from remat.schedule.steps import StepBuilder, Steps, started
-from remat.solving.divisions import of_schedule
+from remat.solving.batch_splitting import of_schedule
 from remat.solving.result import Result
 from remat.units import LARGEST_TOTAL, Number, parse_time
 from remat.verifier import Report, Violation, check, check_cycle, nothing_run

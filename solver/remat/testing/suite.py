@@ -27,7 +27,7 @@ from remat.testing.checks import (
     require,
     stopped_by_a_limit,
 )
-from remat.testing.trials import RecordingContext, Refusal, Trials, answer_elsewhere, run_directly
+from remat.testing.ladder import RecordingContext, Refusal, Trials, answer_elsewhere, run_directly
 
 if TYPE_CHECKING:
     import pytest

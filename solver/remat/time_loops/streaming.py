@@ -29,7 +29,7 @@ from remat.schedule.document import Copy, Drop, Run, Step
 from remat.schedule.operations import Entry, Layout, Operation, chunks
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.budget import Budget
-from remat.solving.single import AnyInstance, make_problem
+from remat.solving.problem_setup import AnyInstance, make_problem
 from remat.units import Number, format_size
 
 LEVELS = {"periodic-disk-revolve": 2, "two-level": 2, "multistage": 99, "revolve": 1}

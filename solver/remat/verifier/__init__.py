@@ -13,14 +13,14 @@ from remat.verifier.referee import check, nothing_run
 from remat.verifier.report import Peak, Profile, Report, Steady, Violation
 
 if TYPE_CHECKING:
-    from remat.verifier.cycles import check_cycle
+    from remat.verifier.deadlock import check_orders
     from remat.verifier.periodic import Updates, check_beats, check_pattern, check_samples, versioned
-    from remat.verifier.waits import check_orders
+    from remat.verifier.repeated_steps import check_cycle
 
 _HOME = {
     **dict.fromkeys(("Updates", "check_beats", "check_pattern", "check_samples", "versioned"), "periodic"),
-    "check_cycle": "cycles",
-    "check_orders": "waits",
+    "check_cycle": "repeated_steps",
+    "check_orders": "deadlock",
 }
 """What only pipelines and what has no end need, and from where it is imported when it is first used."""
 

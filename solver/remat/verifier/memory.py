@@ -11,7 +11,7 @@ from remat.graph.machine import Machine, Memory
 from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
 from remat.schedule.steps import Steps
 from remat.verifier.collectives import collective_runs, memories_of
-from remat.verifier.exact import LARGEST
+from remat.verifier.integer_sums import LARGEST
 from remat.verifier.report import Peak, Profile
 from remat.verifier.residency import (
     CHUNK,

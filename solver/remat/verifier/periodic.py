@@ -21,8 +21,8 @@ from remat.schedule.orders import Pass, Phase, PipelineTasks
 from remat.schedule.patterns import Pattern
 from remat.schedule.steps import Steps
 from remat.units import Number
+from remat.verifier.event_simulation import Followed, follow
 from remat.verifier.findings import Findings
-from remat.verifier.following import Followed, follow
 from remat.verifier.memory import changes
 from remat.verifier.report import Steady, Violation
 from remat.verifier.timeline import TOLERANCE

@@ -12,10 +12,10 @@ from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph
 from remat.schedule.steps import Steps
 from remat.units import Number
 from remat.verifier.collectives import collective_runs, memories_of, resources_of, ring
-from remat.verifier.exact import total
 from remat.verifier.findings import Findings
-from remat.verifier.in_turn import follow_in_turn
+from remat.verifier.integer_sums import total
 from remat.verifier.report import Peak, Profile, Report
+from remat.verifier.sequential import follow_in_turn
 
 RUN = 0
 
@@ -136,10 +136,10 @@ def _occupied(machine: Machine, steps: Steps, link: IntArray) -> tuple[IntArray,
 
 def _in_any_way(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> _Judged:
     """Judge any steps, and report what they break."""
-    from remat.verifier.following import check_resources, follow
-    from remat.verifier.hidden import check_hidden_time
+    from remat.verifier.event_simulation import check_resources, follow
     from remat.verifier.memory import memory_use
     from remat.verifier.timeline import delays
+    from remat.verifier.tolerance import check_hidden_time
 
     followed = follow(graph, machine, steps, findings)
     graph = followed.graph

@@ -10,8 +10,8 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import IntArray, TaskGraph
 from remat.schedule.steps import StepKind, Steps
 from remat.verifier.collectives import collective_runs, memories_of
+from remat.verifier.event_simulation import follow
 from remat.verifier.findings import Findings
-from remat.verifier.following import follow
 from remat.verifier.residency import FREE, INITIAL, PART_FREE, PART_WRITE, WRITE, WRITE_END, Residency, memory_of_steps
 
 WORKSPACE = -1

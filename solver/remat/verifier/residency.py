@@ -19,7 +19,7 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
 from remat.schedule.steps import Steps
 from remat.verifier.collectives import accesses, collective_runs
-from remat.verifier.exact import exact_dtype
+from remat.verifier.integer_sums import exact_dtype
 from remat.verifier.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Residency:
     key, position, operation, step : (events,) int64, or narrower where that holds them
         `position` is -1 for initial residency.
     before : (events,) int64 or object
-        Bytes of the key that lie there before the event (see `remat.verifier.exact`).
+        Bytes of the key that lie there before the event (see `remat.verifier.integer_sums`).
     complete_keys : (keys,) int64
         Sorted keys whose values are resident with all their bytes when everything has ended.
     """

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import remat
-from remat.solving.single import make_problem
-from remat_algorithms.chain.phases import Phases
+from remat.solving.problem_setup import make_problem
+from remat_algorithms.chain.phase_matrix import Phases
 from remat_algorithms.chain.revolve_chain import MOST_LIMITS, cut_by_bytes, most_kept
 from remat_algorithms.chain.strategies import segmented
 from remat_algorithms.kit.binomial import advances

@@ -7,7 +7,7 @@ import pytest
 
 import remat
 from remat.plugin import Context
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.verifier import check
 from remat_algorithms.dag.first_schedule import LARGE, first_runs, report_first
 

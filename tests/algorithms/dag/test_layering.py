@@ -8,9 +8,9 @@ import pytest
 
 import remat
 from remat.generate import generate
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.layering import OUTSIDE, Layering, by_names, by_narrow_points, layers_of
-from remat_algorithms.dag.literature.phases import Training, training_of
+from remat_algorithms.dag.literature.retention_phases import Training, training_of
 from tests.algorithms.dag.layered_training import layered
 
 

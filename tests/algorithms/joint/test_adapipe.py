@@ -11,10 +11,10 @@ import remat
 from remat.plugin import Segment, Stage
 from remat.schedule.orders import Orders
 from remat.solving.orders import follow
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.verifier import check
 from remat_algorithms.joint.adapipe import _Table
-from remat_algorithms.joint.pipe_plan.levels import StageCosts
+from remat_algorithms.joint.pipe_plan.recompute_options import StageCosts
 from remat_algorithms.parallel.pipeline import rules
 from tests.oracles import referee
 from tests.seeds import seeds

@@ -4,7 +4,7 @@ import pytest
 
 import remat
 from remat.placement import Placement, place
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.verifier import check
 from remat_algorithms.kit.makespan import makespan_of
 from tests.algorithms.offload.trained import drawn

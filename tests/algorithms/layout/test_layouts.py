@@ -13,10 +13,10 @@ import remat
 from remat.plugin import THIS_SCHEDULE, Buffers, Context, OptionError, arena_of
 from remat.plugin.registry import find
 from remat_algorithms.kit.compile.lowering import checked_indices
-from remat_algorithms.layout import floors, floors_kernel, gaps_kernel
+from remat_algorithms.layout import gaps_kernel, section_floors, section_floors_kernel
 from remat_algorithms.layout.best_fit import ORDERS, Gaps, best_fit
 from remat_algorithms.layout.caching import Allocator
-from remat_algorithms.layout.loads import arena_bound
+from remat_algorithms.layout.live_bytes import arena_bound
 from tests.algorithms.layout.drawn import planted, random_buffers
 from tests.oracles import layouts
 
@@ -169,7 +169,7 @@ def test_shipped_sizes_of_the_challenge():
 
 def runs(monkeypatch, plain):
     if plain:
-        for kernel in (floors_kernel.RUN, gaps_kernel.FIT):
+        for kernel in (section_floors_kernel.RUN, gaps_kernel.FIT):
             monkeypatch.setattr(kernel, "bind", lambda *records, kernel=kernel: lambda: kernel.plain(*records))
 
 
@@ -180,7 +180,7 @@ def test_compiled_and_plain_twins_agree(seed, monkeypatch):
     def answers():
         gaps = Gaps(buffers)
         placed = [gaps.place(order).tolist() for order in ORDERS]
-        found = floors.search(buffers, MIB, 100_000, lambda: False, seed=seed)
+        found = section_floors.search(buffers, MIB, 100_000, lambda: False, seed=seed)
         return placed, found.status, found.work, None if found.offset is None else found.offset.tolist()
 
     with checked_indices():

@@ -8,9 +8,9 @@ import pytest
 
 import remat
 from remat.plugin import Context, Problem, Termination, make_options
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.offload.offload_greedy import greedy_plans, rankings
-from remat_algorithms.offload.swaps.choice import Choice
+from remat_algorithms.offload.swaps.gap_selection import Choice
 from remat_algorithms.offload.swaps.routes import routes
 from remat_algorithms.offload.swaps.swaps import Order
 from tests.algorithms.offload.machines import two_memories

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 import remat
 from remat.graph.bounds import memory_time_bound
 from remat.instance import load
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from tests.algorithms.parallel.cases import machine, peak, tree
 from tests.algorithms.parallel.optimum import shortest
 

@@ -7,7 +7,7 @@ import pytest
 
 import remat
 from remat_algorithms.tree import liu
-from remat_algorithms.tree.traversal import TRAVERSALS, TaskTree, postorder_by
+from remat_algorithms.tree.tree_arrays import TRAVERSALS, TaskTree, postorder_by
 from tests.algorithms.tree.trees import document, is_postorder, random_parents, random_weights, simulate, tree
 
 ALGORITHMS = ("postorder", "liu-postorder", "liu", "minmem")

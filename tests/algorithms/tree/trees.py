@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 
-from remat_algorithms.tree.traversal import TaskTree
+from remat_algorithms.tree.tree_arrays import TaskTree
 from tests import places
 
 REFERENCE = places.REFERENCE

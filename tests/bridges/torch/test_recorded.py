@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import remat
 from remat.bridges.torch.costs import costs_document, devices, key_of, read_costs, static_bytes
 from remat.bridges.torch.document import instance_document
-from remat.bridges.torch.emit import emit
+from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.joint import BOUNDARY, Joint
 from remat.bridges.torch.recording import Recording, Role, TorchError, digests, first_difference
 from remat.instance import digest

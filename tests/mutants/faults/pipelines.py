@@ -2,8 +2,8 @@
 
 from tests.mutants.fault import faults_of
 
-LOWERING, CLOSING, ORDERS = "instance/lowering/pipeline.py", "schedule/closing.py", "schedule/orders.py"
-MACHINE, SHARDED, TENSOR = "graph/machine.py", "schedule/sharded.py", "instance/tensor.py"
+LOWERING, CLOSING, ORDERS = "instance/lowering/pipeline.py", "schedule/step_end.py", "schedule/orders.py"
+MACHINE, SHARDED, TENSOR = "graph/machine.py", "schedule/data_parallel.py", "instance/tensor.py"
 PERIODIC, INSTANCE = "verifier/periodic.py", "instance/pipeline.py"
 OF_PATTERNS = ("tests/verifier/test_patterns.py",)
 OF_REPLICAS = ("tests/algorithms/parallel/pipeline/test_replicas.py",)
@@ -54,7 +54,7 @@ FAULTS = faults_of(
         ),
         (SHARDED, "BUFFERS = 2", "BUFFERS = 3", "a device has two buckets at most", OF_PLANS),
         (
-            "instance/sharding.py",
+            "instance/data_parallel.py",
             "return size - size // self.data",
             "return size // self.data",
             "a rank sends what is not its own share",
@@ -89,7 +89,7 @@ FAULTS = faults_of(
             "a ring goes to the next device",
             OF_GROUPS,
         ),
-        ("verifier/waits.py", "if other != group and", "if False and", "groups run nothing else", OF_GROUPS),
+        ("verifier/deadlock.py", "if other != group and", "if False and", "groups run nothing else", OF_GROUPS),
         (
             PERIODIC,
             '"double": min(2, in_flight)',
@@ -129,13 +129,13 @@ FAULTS = faults_of(
             "devices of a group are alike",
         ),
         (
-            "planners/planning.py",
+            "planners/planner_input.py",
             "if best is None or _time(found) < _time(best):",
             "if best is None:",
             "the quickest way to share stages out is taken",
         ),
         (
-            "planners/planning.py",
+            "planners/planner_input.py",
             "for peak, room in zip(peaks, everywhere, strict=True) if room is not None)",
             "for peak, room in zip(peaks[:1], everywhere, strict=False) if room is not None)",
             "every device has to have room",

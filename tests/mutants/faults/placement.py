@@ -2,7 +2,7 @@
 
 from tests.mutants.fault import faults_of
 
-GENERAL, SEQUENTIAL = "general.py", "sequential.py"
+GENERAL, SEQUENTIAL = "list_scheduling.py", "sequential.py"
 
 FAULTS = faults_of(
     "solver/remat/placement",

@@ -2,7 +2,7 @@
 
 from tests.mutants.fault import faults_of
 
-REPLAY, STATE, MODEL = "dag/plans/replay.py", "dag/plans/state.py", "dag/plans/model.py"
+REPLAY, STATE, MODEL = "dag/plans/replay.py", "dag/plans/search_state.py", "dag/plans/model.py"
 ARITHMETIC = "kit/compile/arithmetic.py"
 OF_AUTO = "tests/algorithms/dag/anytime/test_dag_auto.py"
 OF_TWINS = ("tests/algorithms/dag/plans/test_search.py", f"{OF_AUTO}::test_a_twin_that_writes_less_stands_in")

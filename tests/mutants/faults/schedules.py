@@ -34,7 +34,7 @@ FAULTS = faults_of(
             "proposal.peak != report.peaks[memory].size",
             "proposal.peak < report.peaks[memory].size",
             "a claimed peak above the verified one is a false claim",
-            ("tests/solving/test_single.py",),
+            ("tests/solving/test_problem_setup.py",),
         ),
         *(
             (file, right, wrong, breaks, OF_READING)
@@ -43,12 +43,12 @@ FAULTS = faults_of(
                 (READING, "if None in starts:", "if False:", "all steps have start times, or none"),
                 (READING, "column.min() >= 0 and", "", "times before 0 are looked at"),
                 (READING, "any(not 0 <= other < index for", "any(not 0 <= other for", "steps come after earlier ones"),
-                ("texts.py", "and not _has_long_number(data)", "", "numbers of many digits are refused"),
+                ("lazy_text.py", "and not _has_long_number(data)", "", "numbers of many digits are refused"),
             )
         ),
         ("schedule/writing.py", "if amount != WHOLE:", "if False:", "partial moves are written"),
         *(
-            ("instance/wellformed.py", right, wrong, breaks, ("tests/instance/test_wellformed.py",))
+            ("instance/column_parser.py", right, wrong, breaks, ("tests/instance/test_column_parser.py",))
             for right, wrong, breaks in (
                 ("if not part.has_keys(add(part.records)):", "if not add(part.records):", "a key twice is refused"),
                 ("if len(self.index) < before + len(names):", "if False:", "no two values have one name"),

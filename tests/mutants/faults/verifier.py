@@ -3,10 +3,10 @@
 from tests.mutants.fault import faults_of
 
 REFEREE, MEMORY, RESIDENCY, TIMELINE = "referee.py", "memory.py", "residency.py", "timeline.py"
-FOLLOWING, IN_TURN, OF_IN_TURN = "following.py", "in_turn.py", ("tests/verifier/test_in_turn.py",)
-HIDDEN, OF_HIDDEN = "hidden.py", ("tests/verifier/test_hidden_time.py",)
+FOLLOWING, IN_TURN, OF_IN_TURN = "event_simulation.py", "sequential.py", ("tests/verifier/test_sequential.py",)
+HIDDEN, OF_HIDDEN = "tolerance.py", ("tests/verifier/test_tolerance.py",)
 
-OF_CYCLES = ("tests/algorithms/offload/weights/test_cycles.py",)
+OF_CYCLES = ("tests/algorithms/offload/weights/test_periodic_steps.py",)
 OF_COLLECTIVES = ("tests/verifier/test_dag_devices.py", "tests/instance/test_dag_devices.py")
 
 FAULTS = faults_of(
@@ -35,14 +35,14 @@ FAULTS = faults_of(
             OF_COLLECTIVES,
         ),
         (
-            "cycles.py",
+            "repeated_steps.py",
             "arrives - late > begins + self.slack",
             "arrives - 2 * late > begins + self.slack",
             "what a step begins with comes in time",
             OF_CYCLES,
         ),
         (
-            "cycles.py",
+            "repeated_steps.py",
             "kept += (self.lag[place.value] - 1) * size",
             "kept += 0 * size",
             "versions that wait for their step take room",
@@ -68,14 +68,14 @@ FAULTS = faults_of(
             "overlapping runs count once in the overlap",
         ),
         (
-            "exact.py",
+            "integer_sums.py",
             "return np.int64 if total < LARGEST else object",
             "return np.int64",
             "sums of sizes never wrap",
             ("tests/verifier/test_huge_sizes.py",),
         ),
         (
-            "exact.py",
+            "integer_sums.py",
             "total += of_task[runs].sum() + size[copies].sum()",
             "total += size[copies].sum()",
             "what is made again is counted again",

@@ -5,7 +5,7 @@ import pytest
 import remat
 from remat.generate import generate
 from remat.report.plot.schedule import plot
-from remat.report.views.passes import passes_of
+from remat.report.views.forward_backward import passes_of
 from remat.schedule.orders import Phase
 from remat.solving.verifying import examine
 

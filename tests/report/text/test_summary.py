@@ -13,7 +13,7 @@ from remat.graph.bounds import MemoryBound
 from remat.instance import load
 from remat.instance.lowering import lower
 from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
-from remat.report.text.naming import shown_in_module, shown_name, shown_task
+from remat.report.text.readable_names import shown_in_module, shown_name, shown_task
 from remat.report.text.summary import WIDTH, figures, summary, table
 from remat.solving.result import Result
 from tests import places

@@ -8,7 +8,7 @@ import pytest
 import remat
 from remat.instance.shipped import example_path
 from remat.report.views.icicle import icicle_of
-from remat.report.views.layout import TreeLayout
+from remat.report.views.task_index_ranges import TreeLayout
 from tests.report.results import chain_result, offload_result, result_of
 from tests.report.views.by_hand import TREE, run, spilled_tree
 

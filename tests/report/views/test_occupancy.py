@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import remat
-from remat.report.views.lives import lives_of
+from remat.report.views.lifetimes import lives_of
 from remat.report.views.occupancy import Stay, occupancy_of
 from remat.report.views.slices import coverage
 from tests.report.results import chain_result, offload_result

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import remat
-from remat.report.views.layout import ChainLayout
 from remat.report.views.reversal import Stroke, reversal_of
+from remat.report.views.task_index_ranges import ChainLayout
 from remat.schedule.steps import StepKind
 from tests.report.views.by_hand import halves, offloaded, reversed_adjoint
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import remat
-from remat.report.views.layout import ChainLayout
 from remat.report.views.stages import Fate, stages_of
+from remat.report.views.task_index_ranges import ChainLayout
 from remat.schedule.document import Run
 from tests.report.results import CHAIN
 from tests.report.views.by_hand import halves, offloaded

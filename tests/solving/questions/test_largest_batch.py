@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.instance import digest, instance_document, load, save_instance
-from remat.instance.scaling import scaled
+from remat.instance.batch_size import scaled
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.testing import strategies
 from tests import hooks

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import remat
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
-from remat.solving.single import read_share
+from remat.solving.problem_setup import read_share
 from remat.testing import strategies
 from remat_algorithms.dag import keep_all
 from tests import hooks

@@ -13,10 +13,10 @@ import remat
 from remat.plugin import registry
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status, Termination
+from remat.solving.problem_setup import make_problem
 from remat.solving.questions.pool import Answered, Pool, with_budget
 from remat.solving.questions.portfolio_curve import coarse_to_fine
 from remat.solving.questions.prober import Effort, Prober
-from remat.solving.single import make_problem
 from remat.testing import strategies
 
 UNITS = {"schema": "remat.instance/1", "units": {"time": "unit", "memory": "unit"}}

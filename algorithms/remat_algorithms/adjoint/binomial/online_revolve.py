@@ -44,9 +44,9 @@ from math import inf
 
 from remat.plugin import Bound, Context, Entry, Problem, Proposal, check_length, expand
 from remat_algorithms.adjoint.binomial.revolve import if_built, refused_by_revolve, scope_of
-from remat_algorithms.adjoint.facts import Facts
+from remat_algorithms.adjoint.memory_check import within_room
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.ranges import (
+from remat_algorithms.adjoint.revolve_operations import (
     ADVANCE,
     BACK,
     DISCARD,
@@ -55,8 +55,8 @@ from remat_algorithms.adjoint.ranges import (
     Splits,
     reverse_ranges,
 )
-from remat_algorithms.adjoint.room import within_room
 from remat_algorithms.adjoint.slots import Slots, forgotten, initially_in, transfer_times
+from remat_algorithms.adjoint.uniform_steps import Facts
 from remat_algorithms.kit.binomial import advances
 
 

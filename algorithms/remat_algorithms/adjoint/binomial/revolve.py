@@ -14,11 +14,11 @@ from itertools import chain
 import numpy as np
 
 from remat.plugin import MOST_RUNS, Bound, Context, Entry, Number, OptionError, Problem, Proposal, check_length
-from remat_algorithms.adjoint.facts import Facts
+from remat_algorithms.adjoint.memory_check import within_room
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.ranges import Alike, Blocks, Splits, reversal
-from remat_algorithms.adjoint.room import within_room
+from remat_algorithms.adjoint.revolve_operations import Alike, Blocks, Splits, reversal
 from remat_algorithms.adjoint.slots import Slots, forgotten, initially_in, slot_notes, transfer_times
+from remat_algorithms.adjoint.uniform_steps import Facts
 from remat_algorithms.kit.binomial import advances
 
 

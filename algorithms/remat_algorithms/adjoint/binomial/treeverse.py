@@ -23,11 +23,11 @@ from pydantic import Field
 
 from remat.plugin import Context, Entry, Options, Problem, Proposal, check_length
 from remat_algorithms.adjoint.binomial.revolve import if_built
-from remat_algorithms.adjoint.facts import Facts
+from remat_algorithms.adjoint.memory_check import within_room
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.ranges import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE
-from remat_algorithms.adjoint.room import within_room
+from remat_algorithms.adjoint.revolve_operations import ADVANCE, BACK, DISCARD, READ, READ_LAST, WRITE
 from remat_algorithms.adjoint.slots import Slots, forget_elsewhere, forgotten, initially_in, slot_notes
+from remat_algorithms.adjoint.uniform_steps import Facts
 from remat_algorithms.kit.binomial import repetition
 
 Split = Literal["binomial", "bisection"]

@@ -20,13 +20,13 @@ from math import inf
 from pydantic import Field
 
 from remat.plugin import Bound, Context, Entry, LeastBudget, OptionError, Options, Problem, Proposal
-from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.h_revolve import MOST_WORK, tables
 from remat_algorithms.adjoint.levels.level_rows import Stopped, emit, fill
 from remat_algorithms.adjoint.levels.uniform import Level, TimeLoop, finish
+from remat_algorithms.adjoint.memory_check import within_room
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.ranges import ADVANCE, DISCARD, READ_LAST, WRITE, Alike, Splits, reversal
-from remat_algorithms.adjoint.room import within_room
+from remat_algorithms.adjoint.revolve_operations import ADVANCE, DISCARD, READ_LAST, WRITE, Alike, Splits, reversal
+from remat_algorithms.adjoint.uniform_steps import Facts
 from remat_algorithms.kit.binomial import beta
 
 PERIODIC, SCOPE = "periodic-disk-revolve", "schedules with periodic disk checkpoints"

@@ -28,8 +28,8 @@ from remat.plugin import Bound, Context, OptionError, Problem, Proposal
 from remat_algorithms.adjoint.binomial.revolve import if_built
 from remat_algorithms.adjoint.levels.level_rows import Row, Stopped, binomial_row, emit, fill, fill_slots, no_storage
 from remat_algorithms.adjoint.levels.uniform import TimeLoop, finish
+from remat_algorithms.adjoint.memory_check import within_room
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.room import within_room
 
 MOST_WORK = 10**12
 """Most additions of the tables (more than ten minutes)."""

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 
 from remat.plugin import Bound, Context, Entry, Number, OptionError, Problem, Proposal, check_length
 from remat_algorithms.adjoint.binomial.revolve import if_built
-from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.uniform import TimeLoop
+from remat_algorithms.adjoint.memory_check import within_room
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.ranges import READ, READ_LAST, WRITE, Split, Splits, reversal
-from remat_algorithms.adjoint.room import within_room
+from remat_algorithms.adjoint.revolve_operations import READ, READ_LAST, WRITE, Split, Splits, reversal
+from remat_algorithms.adjoint.uniform_steps import Facts
 from remat_algorithms.kit.binomial import advances, beta, repetition
 
 MOST_SLOTS = 10_000_000

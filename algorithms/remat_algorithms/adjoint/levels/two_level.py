@@ -15,11 +15,11 @@ from math import isqrt
 from pydantic import Field
 
 from remat.plugin import Context, Entry, OptionError, Options, Problem, Proposal, check_length
-from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.levels.uniform import TimeLoop
+from remat_algorithms.adjoint.memory_check import within_room
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.ranges import ADVANCE, WRITE, Alike, Splits, reversal
-from remat_algorithms.adjoint.room import within_room
+from remat_algorithms.adjoint.revolve_operations import ADVANCE, WRITE, Alike, Splits, reversal
+from remat_algorithms.adjoint.uniform_steps import Facts
 from remat_algorithms.kit.binomial import advances
 
 

@@ -34,8 +34,8 @@ from remat.plugin import (
     check_length,
 )
 from remat_algorithms.adjoint.levels.uniform import reverse_block
+from remat_algorithms.adjoint.memory_check import within_room
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.room import within_room
 from remat_algorithms.adjoint.slots import initially_in
 from remat_algorithms.kit.binomial import advances
 

@@ -16,10 +16,10 @@ from remat.plugin import (
     Proposal,
     check_length,
 )
-from remat_algorithms.adjoint.facts import Facts
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.ranges import DISCARD, Split, reversal
+from remat_algorithms.adjoint.revolve_operations import DISCARD, Split, reversal
 from remat_algorithms.adjoint.slots import Slots, transfer_times
+from remat_algorithms.adjoint.uniform_steps import Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,5 +163,5 @@ def reverse_block(
     given: bool = False,
     split: Split | None = None,
 ) -> None:
-    """Append to a plan the reversal of a block of steps (see `remat_algorithms.adjoint.ranges.reversal`)."""
+    """Append the reversal of a block of steps to a plan (see `remat_algorithms.adjoint.revolve_operations`)."""
     plan.extend(reversal(first, steps, levels, stored=stored, given=given, split=split))

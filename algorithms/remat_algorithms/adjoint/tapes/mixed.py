@@ -16,7 +16,7 @@ import numpy as np
 
 from remat.plugin import Bound, Context, IntArray, LeastBudget, OptionError, Problem, Proposal, check_length
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
-from remat_algorithms.adjoint.room import within_room
+from remat_algorithms.adjoint.memory_check import within_room
 from remat_algorithms.adjoint.slots import forget_elsewhere, slot_notes
 from remat_algorithms.adjoint.tapes.tapes import TapePlan, TapeRoom
 

@@ -21,10 +21,10 @@ import numpy as np
 
 from remat.plugin import Bound, Context, NumberArray, OptionError, Problem, Proposal, check_length
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
+from remat_algorithms.adjoint.memory_check import within_room
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.room import within_room
 from remat_algorithms.adjoint.slots import Slots, forget_elsewhere, initially_in, slot_notes
-from remat_algorithms.adjoint.transfers import state_transfer_times
+from remat_algorithms.adjoint.transfer_times import state_transfer_times
 
 MOST_BYTES = 2 * 10**9
 MOST_WORK = 6 * 10**10

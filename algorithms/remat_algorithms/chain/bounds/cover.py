@@ -18,7 +18,7 @@ import math
 import numpy as np
 
 from remat.plugin import Chain, Number
-from remat_algorithms.chain.bounds.moments import backward_bytes
+from remat_algorithms.chain.bounds.moment_facts import backward_bytes
 
 
 def recompute_bound(chain: Chain, budget: int) -> Number:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from remat_algorithms.chain.bounds.moments import Moments
+from remat_algorithms.chain.bounds.moment_facts import Moments
 from remat_algorithms.chain.rotor.front import NEVER, NO_FRONT, Front
 
 NOTHING_KEPT = Front(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))

@@ -25,7 +25,7 @@ from remat.plugin import (
 from remat_algorithms.chain.exact.live_sets import LiveSets, Outcome
 from remat_algorithms.chain.floating.rotor_float import RotorFloatOptions, total_time
 from remat_algorithms.chain.floating.rotor_float import solve as solve_rotor_float
-from remat_algorithms.chain.refusals import refuse_alternatives
+from remat_algorithms.chain.unsupported import refuse_alternatives
 
 ONE_MEMORY = "sequential schedules in one memory"
 """Name of the class where the machine has more than one memory and one processor."""

@@ -24,10 +24,10 @@ from remat.plugin import (
 )
 from remat_algorithms.chain.floating.model import FLOATING, LeastFloating, Needs
 from remat_algorithms.chain.floating.table import FloatingTable, Slots, cell
-from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.chain.segments import RunList, Segments
+from remat_algorithms.chain.unsupported import refuse_alternatives
 
 CELLS = 40_000_000
 """Most entries of a table (of 8 bytes each)."""

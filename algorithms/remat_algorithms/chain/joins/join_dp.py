@@ -28,7 +28,7 @@ from remat.plugin import (
     Termination,
     run_in_order,
 )
-from remat_algorithms.chain.joins.recognise import join_of
+from remat_algorithms.chain.joins.recognition import join_of
 from remat_algorithms.chain.joins.tables import JoinTable, Work
 
 NESTED = "nested memory-persistent schedules on one processor"

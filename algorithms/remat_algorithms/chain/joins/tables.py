@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from remat.plugin import IntArray, Number, NumberArray
-from remat_algorithms.chain.joins.recognise import Branch, Join
+from remat_algorithms.chain.joins.recognition import Branch, Join
 from remat_algorithms.chain.segments import Segments
 
 Place = int

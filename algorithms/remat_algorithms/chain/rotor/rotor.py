@@ -35,9 +35,9 @@ from remat.plugin import (
     Steps,
     run_in_order,
 )
-from remat_algorithms.chain.least_memory import LeastMemory
-from remat_algorithms.chain.rotor.costs import Costs
+from remat_algorithms.chain.minimum_memory import LeastMemory
 from remat_algorithms.chain.rotor.search import Found, Search
+from remat_algorithms.chain.rotor.tick_costs import Costs
 from remat_algorithms.chain.segments import PERSISTENT, Segments
 
 

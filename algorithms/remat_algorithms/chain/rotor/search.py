@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from remat.plugin import Context, Number
-from remat_algorithms.chain.least_memory import LeastMemory
-from remat_algorithms.chain.rotor.allowed import UNLIMITED, Allowed, Relaxed
-from remat_algorithms.chain.rotor.cells import Cells, Thin
-from remat_algorithms.chain.rotor.costs import Costs
+from remat_algorithms.chain.minimum_memory import LeastMemory
+from remat_algorithms.chain.rotor.excess_limit import UNLIMITED, Allowed, Relaxed
 from remat_algorithms.chain.rotor.front import NEVER
-from remat_algorithms.chain.rotor.rising import LEAST, Rising
-from remat_algorithms.chain.rotor.runs import Reader
-from remat_algorithms.chain.rotor.work import Over, Work
+from remat_algorithms.chain.rotor.front_table import Cells, Thin
+from remat_algorithms.chain.rotor.limit_schedule import LEAST, Rising
+from remat_algorithms.chain.rotor.tick_costs import Costs
+from remat_algorithms.chain.rotor.traceback import Reader
+from remat_algorithms.chain.rotor.work_counter import Over, Work
 from remat_algorithms.chain.segments import Segments
 
 SHORT = 24

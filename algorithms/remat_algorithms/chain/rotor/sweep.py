@@ -14,12 +14,12 @@ from functools import partial
 import numpy as np
 
 from remat.plugin import Context, Problem, Proposal, Steps, TaskGraph
-from remat_algorithms.chain.rotor.allowed import Allowed
-from remat_algorithms.chain.rotor.cells import Cells
+from remat_algorithms.chain.rotor.excess_limit import Allowed
+from remat_algorithms.chain.rotor.front_table import Cells
 from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting
-from remat_algorithms.chain.rotor.runs import Reader
 from remat_algorithms.chain.rotor.search import Found
-from remat_algorithms.chain.rotor.work import Over, Work
+from remat_algorithms.chain.rotor.traceback import Reader
+from remat_algorithms.chain.rotor.work_counter import Over, Work
 
 WHOLE_WORK = 60_000_000
 """Points that are merged (a few seconds' worth) before the fronts of all budgets are given up."""

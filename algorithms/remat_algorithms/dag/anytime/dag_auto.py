@@ -8,13 +8,13 @@ from pydantic import Field
 
 from remat.placement import Unplaceable, place
 from remat.plugin import Context, Options, Problem, Proposal, Steps, run_in_order
-from remat_algorithms.dag.anytime.attempt import Attempt
-from remat_algorithms.dag.anytime.bounds.bounding import speaks_for_all
-from remat_algorithms.dag.anytime.conclusion import conclude
-from remat_algorithms.dag.anytime.parted import solve_in_parts
-from remat_algorithms.dag.anytime.parts import Parts, find_parts
-from remat_algorithms.dag.anytime.race import Race
-from remat_algorithms.dag.anytime.walks.reordering import Start, better_start
+from remat_algorithms.dag.anytime.bounds.bound_search import speaks_for_all
+from remat_algorithms.dag.anytime.decomposition import solve_in_parts
+from remat_algorithms.dag.anytime.final_answer import conclude
+from remat_algorithms.dag.anytime.local_search.reordering import Start, better_start
+from remat_algorithms.dag.anytime.order_attempt import Attempt
+from remat_algorithms.dag.anytime.separators import Parts, find_parts
+from remat_algorithms.dag.anytime.shared_incumbent import Race
 from remat_algorithms.dag.first_schedule import report_first
 from remat_algorithms.dag.plans.model import StageModel, stage_model
 from remat_algorithms.dag.steps import steps_of

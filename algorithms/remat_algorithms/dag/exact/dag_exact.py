@@ -25,7 +25,7 @@ from remat.plugin import (
     reference_order,
     run_in_order,
 )
-from remat_algorithms.dag.exact.masks import members
+from remat_algorithms.dag.exact.bit_masks import members
 from remat_algorithms.dag.exact.search import Path, Work, beam, lowest, quickest
 from remat_algorithms.dag.exact.states import States
 

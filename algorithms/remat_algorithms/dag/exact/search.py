@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from remat_algorithms.dag.exact.covers import Covers
+from remat_algorithms.dag.exact.dominance import Covers
 from remat_algorithms.dag.exact.states import States
 
 EACH = 64

@@ -22,7 +22,7 @@ from math import lcm
 from typing import NamedTuple
 
 from remat.plugin import Number, Problem
-from remat_algorithms.dag.exact.masks import Sums, Unions, mask_of, members
+from remat_algorithms.dag.exact.bit_masks import Sums, Unions, mask_of, members
 
 
 class Move(NamedTuple):

@@ -23,8 +23,8 @@ from math import isqrt
 from remat.plugin import Context, OptionError, Problem, Proposal
 from remat_algorithms.chain.revolve_chain import ChenGreedyOptions
 from remat_algorithms.chain.revolve_chain import solve_chen_greedy as cut_greedily
-from remat_algorithms.dag.literature.fitting import fastest
-from remat_algorithms.dag.literature.phases import Training, training_of
+from remat_algorithms.dag.literature.fastest_that_fits import fastest
+from remat_algorithms.dag.literature.retention_phases import Training, training_of
 
 MOST_LIMITS = 96
 """Most values of b that the greedy strategies try."""

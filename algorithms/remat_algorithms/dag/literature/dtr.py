@@ -30,7 +30,7 @@ from pydantic import Field
 
 from remat.plugin import Context, Number, Options, Problem, Proposal
 from remat_algorithms.dag.literature.dtr_state import GaveUp, Heuristic, Program, Simulation
-from remat_algorithms.dag.literature.fitting import fastest
+from remat_algorithms.dag.literature.fastest_that_fits import fastest
 from remat_algorithms.dag.literature.retention import Stages, stages_of
 
 HOPELESS = 6

@@ -27,7 +27,7 @@ from itertools import count as counting
 from pydantic import Field
 
 from remat.plugin import Context, OptionError, Options, Problem, Proposal
-from remat_algorithms.dag.literature.phases import Training, training_of
+from remat_algorithms.dag.literature.retention_phases import Training, training_of
 
 CHECKPOINT = -1
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pydantic import Field
 
 from remat.plugin import Context, Number, Options, Problem, Proposal
-from remat_algorithms.dag.literature.fitting import fastest
+from remat_algorithms.dag.literature.fastest_that_fits import fastest
 from remat_algorithms.dag.literature.min_cut import minimum_cut
-from remat_algorithms.dag.literature.phases import Training, training_of
+from remat_algorithms.dag.literature.retention_phases import Training, training_of
 from remat_algorithms.kit.programs.program import ProgramBuilder
 from remat_algorithms.kit.programs.solvers import solve_program
 

@@ -14,9 +14,9 @@ from pydantic import Field
 
 from remat.plugin import Context, Options, Problem, Proposal
 from remat_algorithms.dag.layering import Layering, layers_of
-from remat_algorithms.dag.literature.fitting import fastest
-from remat_algorithms.dag.literature.phases import Training, training_of
-from remat_algorithms.dag.remaking import MOST_TASKS, runs_with_remaking
+from remat_algorithms.dag.literature.fastest_that_fits import fastest
+from remat_algorithms.dag.literature.retention_phases import Training, training_of
+from remat_algorithms.dag.recompute import MOST_TASKS, runs_with_remaking
 
 MOST_TRIED = 96
 """Most numbers of layers that are tried."""

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from remat.plugin import BoolArray, Context, OptionError, Options, Problem, Proposal
-from remat_algorithms.dag.literature.fitting import fastest
-from remat_algorithms.dag.literature.phases import Training, training_of
+from remat_algorithms.dag.literature.fastest_that_fits import fastest
+from remat_algorithms.dag.literature.retention_phases import Training, training_of
 
 FloatArray = NDArray[np.float64]
 LOWEST = 64

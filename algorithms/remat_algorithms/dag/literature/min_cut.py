@@ -22,8 +22,8 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import Context, Options, Problem, Proposal
-from remat_algorithms.dag.literature.fitting import fastest
-from remat_algorithms.dag.literature.phases import Training, training_of
+from remat_algorithms.dag.literature.fastest_that_fits import fastest
+from remat_algorithms.dag.literature.retention_phases import Training, training_of
 
 
 class MinCutOptions(Options):

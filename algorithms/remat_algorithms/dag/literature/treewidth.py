@@ -29,7 +29,7 @@ from typing import Literal
 from pydantic import Field
 
 from remat.plugin import Context, OptionError, Options, Problem, Proposal
-from remat_algorithms.dag.literature.fitting import fastest
+from remat_algorithms.dag.literature.fastest_that_fits import fastest
 from remat_algorithms.dag.literature.retention import Stages, stages_of
 
 

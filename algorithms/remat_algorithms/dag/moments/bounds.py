@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from remat.plugin import Number, Problem
-from remat_algorithms.dag.moments.behind import Behind
-from remat_algorithms.dag.moments.building import build
-from remat_algorithms.dag.moments.facts import Facts
-from remat_algorithms.dag.moments.lineage import listed_levels
-from remat_algorithms.dag.moments.orders import Free, Listed, Order
-from remat_algorithms.dag.moments.solving import Effort, MomentAnswer, solve
-from remat_algorithms.kit.whole import raised
+from remat_algorithms.dag.moments.before_first_run import Free, Listed, Order
+from remat_algorithms.dag.moments.formulation_terms import build
+from remat_algorithms.dag.moments.integer_facts import Facts
+from remat_algorithms.dag.moments.precedence import listed_levels
+from remat_algorithms.dag.moments.program_solution import Effort, MomentAnswer, solve
+from remat_algorithms.dag.moments.secondary_memory import Behind
+from remat_algorithms.kit.integral_bounds import raised
 
 APART = 40
 """Moments next to each other say the same: several are at least this part of the order apart."""

@@ -7,14 +7,14 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
-from remat_algorithms.dag.moments.building import build
-from remat_algorithms.dag.moments.facts import Facts
-from remat_algorithms.dag.moments.lineage import listed_levels
-from remat_algorithms.dag.moments.orders import Listed
-from remat_algorithms.dag.moments.program import MomentProgram
-from remat_algorithms.dag.moments.solving import Effort, Moment, MomentAnswer, moment_of, solve
-from remat_algorithms.dag.moments.sure import surely
-from remat_algorithms.dag.moments.sweep import sweep
+from remat_algorithms.dag.moments.before_first_run import Listed
+from remat_algorithms.dag.moments.formulation import MomentProgram
+from remat_algorithms.dag.moments.formulation_terms import build
+from remat_algorithms.dag.moments.integer_facts import Facts
+from remat_algorithms.dag.moments.one_moment import sweep
+from remat_algorithms.dag.moments.precedence import listed_levels
+from remat_algorithms.dag.moments.program_solution import Effort, Moment, MomentAnswer, moment_of, solve
+from remat_algorithms.dag.moments.unconditional_bound import surely
 
 STEEP = 8
 """How fast what is wanted behind the moment gets less dear with its distance from it."""

@@ -9,11 +9,11 @@ from pydantic import Field
 
 from remat.plugin import Context, OptionError, Options, Problem, Proposal, Termination
 from remat_algorithms.dag.order.bound import residency_bounds
-from remat_algorithms.dag.order.improving import good_order, improved
 from remat_algorithms.dag.order.model import OrderModel, order_model
-from remat_algorithms.dag.order.outcome import propose, steps_of
+from remat_algorithms.dag.order.order_proposal import propose, steps_of
 from remat_algorithms.dag.order.search import block_of, search
 from remat_algorithms.dag.order.sp_order import series_parallel_order
+from remat_algorithms.dag.order.window_search import good_order, improved
 
 MOST_TASKS = 20_000
 """Beyond, no search is tried: the bit masks of ancestors alone would take tasks^2 / 8 bytes."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from remat.plugin import Context, Problem, Proposal
 from remat_algorithms.dag.order.bound import residency_bounds
 from remat_algorithms.dag.order.model import OrderModel, order_model
-from remat_algorithms.dag.order.outcome import propose
+from remat_algorithms.dag.order.order_proposal import propose
 
 Key = tuple[int, ...]
 Rule = Callable[[int, int, int], Key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from remat.plugin import Context, Problem, Proposal
 from remat_algorithms.dag.order.dag_order_greedy import proved_bound
 from remat_algorithms.dag.order.model import OrderModel, order_model
-from remat_algorithms.dag.order.outcome import propose
+from remat_algorithms.dag.order.order_proposal import propose
 
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from remat.plugin import Context, OptionError, Problem, Proposal
 from remat_algorithms.dag.order.dag_order_greedy import proved_bound
 from remat_algorithms.dag.order.model import OrderModel, order_model
-from remat_algorithms.dag.order.outcome import propose
-from remat_algorithms.dag.order.segments import Strings, highest
+from remat_algorithms.dag.order.order_proposal import propose
+from remat_algorithms.dag.order.segment_strings import Strings, highest
 from remat_algorithms.dag.order.series_parallel import NotSeriesParallelError, evaluate, reduced
 
 MOST_TASKS = 20_000
@@ -23,7 +23,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     data on the edges, so that every task has a fixed hill h (bytes added while it runs) and net n (bytes
     left behind). Here the same optimum comes from the older theory of cumulative cost under series-parallel
     precedence (Abdel-Wahab and Kameda 1978; Monma and Sidney 1979), which needs no terminals: strings of segments,
-    merged in parallel, joined in series (`remat_algorithms.dag.order.segments`).
+    merged in parallel, joined in series (`remat_algorithms.dag.order.segment_strings`).
 
     A value with several readers is freed by the last of them. Where one reader must be last, its net is fixed,
     too. Otherwise the release becomes a task of its own, after all readers; if the precedence is then no longer

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from remat_algorithms.dag.plans.differences import add, clear, gain_of, summarise
-from remat_algorithms.dag.plans.packed import CANDIDATES, NOW, Packed, Room, Work
 from remat_algorithms.dag.plans.plans import draw, find
+from remat_algorithms.dag.plans.records import CANDIDATES, NOW, Packed, Room, Work
 from remat_algorithms.dag.plans.replay import first_access
 
 DEPTHS = (0, 1, 2, 1000)

@@ -6,8 +6,8 @@ are then taken block by block, where the least and the most memory of a block sa
 
 from __future__ import annotations
 
-from remat_algorithms.dag.plans.packed import NOW, Room, Work
 from remat_algorithms.dag.plans.plans import sort
+from remat_algorithms.dag.plans.records import NOW, Room, Work
 
 BLOCK = 32
 """Positions in a block."""

@@ -10,8 +10,8 @@ import math
 
 from remat_algorithms.dag.plans.candidates import collect, propose, release
 from remat_algorithms.dag.plans.differences import clear, gain_of
-from remat_algorithms.dag.plans.packed import CANDIDATES, NOW, TRIAL, Packed, Room, Work
 from remat_algorithms.dag.plans.plans import draw, insert, merge, put, take_trial
+from remat_algorithms.dag.plans.records import CANDIDATES, NOW, TRIAL, Packed, Room, Work
 from remat_algorithms.dag.plans.replay import replay
 
 PEAKS = 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat_algorithms.dag.plans.packed import NOW, TRIAL, Array, Draws, Room
+from remat_algorithms.dag.plans.records import NOW, TRIAL, Array, Draws, Room
 
 
 def drawn(draws: Draws) -> float:

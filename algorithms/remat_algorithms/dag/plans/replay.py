@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from remat_algorithms.dag.plans.packed import Array, Packed, Room, Work
+from remat_algorithms.dag.plans.records import Array, Packed, Room, Work
 
 
 def replay(tables: Packed, work: Work, room: Room, plan: int, budget: int) -> float:

@@ -10,12 +10,12 @@ from pydantic import Field
 from remat.plugin import Context, Options, Problem, Proposal, Termination
 from remat_algorithms.dag.programs.formulation import TooLarge, formulate
 from remat_algorithms.dag.programs.frontier import FRONTIER
+from remat_algorithms.dag.programs.greedy_start import greedy_schedule
 from remat_algorithms.dag.programs.rounding import kept_at_borders, least_runs
 from remat_algorithms.dag.programs.search import Runs, Search, impossible, prune
 from remat_algorithms.dag.programs.stage_program import Formulation
-from remat_algorithms.dag.programs.start import greedy_schedule
-from remat_algorithms.kit.programs.answers import Outcome
 from remat_algorithms.kit.programs.program import Program
+from remat_algorithms.kit.programs.solver_status import Outcome
 from remat_algorithms.kit.programs.solvers import solve_program
 
 SMALL = 400

@@ -12,12 +12,12 @@ from remat.plugin import Context, Options, Problem, Proposal, Termination
 from remat_algorithms.dag.programs.checkmate import SMALL, first_schedule
 from remat_algorithms.dag.programs.formulation import TooLarge
 from remat_algorithms.dag.programs.frontier import FRONTIER
+from remat_algorithms.dag.programs.greedy_start import greedy_schedule
 from remat_algorithms.dag.programs.intervals import Intervals
-from remat_algorithms.dag.programs.replay import execute
 from remat_algorithms.dag.programs.search import Runs, Search
-from remat_algorithms.dag.programs.start import greedy_schedule
-from remat_algorithms.kit.programs.answers import Answer, Outcome, watched
+from remat_algorithms.dag.programs.true_memory import execute
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
+from remat_algorithms.kit.programs.solver_status import Answer, Outcome, watched
 
 COPIES, MOST_COPIES = 2, 20
 ROUNDING_TIME = 0.3

@@ -10,10 +10,10 @@ import numpy as np
 
 from remat.plugin import Context, LeastBudget, Number, Problem, Proposal, Termination, reference_order, useful_runs
 from remat_algorithms.dag.first_schedule import report_first
-from remat_algorithms.dag.order.improving import better_order
+from remat_algorithms.dag.order.window_search import better_order
 from remat_algorithms.dag.programs.frontier import FRONTIER, IMPROVED, Frontier, frontier
-from remat_algorithms.dag.programs.replay import Execution, execute
 from remat_algorithms.dag.programs.stage_program import Formulation
+from remat_algorithms.dag.programs.true_memory import Execution, execute
 from remat_algorithms.dag.steps import steps_of
 from remat_algorithms.kit.incumbent import Incumbent
 

@@ -41,11 +41,11 @@ from remat.plugin import (
     Termination,
 )
 from remat_algorithms.joint.adjoint_best.bound import lower_bound
+from remat_algorithms.joint.adjoint_best.initial_schedules import starts, sufficient, whole_values
 from remat_algorithms.joint.adjoint_best.model import Model, Operation, cost, operations_of, steps_of
+from remat_algorithms.joint.adjoint_best.persistent_table import LevelTable, SharedTable, stores
 from remat_algorithms.joint.adjoint_best.search import Search
-from remat_algorithms.joint.adjoint_best.starts import starts, sufficient, whole_values
-from remat_algorithms.joint.adjoint_best.table import LevelTable, SharedTable, stores
-from remat_algorithms.joint.adjoint_best.windows import Windows
+from remat_algorithms.joint.adjoint_best.window_search import Windows
 from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.kit.makespan import timed
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from remat.plugin import Number, Problem, StepBuilder, StepKind, Steps
 from remat_algorithms.adjoint.slots import initially_in
-from remat_algorithms.adjoint.transfers import transfer_times_of
+from remat_algorithms.adjoint.transfer_times import transfer_times_of
 
 UNBOUNDED = 2**63
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from remat.plugin import ALL_SCHEDULES
 from remat_algorithms.dag.moments.bounds import Setting as Programs
-from remat_algorithms.dag.moments.solving import Effort
-from remat_algorithms.joint.dag_offload_best.best import Best
-from remat_algorithms.joint.dag_offload_best.setting import Setting
-from remat_algorithms.offload.swaps.choice import quicker
+from remat_algorithms.dag.moments.program_solution import Effort
+from remat_algorithms.joint.dag_offload_best.incumbent import Best
+from remat_algorithms.joint.dag_offload_best.model import Setting
+from remat_algorithms.offload.swaps.gap_selection import quicker
 
 MOMENTS = 4
 """Moments that are looked at, each by itself."""

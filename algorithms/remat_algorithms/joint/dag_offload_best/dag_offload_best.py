@@ -19,12 +19,12 @@ from remat.plugin import (
 from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.anytime.dag_auto import DagAutoOptions
 from remat_algorithms.dag.anytime.dag_auto import solve as solve_dag_auto
-from remat_algorithms.joint.dag_offload_best.best import Best
 from remat_algorithms.joint.dag_offload_best.bound import bound
-from remat_algorithms.joint.dag_offload_best.relaxing import Relaxing
-from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
+from remat_algorithms.joint.dag_offload_best.incumbent import Best
+from remat_algorithms.joint.dag_offload_best.local_search import Walk
+from remat_algorithms.joint.dag_offload_best.model import Runs, Setting
+from remat_algorithms.joint.dag_offload_best.rate_relaxation import Relaxing
 from remat_algorithms.joint.dag_offload_best.starts import alone, first, orders, rules
-from remat_algorithms.joint.dag_offload_best.walk import Walk
 
 ROUNDS, WORK = 4000, 1_000_000
 """Rounds of the walk: so many, or fewer for large graphs, whose rounds take O(runs)."""

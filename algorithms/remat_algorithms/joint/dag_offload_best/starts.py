@@ -13,14 +13,14 @@ from remat_algorithms.dag.anytime.catalogue import ALGORITHMS as DAG_AUTO
 from remat_algorithms.dag.catalogue import ALGORITHMS as KEEP_ALL
 from remat_algorithms.dag.first_schedule import LARGE, report_first
 from remat_algorithms.dag.order.catalogue import ALGORITHMS as ORDERS
-from remat_algorithms.joint.adjoint_best.starts import judged
+from remat_algorithms.joint.adjoint_best.initial_schedules import judged
 from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
-from remat_algorithms.joint.dag_offload_best.best import Best, Found
 from remat_algorithms.joint.dag_offload_best.bound import transfers_pay
-from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
-from remat_algorithms.joint.dag_offload_best.taste import taste_of_steps
-from remat_algorithms.joint.dag_offload_best.walk import Walk
-from remat_algorithms.kit.asking import asked
+from remat_algorithms.joint.dag_offload_best.incumbent import Best, Found
+from remat_algorithms.joint.dag_offload_best.local_search import Walk
+from remat_algorithms.joint.dag_offload_best.model import Runs, Setting
+from remat_algorithms.joint.dag_offload_best.offload_priorities import taste_of_steps
+from remat_algorithms.kit.delegation import asked
 from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
 
 PROGRAMS = frozenset(["offload-exact", "poet"])

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from remat.plugin import Layer, Number, PipelineInstance, Problem
-from remat_algorithms.kit.counting import Bins, fullest
+from remat_algorithms.kit.pigeonhole_bound import Bins, fullest
 
 SAFE = 1 - 1e-9
 """Share of a bound in floats that is certain."""

@@ -42,15 +42,22 @@ from remat.plugin import (
     degrees_of,
 )
 from remat_algorithms.joint.pipe_plan.bound import forced_bound, limits_of, stated, whole_bound, work_bound
-from remat_algorithms.joint.pipe_plan.hosted import search_both
-from remat_algorithms.joint.pipe_plan.levels import StageCosts
-from remat_algorithms.joint.pipe_plan.outline import Outline
+from remat_algorithms.joint.pipe_plan.encoding import Outline
+from remat_algorithms.joint.pipe_plan.recompute_and_offload import search_both
+from remat_algorithms.joint.pipe_plan.recompute_options import StageCosts
 from remat_algorithms.joint.pipe_plan.search import Entry, Walks
-from remat_algorithms.parallel.pipeline.cuts import balanced_cuts
-from remat_algorithms.parallel.pipeline.hosted.best import BestSteps
-from remat_algorithms.parallel.pipeline.hosted.search import Start
 from remat_algorithms.parallel.pipeline.model import Lists
-from remat_algorithms.parallel.pipeline.named import named_orders
+from remat_algorithms.parallel.pipeline.named_schedules import named_orders
+from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps
+from remat_algorithms.parallel.pipeline.offload.search import Start
+from remat_algorithms.parallel.pipeline.order_search import (
+    BestOrders,
+    SearchOptions,
+    has_no_host,
+    report_named,
+    searched,
+)
+from remat_algorithms.parallel.pipeline.partition import balanced_cuts
 from remat_algorithms.parallel.pipeline.pipe_search import one_by_one
 from remat_algorithms.parallel.pipeline.planners import (
     chimera_plan,
@@ -61,8 +68,7 @@ from remat_algorithms.parallel.pipeline.planners import (
     pipedream,
     varuna,
 )
-from remat_algorithms.parallel.pipeline.planners.planning import StageOptions
-from remat_algorithms.parallel.pipeline.searching import BestOrders, SearchOptions, has_no_host, report_named, searched
+from remat_algorithms.parallel.pipeline.planners.planner_input import StageOptions
 from remat_algorithms.parallel.pipeline.stages import Staging, needs_flush, staging
 
 MOVES = 30_000

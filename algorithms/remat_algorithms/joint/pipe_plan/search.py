@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from remat.plugin import IntArray
-from remat_algorithms.joint.pipe_plan.outline import Outline, state_of
-from remat_algorithms.parallel.pipeline.halving import halve
-from remat_algorithms.parallel.pipeline.layout import lists_of, start_keys
+from remat_algorithms.joint.pipe_plan.encoding import Outline, state_of
+from remat_algorithms.parallel.pipeline.kernel_arrays import lists_of, start_keys
 from remat_algorithms.parallel.pipeline.model import B, F, Lists, W, complete
+from remat_algorithms.parallel.pipeline.successive_halving import halve
 
 HEATS = (0.05, 1.0)
 """Mean times of an operation by which a schedule that is taken may be longer than the present one, in turns."""
@@ -54,7 +54,7 @@ class Walks:
     """Searches of one outline; the same for the same seed and moves."""
 
     def __init__(self, outline: Outline, seed: int, stop: Callable[[], bool]) -> None:
-        from remat_algorithms.joint.pipe_plan import walk_kernel as kernel
+        from remat_algorithms.joint.pipe_plan import local_search_kernel as kernel
 
         self.outline, self.stop = outline, stop
         self.facts = facts = outline.facts()

@@ -36,7 +36,7 @@ from remat.plugin import (
     degrees_of,
 )
 from remat_algorithms.joint.piper.table import Part, Rows, Split, Way, best_split
-from remat_algorithms.parallel.pipeline.searching import BestOrders, report_named
+from remat_algorithms.parallel.pipeline.order_search import BestOrders, report_named
 from remat_algorithms.parallel.pipeline.stages import held_bytes, needs_flush
 
 ROUNDS = 8

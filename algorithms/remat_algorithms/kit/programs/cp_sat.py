@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from remat_algorithms.kit.programs.answers import Answer, Job, Outcome, watched
 from remat_algorithms.kit.programs.program import ProgramBuilder
+from remat_algorithms.kit.programs.solver_status import Answer, Job, Outcome, watched
 
 LOOK = 1000
 """Rows that are handed over between two looks at whether to stop."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from remat.plugin import OptionError
-from remat_algorithms.kit.programs.answers import Answer, Outcome
 from remat_algorithms.kit.programs.program import FloatArray, Program
+from remat_algorithms.kit.programs.solver_status import Answer, Outcome
 
 
 def find_solver(name: str, limit: float | None, threads: int, *, warm: bool) -> Any:

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from remat_algorithms.kit.programs.answers import Answer, Job, Outcome, watched
 from remat_algorithms.kit.programs.program import ProgramBuilder
+from remat_algorithms.kit.programs.solver_status import Answer, Job, Outcome, watched
 
 SHIFT = 200
 """Prices are whole multiples of 2 to the power of minus this; what is left of smaller ones is given away."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from remat.plugin import Context
-from remat_algorithms.kit.programs.answers import Answer, Job, Outcome, watched
-from remat_algorithms.kit.programs.apart import Apart, Task
 from remat_algorithms.kit.programs.program import FloatArray, Program
+from remat_algorithms.kit.programs.solver_process import Apart, Task
+from remat_algorithms.kit.programs.solver_status import Answer, Job, Outcome, watched
 
 ORTOOLS = ("scip", "highs", "cp-sat")
 LINEAR = "glop"

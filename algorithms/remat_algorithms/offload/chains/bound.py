@@ -15,11 +15,11 @@ import numpy as np
 
 from remat.plugin import ALL_SCHEDULES, BoolArray, Bound, Context, Number, Problem, Proposal
 from remat_algorithms.dag.moments.bounds import Setting
-from remat_algorithms.dag.moments.lineage import listed_levels
-from remat_algorithms.dag.moments.plan import runs_of
-from remat_algorithms.dag.moments.solving import Effort, Moment
-from remat_algorithms.offload.chains.sweeps import setting_of
-from remat_algorithms.offload.swaps.choice import quicker
+from remat_algorithms.dag.moments.plan_from_moment import runs_of
+from remat_algorithms.dag.moments.precedence import listed_levels
+from remat_algorithms.dag.moments.program_solution import Effort, Moment
+from remat_algorithms.offload.chains.chain_moments import setting_of
+from remat_algorithms.offload.swaps.gap_selection import quicker
 
 MOMENTS, STAGES = 12, 2000
 """Moments whose relaxation is solved, at most: the fullest ones; and stages of them all, for long chains."""

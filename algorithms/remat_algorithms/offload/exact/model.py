@@ -6,8 +6,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from remat_algorithms.offload.exact.scale import Scale
-from remat_algorithms.offload.exact.setting import Plan, Setting
+from remat_algorithms.offload.exact.decision_space import Plan, Setting
+from remat_algorithms.offload.exact.integer_scaling import Scale
 
 
 class Model:

@@ -23,14 +23,14 @@ from remat.plugin import (
     run_in_order,
 )
 from remat_algorithms.kit.incumbent import Incumbent
+from remat_algorithms.kit.integral_bounds import raised
 from remat_algorithms.kit.makespan import timed
-from remat_algorithms.kit.programs.answers import Answer, Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
-from remat_algorithms.kit.whole import raised
+from remat_algorithms.kit.programs.solver_status import Answer, Outcome, watched
+from remat_algorithms.offload.exact.decision_space import Effort, Plan, Setting
+from remat_algorithms.offload.exact.initial_schedules import starts
+from remat_algorithms.offload.exact.integer_scaling import Scale, rational, scales
 from remat_algorithms.offload.exact.model import Model
-from remat_algorithms.offload.exact.scale import Scale, rational, scales
-from remat_algorithms.offload.exact.setting import Effort, Plan, Setting
-from remat_algorithms.offload.exact.starts import starts
 from remat_algorithms.offload.exact.steps import Timed, timed_steps
 
 COPIES = 2

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from remat.plugin import Number, StepBuilder, Steps, number_array
-from remat_algorithms.offload.exact.scale import Scale
-from remat_algorithms.offload.exact.setting import Plan, Setting
+from remat_algorithms.offload.exact.decision_space import Plan, Setting
+from remat_algorithms.offload.exact.integer_scaling import Scale
 
 
 @dataclass(frozen=True, slots=True)

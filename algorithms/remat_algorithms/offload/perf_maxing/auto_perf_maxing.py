@@ -18,16 +18,16 @@ from pydantic import Field
 
 from remat.plugin import Context, Options, Problem, Proposal, Termination
 from remat_algorithms.dag.layering import OUTSIDE, layers_of
-from remat_algorithms.dag.literature.phases import training_of
-from remat_algorithms.dag.remaking import MOST_TASKS, runs_with_remaking
-from remat_algorithms.offload.perf_maxing.inner import INNER, REMAKE, SEND, Room
-from remat_algorithms.offload.perf_maxing.outer import Limits, frugal, shares_of
-from remat_algorithms.offload.perf_maxing.storages import Storages
-from remat_algorithms.offload.swaps.choice import Choice, Plan
-from remat_algorithms.offload.swaps.copies import Swap
-from remat_algorithms.offload.swaps.proposals import nothing_fits
+from remat_algorithms.dag.literature.retention_phases import training_of
+from remat_algorithms.dag.recompute import MOST_TASKS, runs_with_remaking
+from remat_algorithms.offload.perf_maxing.layer_choices import INNER, REMAKE, SEND, Room
+from remat_algorithms.offload.perf_maxing.layer_storages import Storages
+from remat_algorithms.offload.perf_maxing.share_program import Limits, frugal, shares_of
+from remat_algorithms.offload.swaps.gap_selection import Choice, Plan
+from remat_algorithms.offload.swaps.offload_proposals import nothing_fits
 from remat_algorithms.offload.swaps.routes import Route, device_of, routes
 from remat_algorithms.offload.swaps.swaps import Order
+from remat_algorithms.offload.swaps.value_copies import Swap
 
 NAME = "auto-perf-maxing"
 

@@ -22,18 +22,18 @@ from remat.plugin import (
     run_in_order,
 )
 from remat_algorithms.dag.programs.frontier import FRONTIER
+from remat_algorithms.dag.programs.greedy_start import greedy_schedule
 from remat_algorithms.dag.programs.search import Search
-from remat_algorithms.dag.programs.start import greedy_schedule
-from remat_algorithms.kit.asking import asked
+from remat_algorithms.kit.delegation import asked
 from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.kit.makespan import makespan_of, timed
-from remat_algorithms.kit.programs.answers import Outcome
+from remat_algorithms.kit.programs.solver_status import Outcome
 from remat_algorithms.kit.programs.solvers import solve_program
-from remat_algorithms.offload.exact.scale import transfer_time
-from remat_algorithms.offload.poet.groups import entries, even_ends, grouped
-from remat_algorithms.offload.poet.neighbours import Descent
+from remat_algorithms.offload.exact.integer_scaling import transfer_time
+from remat_algorithms.offload.poet.cp_sat_program import SatProgram
+from remat_algorithms.offload.poet.frontier_groups import entries, even_ends, grouped
+from remat_algorithms.offload.poet.neighbourhood_search import Descent
 from remat_algorithms.offload.poet.program import Choice, Pager, PoetProgram
-from remat_algorithms.offload.poet.sat import SatProgram
 from remat_algorithms.offload.poet.steps import steps_of
 
 SCOPE = f"{FRONTIER}, paging by whole stages"

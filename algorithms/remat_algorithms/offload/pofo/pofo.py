@@ -8,17 +8,17 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import Chain, Context, OptionError, Problem, Proposal
-from remat_algorithms.chain.refusals import refuse_alternatives
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
-from remat_algorithms.chain.rotor.runs import Reader
+from remat_algorithms.chain.rotor.traceback import Reader
 from remat_algorithms.chain.segments import RunList, Segments
+from remat_algorithms.chain.unsupported import refuse_alternatives
 from remat_algorithms.offload.chains.bound import bounded
 from remat_algorithms.offload.offload_greedy import OffloadOptions, greedy_plan, rankings
 from remat_algorithms.offload.pofo.table import Decision, PofoTable, Rates, remade_segments
-from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
-from remat_algorithms.offload.swaps.fluid import fluid_bound
-from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
+from remat_algorithms.offload.swaps.fluid_bound import fluid_bound
+from remat_algorithms.offload.swaps.gap_selection import Choice, Plan, best_of
+from remat_algorithms.offload.swaps.offload_proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import Route, device_of, required_routes, routes
 from remat_algorithms.offload.swaps.swaps import Order
 

@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.plugin import Chain
-from remat_algorithms.chain.rotor.allowed import Allowed
-from remat_algorithms.chain.rotor.cells import Cells, Thin
-from remat_algorithms.chain.rotor.costs import Costs
-from remat_algorithms.chain.rotor.work import Over, Work
+from remat_algorithms.chain.rotor.excess_limit import Allowed
+from remat_algorithms.chain.rotor.front_table import Cells, Thin
+from remat_algorithms.chain.rotor.tick_costs import Costs
+from remat_algorithms.chain.rotor.work_counter import Over, Work
 from remat_algorithms.chain.segments import Segments
 
 FloatArray = NDArray[np.float64]

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from remat.plugin import Context, Options, Problem, Proposal
-from remat_algorithms.offload.swaps.choice import BestPlan, Choice
-from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
+from remat_algorithms.offload.swaps.gap_selection import BestPlan, Choice
+from remat_algorithms.offload.swaps.offload_proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import required_routes
 from remat_algorithms.offload.swaps.swaps import Order
 

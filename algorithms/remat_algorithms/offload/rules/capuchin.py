@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from remat.plugin import Context, Problem, Proposal
-from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
-from remat_algorithms.offload.swaps.proposals import nothing_fits, proposal_of
-from remat_algorithms.offload.swaps.remaking import Remaking
+from remat_algorithms.offload.swaps.gap_selection import Choice, Plan, best_of
+from remat_algorithms.offload.swaps.offload_proposals import nothing_fits, proposal_of
+from remat_algorithms.offload.swaps.recompute import Remaking
 from remat_algorithms.offload.swaps.routes import routes
 from remat_algorithms.offload.swaps.swaps import Order
 

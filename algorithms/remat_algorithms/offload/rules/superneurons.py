@@ -19,10 +19,10 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import BoolArray, Chain, Context, OptionError, Options, Problem, Proposal
-from remat_algorithms.chain.phases import Phases
-from remat_algorithms.chain.refusals import refuse_alternatives
-from remat_algorithms.offload.swaps.choice import Choice, Plan, best_of
-from remat_algorithms.offload.swaps.proposals import proposal_of
+from remat_algorithms.chain.phase_matrix import Phases
+from remat_algorithms.chain.unsupported import refuse_alternatives
+from remat_algorithms.offload.swaps.gap_selection import Choice, Plan, best_of
+from remat_algorithms.offload.swaps.offload_proposals import proposal_of
 from remat_algorithms.offload.swaps.routes import routes
 from remat_algorithms.offload.swaps.stages import named, stage_names, stages_named
 from remat_algorithms.offload.swaps.swaps import Order

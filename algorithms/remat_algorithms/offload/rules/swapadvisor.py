@@ -25,8 +25,8 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import Context, Number, Options, Problem, Proposal, Termination
-from remat_algorithms.offload.swaps.choice import BestPlan, Choice
-from remat_algorithms.offload.swaps.proposals import REFERENCE_ORDER, nothing_fits, proposal_of
+from remat_algorithms.offload.swaps.gap_selection import BestPlan, Choice
+from remat_algorithms.offload.swaps.offload_proposals import REFERENCE_ORDER, nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import Route, required_routes
 from remat_algorithms.offload.swaps.swaps import Order
 

@@ -13,11 +13,11 @@ import numpy as np
 from pydantic import Field
 
 from remat.plugin import Context, Options, Problem, Proposal
-from remat_algorithms.offload.swaps.choice import Choice, Plan
-from remat_algorithms.offload.swaps.copies import Swap
-from remat_algorithms.offload.swaps.proposals import nothing_fits, rule_proposal
+from remat_algorithms.offload.swaps.gap_selection import Choice, Plan
+from remat_algorithms.offload.swaps.offload_proposals import nothing_fits, rule_proposal
 from remat_algorithms.offload.swaps.routes import required_routes
 from remat_algorithms.offload.swaps.swaps import Order
+from remat_algorithms.offload.swaps.value_copies import Swap
 
 
 class TflmsOptions(Options):

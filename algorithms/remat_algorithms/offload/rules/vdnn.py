@@ -21,12 +21,12 @@ from dataclasses import replace
 from pydantic import Field
 
 from remat.plugin import Context, OptionError, Options, Problem, Proposal
-from remat_algorithms.offload.swaps.choice import Choice
-from remat_algorithms.offload.swaps.copies import Swap
-from remat_algorithms.offload.swaps.proposals import nothing_fits, rule_proposal
+from remat_algorithms.offload.swaps.gap_selection import Choice
+from remat_algorithms.offload.swaps.offload_proposals import nothing_fits, rule_proposal
 from remat_algorithms.offload.swaps.routes import Route, required_routes
 from remat_algorithms.offload.swaps.stages import named, stage_names, stages_named
 from remat_algorithms.offload.swaps.swaps import Order
+from remat_algorithms.offload.swaps.value_copies import Swap
 
 
 class VdnnOptions(Options):

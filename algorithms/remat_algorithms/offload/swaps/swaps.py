@@ -17,10 +17,10 @@ from functools import cached_property
 import numpy as np
 
 from remat.plugin import IntArray, Machine, OptionError, Problem, TaskGraph, reference_order
-from remat_algorithms.offload.swaps.copies import BEFORE_ALL, Copy, Gap, Swap
 from remat_algorithms.offload.swaps.program import Program, planned_profile
 from remat_algorithms.offload.swaps.routes import Route, device_of, paths
 from remat_algorithms.offload.swaps.transfers import program_of
+from remat_algorithms.offload.swaps.value_copies import BEFORE_ALL, Copy, Gap, Swap
 
 
 class Order:

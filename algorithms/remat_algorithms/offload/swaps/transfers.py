@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from remat.plugin import Machine, TaskGraph
-from remat_algorithms.offload.swaps.copies import BEFORE_ALL, Copy, Gap, Swap, leaves
 from remat_algorithms.offload.swaps.program import AT_ONCE, Program, Run, Transfer
+from remat_algorithms.offload.swaps.value_copies import BEFORE_ALL, Copy, Gap, Swap, leaves
 
 
 class Ordered(Protocol):

@@ -31,8 +31,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="zero",
-        solver=f"{_HERE}.rules:solve_zero",
-        options=f"{_HERE}.rules:ZeroOptions",
+        solver=f"{_HERE}.zero_family:solve_zero",
+        options=f"{_HERE}.zero_family:ZeroOptions",
         kinds=("chain",),
         summary="after Rajbhandari et al.: all on the device, parameters, gradients and states as ranks share them out",
         guarantee="heuristic",
@@ -52,8 +52,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="zero-offload",
-        solver=f"{_HERE}.rules:solve_zero_offload",
-        options=f"{_HERE}.rules:OffloadOptions",
+        solver=f"{_HERE}.zero_family:solve_zero_offload",
+        options=f"{_HERE}.zero_family:OffloadOptions",
         kinds=("chain",),
         summary="after Ren et al.: parameters stay, gradients leave, optimizer states and updates are at the host",
         guarantee="heuristic",
@@ -72,8 +72,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="zero-infinity",
-        solver=f"{_HERE}.rules:solve_zero_infinity",
-        options=f"{_HERE}.rules:InfinityOptions",
+        solver=f"{_HERE}.zero_family:solve_zero_infinity",
+        options=f"{_HERE}.zero_family:InfinityOptions",
         kinds=("chain",),
         summary="after Rajbhandari et al.: parameters come stage by stage, also from behind the host, and so do states",
         guarantee="heuristic",
@@ -112,8 +112,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="l2l",
-        solver=f"{_HERE}.rules:solve_l2l",
-        options=f"{_HERE}.rules:LayerToLayerOptions",
+        solver=f"{_HERE}.zero_family:solve_l2l",
+        options=f"{_HERE}.zero_family:LayerToLayerOptions",
         kinds=("chain",),
         summary="after Pudipeddi et al.: parameters come stage by stage, and activations wait at the host",
         guarantee="heuristic",

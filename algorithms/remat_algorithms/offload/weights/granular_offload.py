@@ -14,8 +14,8 @@ from pydantic import Field
 from remat.plugin import Context, OptionError, Options, Problem, Proposal
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
 from remat_algorithms.offload.weights.parameters import Choice, Setting
-from remat_algorithms.offload.weights.rules import answer, conclude, setting_of
-from remat_algorithms.offload.weights.training import Manner, Training
+from remat_algorithms.offload.weights.training_program import Manner, Training
+from remat_algorithms.offload.weights.zero_family import answer, conclude, setting_of
 
 
 class GranularOptions(Options):

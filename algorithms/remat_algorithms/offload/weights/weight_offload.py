@@ -35,12 +35,12 @@ from remat.plugin import (
     makespan_bound,
 )
 from remat_algorithms.kit.incumbent import Incumbent
-from remat_algorithms.kit.whole import raised
+from remat_algorithms.kit.integral_bounds import raised
 from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
-from remat_algorithms.offload.weights import helped
+from remat_algorithms.offload.weights import host_compute
 from remat_algorithms.offload.weights.parameters import Choice, Choices, Setting
-from remat_algorithms.offload.weights.rules import setting_of, with_places
-from remat_algorithms.offload.weights.training import Manner, Training
+from remat_algorithms.offload.weights.training_program import Manner, Training
+from remat_algorithms.offload.weights.zero_family import setting_of, with_places
 
 WORSE = 0.05
 """Most by which the walk accepts a longer makespan; little is likelier."""
@@ -135,7 +135,7 @@ class _Search(Incumbent[_Found]):
 
     def _helped_starts(self) -> None:
         """Let the helper run first stages, as many as are best or one more or less; then update some on the device."""
-        for row in helped.prefixes(self.setting):
+        for row in host_compute.prefixes(self.setting):
             found: list[tuple[tuple[Number, int], int]] = []
             for place, choices in enumerate(row):
                 if self.context.stopped or self.is_fastest:
@@ -145,7 +145,7 @@ class _Search(Incumbent[_Found]):
                     found.append((one.cost, place))
             best = min(found, default=(None, -2))[1]
             for choices in row[max(0, best - 1) : best + 2]:
-                for updated in helped.with_updates(self.setting, choices):
+                for updated in host_compute.with_updates(self.setting, choices):
                     if self.context.stopped or self.is_fastest:
                         return
                     self._evaluate(updated)
@@ -251,7 +251,7 @@ class _Search(Incumbent[_Found]):
             if self.context.stopped or self.is_fastest:
                 return
             choices = list(current.training.choices)
-            choices = helped.changed(setting, choices, chance) if helps else self._changed(choices, chance)
+            choices = host_compute.changed(setting, choices, chance) if helps else self._changed(choices, chance)
             found = self._evaluate(choices)
             if found is not None and found.cost < best.cost:
                 best = found
@@ -343,7 +343,7 @@ def _crossing(search: _Search, makespan: Number, context: Context) -> tuple[Boun
     """Bound the makespan where the processor beside the parameters computes, too."""
     if not search.setting.may_be_helped or search.is_fastest or context.stopped:
         return ()
-    from remat_algorithms.offload.weights.crossing import crossing_bound
+    from remat_algorithms.offload.weights.host_bound import crossing_bound
 
     value = crossing_bound(search.setting, float(makespan), lambda: context.stopped)
     what = "parameters that must cross the links, and who works"

@@ -12,13 +12,15 @@ def _named(
     reference: str,
     options: str = "",
     *,
-    module: str = "named",
+    module: str = "named_schedules",
     chunks: tuple[int, ...] = (),
 ) -> Algorithm:
     return Algorithm(
         name=name,
         solver=f"remat_algorithms.parallel.pipeline.{module}:{function}",
-        options=f"remat_algorithms.parallel.pipeline.named:{options or 'ReplicaOptions'}" if module == "named" else "",
+        options=f"remat_algorithms.parallel.pipeline.named_schedules:{options or 'ReplicaOptions'}"
+        if module == "named_schedules"
+        else "",
         kinds=("pipeline",),
         summary=summary,
         guarantee="strategy",
@@ -35,7 +37,7 @@ def _named(
 def _planner(name: str, place: str, options: str, summary: str, reference: str, *, auto: bool = False) -> Algorithm:
     module, _, function = place.partition(":")
     home = f"remat_algorithms.parallel.pipeline.planners.{module}"
-    shared = "remat_algorithms.parallel.pipeline.planners.planning:StageOptions"
+    shared = "remat_algorithms.parallel.pipeline.planners.planner_input:StageOptions"
     return Algorithm(
         name=name,
         solver=f"{home}:{function}",
@@ -90,8 +92,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="pipe-search",
-        solver="remat_algorithms.parallel.pipeline.searching:solve_search",
-        options="remat_algorithms.parallel.pipeline.searching:SearchOptions",
+        solver="remat_algorithms.parallel.pipeline.order_search:solve_search",
+        options="remat_algorithms.parallel.pipeline.order_search:SearchOptions",
         kinds=("pipeline",),
         summary="list scheduling and local search over orders, under the memory of each device",
         guarantee="heuristic",
@@ -104,8 +106,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="pipe-exact",
-        solver="remat_algorithms.parallel.pipeline.searching:solve_exact",
-        options="remat_algorithms.parallel.pipeline.searching:ExactOptions",
+        solver="remat_algorithms.parallel.pipeline.order_search:solve_exact",
+        options="remat_algorithms.parallel.pipeline.order_search:ExactOptions",
         kinds=("pipeline",),
         summary="constraint program over orders, under the memory of each device, with a bound",
         guarantee="exact",
@@ -125,8 +127,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="pipeoffload",
-        solver="remat_algorithms.parallel.pipeline.hosted.pipeoffload:solve",
-        options="remat_algorithms.parallel.pipeline.searching:PlacementOptions",
+        solver="remat_algorithms.parallel.pipeline.offload.pipeoffload:solve",
+        options="remat_algorithms.parallel.pipeline.order_search:PlacementOptions",
         kinds=("pipeline",),
         summary="named schedules, with as much as has to wait at the host: what lives longest",
         guarantee="heuristic",
@@ -139,8 +141,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="optpipe",
-        solver="remat_algorithms.parallel.pipeline.hosted.optpipe:solve",
-        options="remat_algorithms.parallel.pipeline.hosted.optpipe:OptPipeOptions",
+        solver="remat_algorithms.parallel.pipeline.offload.optpipe:solve",
+        options="remat_algorithms.parallel.pipeline.offload.optpipe:OptPipeOptions",
         kinds=("pipeline",),
         summary="a constraint program over operations and copies to the host",
         guarantee="heuristic",
@@ -167,8 +169,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ),
     Algorithm(
         name="1f1b-star",
-        solver="remat_algorithms.parallel.pipeline.streams:solve_star",
-        options="remat_algorithms.parallel.pipeline.streams:StarOptions",
+        solver="remat_algorithms.parallel.pipeline.periodic_pipelines:solve_star",
+        options="remat_algorithms.parallel.pipeline.periodic_pipelines:StarOptions",
         kinds=("pipeline",),
         summary="the least period of 1F1B* that fits, for micro-batches without end",
         guarantee="heuristic",
@@ -214,21 +216,21 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "solve_pipedream",
         "1F1B without end, a version of the parameters for each micro-batch in flight",
         "Narayanan et al. 2019",
-        module="streams",
+        module="periodic_pipelines",
     ),
     _named(
         "pipedream-2bw",
         "solve_2bw",
         "1F1B without end, two versions of the parameters",
         "Narayanan et al. 2021b",
-        module="streams",
+        module="periodic_pipelines",
     ),
     _named(
         "pipemare",
         "solve_pipemare",
         "1F1B without end, one version of the parameters",
         "Yang et al. 2021",
-        module="streams",
+        module="periodic_pipelines",
     ),
     _planner(
         "pipedream-dp",

@@ -29,7 +29,9 @@ from functools import cache
 from pydantic import Field
 
 from remat.plugin import Context, Number, Options, Pattern, Problem, Proposal, Termination
-from remat_algorithms.parallel.pipeline.blocks import Blocks, Times, blocks_of
+from remat_algorithms.parallel.pipeline.layer_blocks import Blocks, Times, blocks_of
+from remat_algorithms.parallel.pipeline.one_f_one_b_star import Row, Star, more_gap, whole_periods
+from remat_algorithms.parallel.pipeline.one_f_one_b_star import least_period as least_star
 from remat_algorithms.parallel.pipeline.period_program import Asked
 from remat_algorithms.parallel.pipeline.period_search import (
     least_period,
@@ -38,9 +40,7 @@ from remat_algorithms.parallel.pipeline.period_search import (
     steps_from,
     unit_of,
 )
-from remat_algorithms.parallel.pipeline.star import Row, Star, more_gap, whole_periods
-from remat_algorithms.parallel.pipeline.star import least_period as least_star
-from remat_algorithms.parallel.pipeline.streams import most_in_flight, stream_of, versions_of
+from remat_algorithms.parallel.pipeline.periodic_pipelines import most_in_flight, stream_of, versions_of
 
 HALVINGS = 20
 """How often the period of the cuts is halved where times are no whole numbers."""

@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remat.plugin import Number
-from remat_algorithms.kit.programs.answers import Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
-from remat_algorithms.parallel.pipeline.blocks import Blocks, Times
-from remat_algorithms.parallel.pipeline.star import Hop
-from remat_algorithms.parallel.pipeline.streams import most_in_flight
+from remat_algorithms.kit.programs.solver_status import Outcome, watched
+from remat_algorithms.parallel.pipeline.layer_blocks import Blocks, Times
+from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop
+from remat_algorithms.parallel.pipeline.periodic_pipelines import most_in_flight
 
 
 @dataclass(frozen=True)

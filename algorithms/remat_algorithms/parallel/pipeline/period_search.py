@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from remat.plugin import Context, Number, OptionError, Pattern, Problem
-from remat_algorithms.parallel.pipeline.blocks import Blocks, Times
+from remat_algorithms.parallel.pipeline.layer_blocks import Blocks, Times
 from remat_algorithms.parallel.pipeline.period_program import Answer, Asked, Found, solve
-from remat_algorithms.parallel.pipeline.streams import StarOptions, solve_star
+from remat_algorithms.parallel.pipeline.periodic_pipelines import StarOptions, solve_star
 
 ROUNDS = 4
 """How often devices are given less room, where what is only passing does not fit beside what is kept."""

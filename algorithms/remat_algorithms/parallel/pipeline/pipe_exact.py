@@ -14,12 +14,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from remat_algorithms.kit.programs.answers import Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
+from remat_algorithms.kit.programs.solver_status import Outcome, watched
 from remat_algorithms.parallel.pipeline.bounds import lower_bound, waits
+from remat_algorithms.parallel.pipeline.device_span import least_span
 from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineModel, W, evaluate, needed
 from remat_algorithms.parallel.pipeline.pipe_search import Report, figure_of, search
-from remat_algorithms.parallel.pipeline.spans import least_span
 
 MOVES = 20_000
 """Moves of the search that the program begins with, where nobody says how many."""

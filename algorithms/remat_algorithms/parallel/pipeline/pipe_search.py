@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from remat_algorithms.parallel.pipeline.bounds import lower_bound
-from remat_algorithms.parallel.pipeline.halving import halve
-from remat_algorithms.parallel.pipeline.layout import facts_of, lists_of, start_keys, state_of
+from remat_algorithms.parallel.pipeline.device_span import least_span
+from remat_algorithms.parallel.pipeline.kernel_arrays import facts_of, lists_of, start_keys, state_of
+from remat_algorithms.parallel.pipeline.local_search import Facts
 from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineModel, W, complete, evaluate
-from remat_algorithms.parallel.pipeline.spans import least_span
-from remat_algorithms.parallel.pipeline.walk import Facts
+from remat_algorithms.parallel.pipeline.successive_halving import halve
 
 Report = Callable[[Lists, float], object]
 
@@ -139,7 +139,7 @@ class _Search:
 
     def _bind(self) -> None:
         # Compiled here, so that nothing is where a rule is the answer, or nothing fits.
-        from remat_algorithms.parallel.pipeline import walk_kernel as kernel
+        from remat_algorithms.parallel.pipeline import local_search_kernel as kernel
 
         facts, state = self.facts, self.state
         self.schedule = kernel.SCHEDULE.bind(facts, state)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from remat.plugin import Context, Options, Pattern, Problem, Proposal, Termination
-from remat_algorithms.parallel.pipeline.blocks import Blocks, blocks_of
+from remat_algorithms.parallel.pipeline.layer_blocks import Blocks, blocks_of
 from remat_algorithms.parallel.pipeline.madpipe import MadPipeOptions
 from remat_algorithms.parallel.pipeline.madpipe import solve as madpipe
 from remat_algorithms.parallel.pipeline.period_program import Asked
@@ -28,7 +28,7 @@ from remat_algorithms.parallel.pipeline.period_search import (
     steps_from,
     unit_of,
 )
-from remat_algorithms.parallel.pipeline.streams import stream_of
+from remat_algorithms.parallel.pipeline.periodic_pipelines import stream_of
 
 
 class IlpOptions(Options):

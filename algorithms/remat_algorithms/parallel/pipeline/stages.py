@@ -32,8 +32,8 @@ from remat.plugin import (
     tasks_of,
 )
 from remat_algorithms.parallel.pipeline import rules
-from remat_algorithms.parallel.pipeline.cuts import balanced_cuts
 from remat_algorithms.parallel.pipeline.model import Lists, PipelineModel
+from remat_algorithms.parallel.pipeline.partition import balanced_cuts
 
 SHAPES = ("chain", "v", "interleaved")
 """One stage a device; two, the second ones in reverse; several, in turns."""

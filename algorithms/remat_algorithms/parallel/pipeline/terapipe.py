@@ -26,7 +26,7 @@ from remat.plugin import (
     Proposal,
     Stage,
 )
-from remat_algorithms.parallel.pipeline.cuts import balanced_cuts
+from remat_algorithms.parallel.pipeline.partition import balanced_cuts
 
 NO_TOKENS = "this schedule cuts sequences into slices, and the instance has no tokens"
 

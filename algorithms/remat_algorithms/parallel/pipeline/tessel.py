@@ -16,10 +16,10 @@ from typing import Any
 from pydantic import Field
 
 from remat.plugin import Context, Problem, Proposal, Termination
-from remat_algorithms.kit.programs.answers import watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
+from remat_algorithms.kit.programs.solver_status import watched
 from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineModel, W, needed
-from remat_algorithms.parallel.pipeline.searching import BestOrders, PlacementOptions, stagings
+from remat_algorithms.parallel.pipeline.order_search import BestOrders, PlacementOptions, stagings
 
 MOST_STEPS, STEPS = 500, 100
 """Whole times are taken as they are up to this work of one micro-batch on the busiest device; else it is so many."""

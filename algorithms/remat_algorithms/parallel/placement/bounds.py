@@ -25,12 +25,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from remat.plugin import Bound, Context
-from remat_algorithms.kit.counting import Bins, fullest
+from remat_algorithms.kit.pigeonhole_bound import Bins, fullest
 from remat_algorithms.kit.programs.duals import Solved, solve_linear
 from remat_algorithms.kit.programs.program import ProgramBuilder
-from remat_algorithms.parallel.placement.fractions import longest
+from remat_algorithms.parallel.placement.best_pattern import over_all
+from remat_algorithms.parallel.placement.fractional_loads import longest
 from remat_algorithms.parallel.placement.model import Model
-from remat_algorithms.parallel.placement.placing import over_all
 
 SAFE = 1 - 1e-12
 """Share of a sum of times in floats that is certain."""

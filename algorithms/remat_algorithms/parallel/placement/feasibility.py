@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from remat.plugin import ALL_SCHEDULES, Context, LeastBudget, Problem, Proposal, format_size
-from remat_algorithms.kit.programs.answers import Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
-from remat_algorithms.parallel.placement.holding import parameter_bytes, parameters_in
+from remat_algorithms.kit.programs.solver_status import Outcome, watched
 from remat_algorithms.parallel.placement.model import Model
+from remat_algorithms.parallel.placement.parameter_constraints import parameter_bytes, parameters_in
 
 WORK = 5.0
 """Limit of the program that packs, in CP-SAT's own units."""

@@ -18,11 +18,11 @@ from fractions import Fraction
 from typing import Any
 
 from remat.plugin import Number
-from remat_algorithms.kit.programs.answers import Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
-from remat_algorithms.parallel.placement.holding import parameter_bytes, parameters_in
-from remat_algorithms.parallel.placement.once import Once
+from remat_algorithms.kit.programs.solver_status import Outcome, watched
+from remat_algorithms.parallel.placement.parameter_constraints import parameter_bytes, parameters_in
 from remat_algorithms.parallel.placement.program import LARGEST_SIZE, Steps, exact_time, step_of
+from remat_algorithms.parallel.placement.single_run import Once
 
 Copy = tuple[int, int, int]
 """A value, and the memories from and to which it is copied."""

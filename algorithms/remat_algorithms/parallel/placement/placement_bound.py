@@ -10,10 +10,10 @@ from __future__ import annotations
 from pydantic import Field
 
 from remat.plugin import Bound, Context, Options, Problem, Proposal
+from remat_algorithms.parallel.placement.best_pattern import CONTIGUOUS, Best, sharpened
 from remat_algorithms.parallel.placement.bounds import cheap_bounds
 from remat_algorithms.parallel.placement.feasibility import refuse
 from remat_algorithms.parallel.placement.model import model_of
-from remat_algorithms.parallel.placement.placing import CONTIGUOUS, Best, sharpened
 from remat_algorithms.parallel.placement.tarnawski_dp import DownSetOptions, contiguous
 from remat_algorithms.parallel.placement.tarnawski_ip import block_bound, walk_on
 

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from remat.plugin import ALL_SCHEDULES, Bound, Context, Options, Problem, Proposal, Termination
+from remat_algorithms.parallel.placement.best_pattern import SAME, Best, sharpened
 from remat_algorithms.parallel.placement.bounds import cheap_bounds
 from remat_algorithms.parallel.placement.feasibility import refuse
-from remat_algorithms.parallel.placement.fractions import Copies, Fractions, Split, dealt
+from remat_algorithms.parallel.placement.fractional_loads import Copies, Fractions, Split, dealt
 from remat_algorithms.parallel.placement.model import Model, model_of
-from remat_algorithms.parallel.placement.placing import SAME, Best, sharpened
 from remat_algorithms.parallel.placement.tarnawski_dp import DownSetOptions, contiguous
 from remat_algorithms.parallel.placement.tarnawski_ip import everywhere, walk_on
 

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from remat.plugin import Number
-from remat_algorithms.kit.programs.answers import Outcome, watched
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
+from remat_algorithms.kit.programs.solver_status import Outcome, watched
 from remat_algorithms.parallel.placement.bounds import SAFE
 from remat_algorithms.parallel.placement.groups import Groups
-from remat_algorithms.parallel.placement.holding import parameter_bytes, parameters_in
 from remat_algorithms.parallel.placement.model import Model
+from remat_algorithms.parallel.placement.parameter_constraints import parameter_bytes, parameters_in
 
 MOST_STEPS = 2**42
 """Steps that all times together are, at most."""

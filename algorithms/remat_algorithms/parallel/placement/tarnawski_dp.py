@@ -17,14 +17,14 @@ from dataclasses import replace
 from pydantic import Field
 
 from remat.plugin import Bound, Context, Options, Problem, Proposal, Termination
+from remat_algorithms.parallel.placement.best_pattern import CONTIGUOUS, ROUNDS, Best, sharpened
 from remat_algorithms.parallel.placement.bounds import cheap_bounds
+from remat_algorithms.parallel.placement.downset_table import Search, Staged, homes_of, orders, staged
 from remat_algorithms.parallel.placement.downsets import DownSets, down_sets, of_order
 from remat_algorithms.parallel.placement.feasibility import refuse
 from remat_algorithms.parallel.placement.groups import Groups, coarser, groups_of
 from remat_algorithms.parallel.placement.model import Model, model_of
-from remat_algorithms.parallel.placement.placing import CONTIGUOUS, ROUNDS, Best, sharpened
-from remat_algorithms.parallel.placement.stages import Search, Staged, homes_of, orders, staged
-from remat_algorithms.parallel.placement.training import solve_training
+from remat_algorithms.parallel.placement.training_stages import solve_training
 
 MOST_CELLS = 2 * 10**7
 """Entries of the table: down-sets times numbers of devices of each class."""

@@ -17,14 +17,15 @@ from collections.abc import Callable, Sequence
 from pydantic import Field
 
 from remat.plugin import ALL_SCHEDULES, Bound, Context, Options, Problem, Proposal, Termination
-from remat_algorithms.parallel.placement.blocks import Blocks
+from remat_algorithms.parallel.placement.best_pattern import CONTIGUOUS, ONE_PLACE, ROUNDS, Best, over_all, sharpened
+from remat_algorithms.parallel.placement.block_bound import Blocks
 from remat_algorithms.parallel.placement.bounds import cheap_bounds, pinned
 from remat_algorithms.parallel.placement.feasibility import pack, refuse
 from remat_algorithms.parallel.placement.groups import Groups, groups_of
+from remat_algorithms.parallel.placement.local_search import walked
+from remat_algorithms.parallel.placement.manual_splits import shares
 from remat_algorithms.parallel.placement.model import Model, model_of
-from remat_algorithms.parallel.placement.placing import CONTIGUOUS, ONE_PLACE, ROUNDS, Best, over_all, sharpened
 from remat_algorithms.parallel.placement.program import Outlook, PlacementProgram
-from remat_algorithms.parallel.placement.shares import shares
 from remat_algorithms.parallel.placement.tarnawski_dp import (
     DownSetOptions,
     Found,
@@ -32,7 +33,6 @@ from remat_algorithms.parallel.placement.tarnawski_dp import (
     conclude_class,
     contiguous,
 )
-from remat_algorithms.parallel.placement.walking import walked
 
 
 class ProgramOptions(Options):

@@ -19,10 +19,10 @@ from pydantic import Field
 
 from remat.placement import Unplaceable, place
 from remat.plugin import Bound, Context, Number, Options, Problem, Proposal, Steps, Termination
+from remat_algorithms.parallel.placement.best_pattern import sharpened
 from remat_algorithms.parallel.placement.feasibility import pack, refuse
 from remat_algorithms.parallel.placement.latency_program import Found, LatencyProgram, Outlook
-from remat_algorithms.parallel.placement.once import Once, Timed, once_of
-from remat_algorithms.parallel.placement.placing import sharpened
+from remat_algorithms.parallel.placement.single_run import Once, Timed, once_of
 
 ONCE_STRAIGHT = (
     "schedules that run each task once, on one processor, where its parameters lie from the start, and copy values "

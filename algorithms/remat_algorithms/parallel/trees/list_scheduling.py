@@ -6,9 +6,9 @@ After Marchal, Sinnen and Vivien 2013, "Scheduling tree-shaped task graphs to mi
 from __future__ import annotations
 
 from remat.plugin import Context, Problem, Proposal
-from remat_algorithms.parallel.trees.listing import ChildrenFirst, list_schedule
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
-from remat_algorithms.parallel.trees.plan import emit, processors_of
+from remat_algorithms.parallel.trees.priority_list import ChildrenFirst, list_schedule
+from remat_algorithms.parallel.trees.timed_steps import emit, processors_of
 
 
 def solve_inner_first(problem: Problem, options: None, context: Context) -> Proposal:

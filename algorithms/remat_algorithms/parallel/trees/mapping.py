@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from remat.plugin import Context, OptionError, Problem, Proposal
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
-from remat_algorithms.parallel.trees.plan import Plan, emit, follow, processors_of, room
-from remat_algorithms.parallel.trees.shares import budgets, waves
-from remat_algorithms.parallel.trees.traversal import fitting
+from remat_algorithms.parallel.trees.processor_shares import budgets, waves
+from remat_algorithms.parallel.trees.sequential_peak import fitting
+from remat_algorithms.parallel.trees.timed_steps import Plan, emit, follow, processors_of, room
 
 ROUNDING = (
     "fractional processor shares are rounded: children with a share of at least 1 have processors of their own, "
@@ -47,7 +47,7 @@ def solve_proportional(problem: Problem, options: None, context: Context) -> Pro
 
     After Pothen & Sun 1993, "A mapping algorithm for parallel sparse Cholesky factorization": the root on all P
     processors, each child on p_i = p W_i / W of its parent's p, where W_i is the work of its subtree and W that of
-    all siblings; `remat_algorithms.parallel.trees.shares` describes the rounding. A node runs on all processors of
+    all siblings; `parallel.trees.processor_shares` describes the rounding. A node runs on all processors of
     its subtree as far as the instance's `parallel` lets it, otherwise on the first of them; a subtree on one
     processor in the best post-order. Memory is not looked at. O(n log n).
 

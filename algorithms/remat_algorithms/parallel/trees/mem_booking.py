@@ -27,10 +27,10 @@ from pydantic import Field
 
 from remat.plugin import Context, Options, Problem, Proposal
 from remat_algorithms.parallel.trees.list_scheduling import deepest_first
-from remat_algorithms.parallel.trees.listing import ChildrenFirst, list_schedule
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
-from remat_algorithms.parallel.trees.plan import emit, processors_of, room
-from remat_algorithms.parallel.trees.traversal import fitting
+from remat_algorithms.parallel.trees.priority_list import ChildrenFirst, list_schedule
+from remat_algorithms.parallel.trees.sequential_peak import fitting
+from remat_algorithms.parallel.trees.timed_steps import emit, processors_of, room
 
 
 class BookingOptions(Options):

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from remat.plugin import Context, Number, Options, Problem, Proposal
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
-from remat_algorithms.parallel.trees.plan import emit, follow, processors_of
+from remat_algorithms.parallel.trees.timed_steps import emit, follow, processors_of
 
 
 class SubtreesOptions(Options):

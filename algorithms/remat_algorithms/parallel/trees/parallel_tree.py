@@ -10,7 +10,7 @@ import numpy as np
 from remat.plugin import Number, Problem, TreeInstance
 from remat_algorithms.tree.liu import best_traversal
 from remat_algorithms.tree.postorder import best_postorder
-from remat_algorithms.tree.traversal import TaskTree
+from remat_algorithms.tree.tree_arrays import TaskTree
 
 
 @dataclass(frozen=True)

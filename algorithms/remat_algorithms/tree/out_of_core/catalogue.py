@@ -16,7 +16,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="post-order traversals with divisible files",
         complexity="O(n log n)",
         reference="Agullo, Guermouche & L'Excellent 2010",
-        options="remat_algorithms.tree.out_of_core.setting:DiskOptions",
+        options="remat_algorithms.tree.out_of_core.model:DiskOptions",
         several_memories=True,
         cheap=("tree",),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remat.plugin import WHOLE, IntArray, StepBuilder, Steps, TaskGraph
-from remat_algorithms.tree.out_of_core.policies import Policy
+from remat_algorithms.tree.out_of_core.eviction_rules import Policy
 
 
 @dataclass(frozen=True, slots=True)

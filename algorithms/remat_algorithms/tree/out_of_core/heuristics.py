@@ -2,7 +2,7 @@
 
 After Jacquelin, Marchal, Robert and Uçar 2011, "On optimal tree traversals for sparse matrix factorization":
 choosing the whole values to write, so that the I/O volume is least, is NP-hard even for a given traversal, and
-these four rules choose greedily. The rules themselves stand in `remat_algorithms.tree.out_of_core.policies`.
+these four rules choose greedily. The rules themselves stand in `remat_algorithms.tree.out_of_core.eviction_rules`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from pydantic import Field
 
 from remat.plugin import Context, Problem, Proposal
-from remat_algorithms.tree.out_of_core.conclude import MakePolicy, Method, solve_with
-from remat_algorithms.tree.out_of_core.intree import InTree
-from remat_algorithms.tree.out_of_core.policies import (
+from remat_algorithms.tree.out_of_core.driver import MakePolicy, Method, solve_with
+from remat_algorithms.tree.out_of_core.eviction_rules import (
     BestCombination,
     BestFit,
     FirstFit,
     FurthestInFuture,
     LastScheduledFirst,
 )
-from remat_algorithms.tree.out_of_core.setting import DiskOptions, Store
+from remat_algorithms.tree.out_of_core.intree import InTree
+from remat_algorithms.tree.out_of_core.model import DiskOptions, Store
 from remat_algorithms.tree.out_of_core.traversal import Traversal, traverse
 
 

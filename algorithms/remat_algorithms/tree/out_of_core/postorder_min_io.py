@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remat.plugin import Context, IntArray, Problem, Proposal
-from remat_algorithms.tree.out_of_core.conclude import Method, solve_with
+from remat_algorithms.tree.out_of_core.driver import Method, solve_with
+from remat_algorithms.tree.out_of_core.eviction_rules import FurthestInFuture
 from remat_algorithms.tree.out_of_core.intree import InTree
-from remat_algorithms.tree.out_of_core.policies import FurthestInFuture
-from remat_algorithms.tree.out_of_core.setting import DiskOptions, Store
+from remat_algorithms.tree.out_of_core.model import DiskOptions, Store
 
 SCOPE = "post-order traversals with divisible files"
 

@@ -8,7 +8,7 @@ from remat.plugin import IntArray, Problem, reference_order
 from remat_algorithms.tree.liu import best_traversal
 from remat_algorithms.tree.out_of_core.intree import InTree
 from remat_algorithms.tree.postorder import best_postorder
-from remat_algorithms.tree.traversal import TaskTree
+from remat_algorithms.tree.tree_arrays import TaskTree
 
 Traversal = Literal["liu", "liu-postorder", "postorder", "listed"]
 

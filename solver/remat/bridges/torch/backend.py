@@ -18,9 +18,9 @@ from remat.bridges.torch.capture import (
     quiet_logging,
     sources_of,
 )
-from remat.bridges.torch.choices import Choices
-from remat.bridges.torch.emit import emit
+from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.graphs import build, compile_boxed
+from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Plan, make_plan, same_order
 from remat.bridges.torch.recording import Node, Role, TorchError
 from remat.bridges.torch.shim import fx, torch

@@ -9,14 +9,14 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from remat.bridges.torch.choices import read_size
 from remat.bridges.torch.costs import Costs, read_costs, static_bytes
 from remat.bridges.torch.document import instance_document
 from remat.bridges.torch.joint import Joint
+from remat.bridges.torch.plan_options import read_size
 from remat.bridges.torch.recording import Recording, TorchError
-from remat.bridges.torch.refusals import check_module, explain, warn_of_checkpoints
 from remat.bridges.torch.shim import pytree, torch
 from remat.bridges.torch.tracing import Recorder, tidy
+from remat.bridges.torch.unsupported import check_module, explain, warn_of_checkpoints
 from remat.bridges.torch.weightless import stand_ins
 from remat.instance import DagInstance, load
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from remat.bridges.torch.capture import Captured
-from remat.bridges.torch.choices import Choices
 from remat.bridges.torch.costs import Costs
 from remat.bridges.torch.factory import capture_factory
+from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Plan, TooSmallError, costs_of, make_plan
-from remat.solving.single import read_share
+from remat.solving.problem_setup import read_share
 from remat.units import Units, format_size, format_time
 
 SHOWN = 12

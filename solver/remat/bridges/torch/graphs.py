@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
-from remat.bridges.torch.emit import Emitted, Part
+from remat.bridges.torch.graph_emission import Emitted, Part
 from remat.bridges.torch.interpreter import from_mask, mask_scale
 from remat.bridges.torch.shim import fx
 

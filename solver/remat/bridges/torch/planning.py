@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
-from remat.bridges.torch.choices import Choices
 from remat.bridges.torch.costs import Costs, read_costs, read_optimizer
 from remat.bridges.torch.joint import Joint
-from remat.bridges.torch.measuring import measure
+from remat.bridges.torch.operator_timing import measure
+from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import TorchError, digests, first_difference
 from remat.bridges.torch.shim import torch
@@ -22,7 +22,7 @@ from remat.documents import read_document, write_text
 from remat.errors import RematError
 from remat.plugin.proposal import ALL_SCHEDULES, Status
 from remat.solving.entry import solve
-from remat.solving.given import schedule_of
+from remat.solving.external_schedule import schedule_of
 from remat.solving.questions.least_budget import least_budget
 from remat.solving.result import Result
 from remat.units import format_size, parse_size

@@ -1,4 +1,4 @@
-"""Comparisons as a notebook shows them (see `remat.shown`)."""
+"""Comparisons as a notebook shows them (see `remat.display`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from remat.comparing.comparison import Comparison
 from remat.comparing.report.terminal import comparison_table
 from remat.errors import OptionError
-from remat.report.text.naming import shown_name
+from remat.report.text.readable_names import shown_name
 
 
 def lines(comparison: Comparison) -> list[str]:

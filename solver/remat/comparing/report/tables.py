@@ -9,7 +9,7 @@ from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison, Standing, by_algorithm, geometric_mean
 from remat.messages import printable
 from remat.report.text.comma_separated import to_csv as to_csv_text
-from remat.report.text.naming import shown_name
+from remat.report.text.readable_names import shown_name
 from remat.units import Units, format_size, format_time, size_to_paste
 
 SHORT = {

@@ -37,8 +37,8 @@ from remat.graph.taskgraph import (
     TaskGraph,
     number_array,
 )
+from remat.instance.data_parallel import ShardingModel
 from remat.instance.machine import ANY
-from remat.instance.sharding import ShardingModel
 from remat.units import Number
 
 if TYPE_CHECKING:

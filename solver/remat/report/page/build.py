@@ -13,7 +13,7 @@ from remat.documents import write_text
 from remat.errors import OptionError
 from remat.report.page.data import pack
 from remat.report.palette import DARK, LIGHT, OF_KIND, OF_PHASE, Role
-from remat.report.text.naming import shown_name
+from remat.report.text.readable_names import shown_name
 from remat.report.text.summary import summary
 from remat.report.views.composition import Kind
 from remat.report.views.phases import Phase

@@ -18,7 +18,7 @@ import numpy as np
 from remat.graph.names import Names, NumberedNames
 from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph
 from remat.messages import printable
-from remat.report.text.naming import shown_name, shown_step
+from remat.report.text.readable_names import shown_name, shown_step
 from remat.report.views.composition import Composition, Contents, Kind, composition_of
 from remat.report.views.phases import Phase, step_phases
 from remat.report.views.resources import occupied

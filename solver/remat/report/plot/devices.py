@@ -9,8 +9,8 @@ import numpy as np
 
 from remat.report.palette import LIGHT, Role
 from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles
-from remat.report.text.naming import shown_name
-from remat.report.views.passes import Passes, passes_of
+from remat.report.text.readable_names import shown_name
+from remat.report.views.forward_backward import Passes, passes_of
 from remat.report.views.slices import size_scale, slice_maxima, without_dips
 from remat.schedule.orders import Phase
 from remat.solving.result import Result

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError
 from remat.report.plot.style import TimeScale, check_suffix, save_figure
-from remat.report.text.naming import shown_name
+from remat.report.text.readable_names import shown_name
 from remat.report.views.slices import size_scale
 from remat.solving.questions.curves import Curve, Sweep
 from remat.units import format_size, format_time

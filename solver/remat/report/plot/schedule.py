@@ -31,7 +31,7 @@ from remat.report.plot.style import (
     save_figure,
 )
 from remat.report.plot.views import drawing
-from remat.report.text.naming import names_of_task, names_of_value, short_name, shown_name, shown_step
+from remat.report.text.readable_names import names_of_task, names_of_value, short_name, shown_name, shown_step
 from remat.report.views.composition import Kind, composition_of
 from remat.report.views.phases import step_phases
 from remat.report.views.resources import occupied

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from remat.documents import write_atomically
 from remat.errors import MissingExtraError, OptionError
-from remat.report.text.naming import shown_name
+from remat.report.text.readable_names import shown_name
 from remat.report.views.composition import composition_of
 from remat.solving.result import Result
 from remat.units import Units, format_size, format_time

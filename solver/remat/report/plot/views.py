@@ -14,13 +14,13 @@ from remat.report.palette import LIGHT, OF_FATE, OF_STAY, Role
 from remat.report.plot.convergence import convergence
 from remat.report.plot.devices import devices
 from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles
-from remat.report.text.naming import names_of_task, names_of_value, short_name, shown_name
+from remat.report.text.readable_names import names_of_task, names_of_value, short_name, shown_name
 from remat.report.views.icicle import Icicle, icicle_of
-from remat.report.views.layout import ChainLayout, TreeLayout
 from remat.report.views.occupancy import Occupancy, Stay, occupancy_of
 from remat.report.views.reversal import Stroke, reversal_of
 from remat.report.views.slices import coverage, size_scale
 from remat.report.views.stages import Fate, Stages, stages_of
+from remat.report.views.task_index_ranges import ChainLayout, TreeLayout
 from remat.solving.result import Result
 from remat.units import format_size
 

@@ -34,8 +34,8 @@ from collections.abc import Iterator
 
 from remat.errors import OptionError
 from remat.graph.taskgraph import TaskGraph
-from remat.report.text.naming import shown_name
-from remat.report.views.layout import ChainLayout
+from remat.report.text.readable_names import shown_name
+from remat.report.views.task_index_ranges import ChainLayout
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.solving.result import Result
 

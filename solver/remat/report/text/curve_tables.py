@@ -9,7 +9,7 @@ from remat.messages import printable
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.report.text.columns import WIDEST, aligned, room, text_width
 from remat.report.text.comma_separated import to_csv
-from remat.report.text.naming import shown_name
+from remat.report.text.readable_names import shown_name
 from remat.solving.questions.curves import Curve, Point, Sweep
 from remat.units import Units, format_size, format_time
 

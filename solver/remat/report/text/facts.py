@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from remat.graph.machine import Link, Machine
 from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES
-from remat.report.text.naming import shown_in_module, shown_name
+from remat.report.text.readable_names import shown_in_module, shown_name
 from remat.report.text.summary import table
 from remat.report.views.residents import residents_at
-from remat.report.views.terms import by_term, traffic_by_term
+from remat.report.views.static_memory import by_term, traffic_by_term
 from remat.solving.facts import Facts
-from remat.solving.hiding import Hiding
+from remat.solving.overlap_bound import Hiding
 from remat.units import Number, Units, format_size, format_time
 
 MOST_LINKS = 8

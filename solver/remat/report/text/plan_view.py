@@ -12,8 +12,8 @@ from typing import Any
 from remat.graph.taskgraph import TaskGraph
 from remat.report.text.columns import aligned, room
 from remat.report.text.summary import class_bounds, figures
-from remat.schedule.again import segments_of
 from remat.schedule.orders import Orders, Stage
+from remat.schedule.recompute import segments_of
 from remat.schedule.steps import StepKind
 from remat.solving.questions.binding import Binding
 from remat.solving.questions.plan import Planned

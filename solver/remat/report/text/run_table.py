@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from remat.instance.kinds import is_dag
 from remat.messages import printable
-from remat.report.text.naming import shown_name
+from remat.report.text.readable_names import shown_name
 from remat.schedule.document import Run, StepView
 from remat.solving.verifying import Examined
 from remat.units import format_time

@@ -8,7 +8,7 @@ from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
 from remat.report.text.columns import aligned, room
-from remat.report.text.naming import shown_name, shown_task, shown_value
+from remat.report.text.readable_names import shown_name, shown_task, shown_value
 from remat.schedule.steps import StepKind
 from remat.solving.verifying import Examined
 from remat.units import Number, format_size, format_time

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from remat.report.text.naming import shown_in_module, shown_name, shown_step
+from remat.report.text.readable_names import shown_in_module, shown_name, shown_step
 from remat.report.text.summary import table
 from remat.report.views.residents import Resident, residents_at
 from remat.report.views.slices import slice_maxima, without_dips
-from remat.report.views.terms import by_term, traffic_by_term
+from remat.report.views.static_memory import by_term, traffic_by_term
 from remat.solving.verifying import Examined
 from remat.units import format_size, format_time
 from remat.verifier import Profile

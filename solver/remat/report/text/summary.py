@@ -9,8 +9,8 @@ from remat.graph.machine import Machine
 from remat.messages import printable
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.report.text.columns import text_width
-from remat.report.text.naming import shown_name, shown_step, shown_task
-from remat.solving.remedies import PORTFOLIO
+from remat.report.text.readable_names import shown_name, shown_step, shown_task
+from remat.solving.hints import PORTFOLIO
 from remat.solving.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time
 from remat.verifier import Report, Steady

@@ -14,9 +14,9 @@ import numpy as np
 from remat.graph.machine import Machine
 from remat.graph.names import NumberedNames
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
-from remat.report.views.layout import TreeLayout
-from remat.report.views.lives import Clock, Lives, Moments, Origin, in_several_memories, memory_of_runs, traced
+from remat.report.views.lifetimes import Clock, Lives, Moments, Origin, in_several_memories, memory_of_runs, traced
 from remat.report.views.phases import Phase, phases_of_tasks, step_phases
+from remat.report.views.task_index_ranges import TreeLayout
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.result import Result
 from remat.verifier import Profile

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.graph.taskgraph import IntArray
-from remat.report.views.layout import TreeLayout
+from remat.report.views.task_index_ranges import TreeLayout
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.graph.taskgraph import IntArray
-from remat.report.views.lives import Lives, lives_of
+from remat.report.views.lifetimes import Lives, lives_of
 from remat.report.views.phases import Phase, step_phases
 from remat.solving.result import Result
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remat.graph.taskgraph import IntArray
-from remat.report.views.layout import ChainLayout
-from remat.report.views.lives import NEAR, Lives, Origin, lives_of
+from remat.report.views.lifetimes import NEAR, Lives, Origin, lives_of
+from remat.report.views.task_index_ranges import ChainLayout
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
 

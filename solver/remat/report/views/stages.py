@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from remat.graph.taskgraph import BoolArray, IntArray
-from remat.report.views.layout import ChainLayout
-from remat.report.views.lives import Lives, lives_of
+from remat.report.views.lifetimes import Lives, lives_of
+from remat.report.views.task_index_ranges import ChainLayout
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
 

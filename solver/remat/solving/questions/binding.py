@@ -10,9 +10,9 @@ from typing import Any
 from remat.errors import InstanceError, OptionError
 from remat.instance.saving import instance_document
 from remat.solving.entry import solve
-from remat.solving.questions.degrees import ALGORITHM
+from remat.solving.problem_setup import read_seconds
+from remat.solving.questions.parallel_degrees import ALGORITHM
 from remat.solving.questions.plan import Planned, pipeline_of
-from remat.solving.single import read_seconds
 from remat.units import Number
 
 GIB = 2**30

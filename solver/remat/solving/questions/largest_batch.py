@@ -10,22 +10,22 @@ from typing import Any
 from remat.errors import InstanceError, OptionError
 from remat.graph.machine import Machine
 from remat.instance import Instance, load
+from remat.instance.batch_size import scaled
 from remat.instance.lowering import machine_of
-from remat.instance.scaling import scaled
 from remat.plugin import registry
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.solving import portfolio
+from remat.solving.batch_splitting import one_division
 from remat.solving.budget import Budget, budget_memory
 from remat.solving.conclusion import conclude
-from remat.solving.divisions import one_division
+from remat.solving.problem_setup import AnyInstance, AnyMachine, make_problem, values_of
 from remat.solving.questions.bisection import Limit
-from remat.solving.questions.limits import Limits
 from remat.solving.questions.pool import Answered
 from remat.solving.questions.prober import Effort
+from remat.solving.questions.time_limits import Limits
 from remat.solving.result import Answer, Result
-from remat.solving.single import AnyInstance, AnyMachine, make_problem, values_of
 from remat.units import format_size
 
 LARGEST_BATCH = 2**31 - 1

@@ -12,15 +12,15 @@ from remat.plugin.context import Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.solving import portfolio
+from remat.solving.batch_splitting import one_division
 from remat.solving.budget import Budget, budget_memory
 from remat.solving.conclusion import conclude
-from remat.solving.divisions import one_division
+from remat.solving.problem_setup import AnyInstance, AnyMachine, make_problem
 from remat.solving.questions.bisection import Limit, Search, search_least
-from remat.solving.questions.limits import Limits
 from remat.solving.questions.pool import Answered, with_budget
 from remat.solving.questions.prober import Effort, Prober
+from remat.solving.questions.time_limits import Limits
 from remat.solving.result import Answer, Result
-from remat.solving.single import AnyInstance, AnyMachine, make_problem
 from remat.units import format_time
 
 FASTEST_SHARE = 0.25

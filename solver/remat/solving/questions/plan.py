@@ -15,14 +15,14 @@ from remat.instance.kinds import is_pipeline
 from remat.instance.saving import instance_document
 from remat.plugin.context import Progress
 from remat.plugin.proposal import Status
-from remat.schedule.again import segments_of
 from remat.schedule.orders import Phase
+from remat.schedule.recompute import segments_of
 from remat.solving.budget import Budget
 from remat.solving.entry import solve
+from remat.solving.problem_setup import AnyInstance, read_seconds
 from remat.solving.questions.chain_as_pipeline import document_of_chain
-from remat.solving.questions.degrees import ALGORITHM, Degrees, Way, put_back, ways_of
+from remat.solving.questions.parallel_degrees import ALGORITHM, Degrees, Way, put_back, ways_of
 from remat.solving.result import Result
-from remat.solving.single import AnyInstance, read_seconds
 from remat.units import Number
 
 OBJECTIVES = ("sample", "makespan")

@@ -13,17 +13,14 @@ from typing import Any
 
 from remat.errors import OptionError
 from remat.plugin import registry
-from remat.plugin.auto import for_many
+from remat.plugin.applicability import check_reach
 from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Author, Proposal, Termination
-from remat.plugin.reach import check_reach
+from remat.plugin.selection import for_many
 from remat.solving import portfolio
 from remat.solving.conclusion import conclude
-from remat.solving.questions.grid import Grid
-from remat.solving.questions.pool import Answered, Pool, with_budget
-from remat.solving.result import Result
-from remat.solving.single import (
+from remat.solving.problem_setup import (
     AUTO_SECONDS,
     contained,
     end_of,
@@ -33,6 +30,9 @@ from remat.solving.single import (
     read_whole,
     values_of,
 )
+from remat.solving.questions.budget_grid import Grid
+from remat.solving.questions.pool import Answered, Pool, with_budget
+from remat.solving.result import Result
 from remat.solving.time_guard import guarded
 
 

@@ -12,16 +12,16 @@ from remat.instance import digest, load
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.solving import portfolio
+from remat.solving.batch_splitting import one_division
 from remat.solving.budget import budget_memory, read_capacity
-from remat.solving.divisions import one_division
+from remat.solving.problem_setup import AnyInstance, AnyMachine, make_problem, read_whole
 from remat.solving.questions import QUESTIONS
 from remat.solving.questions.bisection import Limit, Search, search_least
 from remat.solving.questions.curves import Curve, Least, Point, Sweep
 from remat.solving.questions.pool import Answered, with_budget
 from remat.solving.questions.portfolio_curve import PortfolioCurve
 from remat.solving.questions.prober import Effort, Prober
-from remat.solving.shares import Wholes
-from remat.solving.single import AnyInstance, AnyMachine, make_problem, read_whole
+from remat.solving.relative_budget import Wholes
 from remat.units import format_size
 
 POINTS = 20

@@ -12,7 +12,7 @@ from remat.schedule.operations import Operation
 from remat.time_loops.online import OnlineSchedule
 from remat_algorithms.adjoint.binomial.online_revolve import OnlinePlacement
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.ranges import Splits
+from remat_algorithms.adjoint.revolve_operations import Splits
 from remat_algorithms.kit.binomial import advances, beta, first_split, repetition
 
 UNIT = {"time": "unit", "memory": "unit"}

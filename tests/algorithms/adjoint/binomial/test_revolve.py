@@ -9,7 +9,7 @@ import pytest
 
 import remat
 from remat.plugin.emit import MOST_RUNS
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.adjoint.binomial.revolve import plan_revolve
 from remat_algorithms.adjoint.plan import Plan
 from remat_algorithms.adjoint.slots import Slots

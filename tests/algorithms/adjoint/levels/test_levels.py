@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.adjoint.levels.h_revolve import tables, value
 from remat_algorithms.adjoint.levels.multistage import middle_split
 from remat_algorithms.adjoint.levels.uniform import TimeLoop

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import remat
 from remat.graph.machine import Link, Machine, Memory, Processor
 from remat.plugin.problem import Problem
-from remat_algorithms.adjoint.transfers import state_transfer_times
+from remat_algorithms.adjoint.transfer_times import state_transfer_times
 from remat_algorithms.adjoint.unequal import walther_griewank
 from remat_algorithms.adjoint.unequal.splits_kernel import monotone_level
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits

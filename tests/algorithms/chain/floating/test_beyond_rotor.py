@@ -13,7 +13,7 @@ import pytest
 
 import remat
 from remat.errors import AlgorithmError
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.chain.exact.live_sets import LiveSets
 from remat_algorithms.chain.floating import model as floating
 from remat_algorithms.chain.floating import rotor_float
@@ -319,8 +319,8 @@ def test_chain_best_refuses_as_rotor_float_does() -> None:
 
 def test_nothing_is_walked_where_everything_fits_or_the_chain_is_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     # Importing it fails, also where another test has imported it before.
-    monkeypatch.setitem(sys.modules, "remat_algorithms.chain.phases_kernel", None)
-    monkeypatch.delattr("remat_algorithms.chain.phases_kernel", raising=False)
+    monkeypatch.setitem(sys.modules, "remat_algorithms.chain.phase_matrix_kernel", None)
+    monkeypatch.delattr("remat_algorithms.chain.phase_matrix_kernel", raising=False)
     whole = remat.solve(remat.example("chains/resnet101_b64_224"), algorithm="chain-best")
     assert whole.status is remat.Status.OPTIMAL
     assert whole.makespan == pytest.approx(whole.no_recompute_time, rel=1e-12)

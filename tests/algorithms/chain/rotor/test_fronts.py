@@ -12,19 +12,19 @@ import pytest
 
 import remat
 from remat.plugin.context import Context
-from remat.solving.single import make_problem
-from remat_algorithms.chain.rotor import allowed as rotor_allowed
-from remat_algorithms.chain.rotor import cells as rotor_cells
+from remat.solving.problem_setup import make_problem
+from remat_algorithms.chain.rotor import excess_limit as rotor_allowed
+from remat_algorithms.chain.rotor import front_table as rotor_cells
 from remat_algorithms.chain.rotor import search as rotor_search
-from remat_algorithms.chain.rotor.allowed import Allowed, Relaxed, _Surroundings
-from remat_algorithms.chain.rotor.cells import Cells, Thin
-from remat_algorithms.chain.rotor.costs import Costs
+from remat_algorithms.chain.rotor.excess_limit import Allowed, Relaxed, _Surroundings
 from remat_algorithms.chain.rotor.front import NEVER, Front, Pool, Sums
+from remat_algorithms.chain.rotor.front_table import Cells, Thin
 from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting
-from remat_algorithms.chain.rotor.runs import Reader
-from remat_algorithms.chain.rotor.work import Over, Work
+from remat_algorithms.chain.rotor.tick_costs import Costs
+from remat_algorithms.chain.rotor.traceback import Reader
+from remat_algorithms.chain.rotor.work_counter import Over, Work
 from remat_algorithms.chain.segments import Segments
-from tests.algorithms.chain.rotor.test_forms import Document, draw_chain
+from tests.algorithms.chain.rotor.test_uniform_forms import Document, draw_chain
 from tests.oracles.persistent import Recursion
 from tests.seeds import seeds
 

@@ -13,8 +13,8 @@ import remat
 import remat.placement
 from remat.instance.lowering.chain_arrays import chain_arrays
 from remat.plugin.emit import run_in_order
-from remat_algorithms.chain import least_memory
-from remat_algorithms.chain.least_memory import LeastMemory
+from remat_algorithms.chain import minimum_memory
+from remat_algorithms.chain.minimum_memory import LeastMemory
 from remat_algorithms.chain.segments import PERSISTENT, RunList, Segments
 from tests import places
 from tests.oracles import search
@@ -119,7 +119,7 @@ def test_least_memory_is_exact(seed: int) -> None:
 def test_compiled_least_memory_equals_its_twin(monkeypatch: pytest.MonkeyPatch, stages: int) -> None:
     segments = segments_of(draw_chain(stages, stages, largest=10_000))
     plain = LeastMemory.of(segments)
-    monkeypatch.setattr(least_memory, "COMPILED_FROM", -1)
+    monkeypatch.setattr(minimum_memory, "COMPILED_FROM", -1)
     compiled = LeastMemory.of(segments)
     assert np.array_equal(plain.need, compiled.need)
     assert np.array_equal(plain.time, compiled.time)

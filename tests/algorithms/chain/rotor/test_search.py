@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from remat_algorithms.chain.rotor import search as rotor_search
-from remat_algorithms.chain.rotor.cells import Cells
+from remat_algorithms.chain.rotor.front_table import Cells
 from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting
 from remat_algorithms.chain.rotor.search import Found
-from remat_algorithms.chain.rotor.work import Over
+from remat_algorithms.chain.rotor.work_counter import Over
 from tests.algorithms.chain.rotor.test_fronts import random_chain, setting_of
 from tests.seeds import seeds
 

@@ -15,14 +15,14 @@ from remat.plugin.options import make_options
 from remat.plugin.proposal import Proposal
 from remat.plugin.registry import find
 from remat.solving.conclusion import conclude
+from remat.solving.problem_setup import make_problem
 from remat.solving.result import Result
-from remat.solving.single import make_problem
 from remat.verifier import check
 from remat_algorithms.chain.rotor import search as rotor_search
 from remat_algorithms.chain.rotor import sweep as rotor_sweep
-from remat_algorithms.chain.rotor.cells import Cells
+from remat_algorithms.chain.rotor.front_table import Cells
 from remat_algorithms.chain.segments import PERSISTENT
-from tests.algorithms.chain.rotor.test_forms import Document, draw_chain
+from tests.algorithms.chain.rotor.test_uniform_forms import Document, draw_chain
 from tests.oracles.persistent import Recursion
 
 ROTOR = find("rotor", "chain")

@@ -4,7 +4,7 @@ import itertools
 
 from remat.placement import Unplaceable, place
 from remat.plugin.emit import run_in_order
-from remat.plugin.orders import reference_order
+from remat.plugin.topological_order import reference_order
 from remat.schedule.steps import StepBuilder, concatenate
 
 

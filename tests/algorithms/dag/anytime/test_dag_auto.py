@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.testing import strategies
 from remat_algorithms.dag.anytime.dag_auto import NOT_REORDERED
 from tests.algorithms.dag.anytime.subsets import best_of_class

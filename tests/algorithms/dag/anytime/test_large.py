@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 import remat
 from remat.generate import generate
-from remat.solving.single import make_problem
-from remat_algorithms.dag.plans import packed
+from remat.solving.problem_setup import make_problem
+from remat_algorithms.dag.plans import records
 from remat_algorithms.dag.plans.differences import BLOCK, FEW, SHORT, add, clear, gain_of, summarise
 from remat_algorithms.dag.plans.model import stage_model
-from remat_algorithms.dag.plans.packed import HERE, NOW
-from remat_algorithms.dag.plans.state import ALPHAS, Search
+from remat_algorithms.dag.plans.records import HERE, NOW
+from remat_algorithms.dag.plans.search_state import ALPHAS, Search
 
 SMALL = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
 
@@ -67,7 +67,7 @@ def test_gains_by_blocks_are_those_of_each_position(seed, most, budget, data):
     (perceptron(20), 40),
 ])  # fmt: skip
 def test_several_at_once_come_out_alike_compiled(document, share, monkeypatch):
-    monkeypatch.setattr(packed, "MANY_FROM", 0)
+    monkeypatch.setattr(records, "MANY_FROM", 0)
     plans = []
     for compiled in (False, True):
         search = search_of(document, share, compiled=compiled)
@@ -81,10 +81,10 @@ def test_several_at_once_come_out_alike_compiled(document, share, monkeypatch):
 
 
 def test_several_at_once_take_fewer_steps_and_are_no_worse(monkeypatch):
-    monkeypatch.setattr(packed, "MANY_FROM", 10**9)
+    monkeypatch.setattr(records, "MANY_FROM", 10**9)
     one = search_of(perceptron(120), 50, compiled=True)
     by_one = one.construct(1.0)
-    monkeypatch.setattr(packed, "MANY_FROM", 0)
+    monkeypatch.setattr(records, "MANY_FROM", 0)
     search = search_of(perceptron(120), 50, compiled=True)
     by_many = search.construct(1.0)
     assert by_one is not None
@@ -96,7 +96,7 @@ def test_several_at_once_take_fewer_steps_and_are_no_worse(monkeypatch):
 
 def test_deep_cuts_of_long_graphs_are_found(monkeypatch):
     # Each rerun amid hundreds of others adds a position above the budget: by positions nothing seems to gain.
-    monkeypatch.setattr(packed, "MANY_FROM", 10**9)
+    monkeypatch.setattr(records, "MANY_FROM", 10**9)
     search = search_of(perceptron(450), 15, compiled=True)
     search.room.state.dearest = 1e300  # As if a plan were known: then the area is not measured by stages.
     assert search.construct(1.0) is None

@@ -11,9 +11,9 @@ import remat
 from remat.generate.layered import layered_dag
 from remat.instance import load
 from remat.plugin import ALL_SCHEDULES
-from remat.solving.single import make_problem
-from remat_algorithms.dag.exact.covers import Covers
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.exact.dag_exact import MOST_TASKS, ONE_MEMORY
+from remat_algorithms.dag.exact.dominance import Covers
 from remat_algorithms.dag.exact.search import Work, beam, quickest
 from remat_algorithms.dag.exact.states import States
 from tests.algorithms.dag.exact.graphs import random_graph

@@ -4,7 +4,7 @@ import pytest
 
 import remat
 from remat.plugin.context import Context
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.literature.dtr import simulate
 from remat_algorithms.dag.literature.dtr_state import GaveUp, Heuristic, Program, Simulation
 from remat_algorithms.dag.literature.retention import stages_of

@@ -8,12 +8,12 @@ import pytest
 
 import remat
 from remat.plugin.context import Context
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.literature import knapsack, lower_sets
 from remat_algorithms.dag.literature.baselines import articulation_points
 from remat_algorithms.dag.literature.feng_huang import best_checkpoints, fewest_bytes, segments_of
 from remat_algorithms.dag.literature.min_cut import by_intensity, cut_network, minimum_cut, nearest_cut
-from remat_algorithms.dag.literature.phases import training_of
+from remat_algorithms.dag.literature.retention_phases import training_of
 from tests.algorithms.dag.graphs import forward_edges, layered, seeded, training
 
 NEVER = 10**9

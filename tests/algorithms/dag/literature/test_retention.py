@@ -7,9 +7,9 @@ import pytest
 
 import remat
 from remat.plugin.emit import run_in_order
-from remat.solving.single import make_problem
-from remat_algorithms.dag.literature.phases import training_of
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.literature.retention import stages_of
+from remat_algorithms.dag.literature.retention_phases import training_of
 from tests.algorithms.dag.graphs import document, layered, seeded, training
 
 

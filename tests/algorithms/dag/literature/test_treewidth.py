@@ -7,7 +7,7 @@ import pytest
 
 import remat
 from remat.plugin.context import Context
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.literature.retention import stages_of
 from remat_algorithms.dag.literature.treewidth import Pebbling, TooLong, decompose
 from tests.algorithms.dag.graphs import document, seeded

@@ -4,7 +4,7 @@ import random
 from fractions import Fraction
 
 import remat
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.moments.bounds import Setting
 from tests.oracles import offloading, search
 

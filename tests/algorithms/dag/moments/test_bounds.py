@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.testing import strategies
 from remat_algorithms.dag.moments.bounds import Setting
-from remat_algorithms.dag.moments.lineage import listed_levels
-from remat_algorithms.dag.moments.solving import Effort
+from remat_algorithms.dag.moments.precedence import listed_levels
+from remat_algorithms.dag.moments.program_solution import Effort
 from tests.algorithms.dag.moments.drawn import (
     best_of_all,
     chained,

@@ -7,10 +7,10 @@ import pytest
 import remat
 from remat.placement import Unplaceable, place
 from remat.plugin import run_in_order
-from remat.solving.single import make_problem
-from remat_algorithms.dag.moments.facts import Facts
+from remat.solving.problem_setup import make_problem
+from remat_algorithms.dag.moments.integer_facts import Facts
 from remat_algorithms.dag.moments.peak import Peak
-from remat_algorithms.dag.moments.plan import WHOLE, runs_of
+from remat_algorithms.dag.moments.plan_from_moment import WHOLE, runs_of
 from tests.algorithms.dag.moments.drawn import graph, in_units, setting_of, training
 from tests.oracles import search
 

@@ -12,11 +12,11 @@ from remat.instance import load
 from remat.plugin.context import Context
 from remat.plugin.proposal import Termination
 from remat.plugin.registry import find
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.order.dag_order_exact import ExactOptions
-from remat_algorithms.dag.order.improving import good_order, improve, improved
 from remat_algorithms.dag.order.model import order_model
 from remat_algorithms.dag.order.search import block_of, search
+from remat_algorithms.dag.order.window_search import good_order, improve, improved
 from tests.algorithms.dag.order.graphs import document, random_graph, random_series_parallel, width
 from tests.oracles.search import dag_best_order_peak
 

@@ -10,7 +10,7 @@ import pytest
 import remat
 from remat.instance import load
 from remat.plugin import Context, Termination
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.order.model import order_model
 from remat_algorithms.dag.order.series_parallel import NotSeriesParallelError, evaluate, reduced
 from remat_algorithms.dag.order.sp_order import series_parallel_order, solve

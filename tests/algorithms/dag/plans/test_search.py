@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 import remat
 from remat.generate import generate
 from remat.placement import place
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate
 from remat.verifier import check
-from remat_algorithms.dag.plans import state
+from remat_algorithms.dag.plans import search_state
 from remat_algorithms.dag.plans.model import stage_model
-from remat_algorithms.dag.plans.state import ALPHAS, Search
+from remat_algorithms.dag.plans.search_state import ALPHAS, Search
 from remat_algorithms.dag.steps import steps_of
 from tests.algorithms.dag.graphs import unread_time
 
@@ -207,12 +207,12 @@ def test_compiled_on_the_way_equals_interpreted(find, monkeypatch):
     """Whatever the call from which on it is compiled."""
     interpreted, *wanted = find(compiled=False)
     for calls in range(6):
-        monkeypatch.setattr(state, "CALLS_INTERPRETED", calls)
+        monkeypatch.setattr(search_state, "CALLS_INTERPRETED", calls)
         search, *found = find(compiled=None)
         assert search.compiled
         assert found == wanted, calls
         assert search.room.draws.random == interpreted.room.draws.random
-        for plan in (state.HERE, state.BEST):
+        for plan in (search_state.HERE, search_state.BEST):
             count = interpreted.room.length[plan]
             assert search.room.length[plan] == count
             assert (search.room.item[plan, :count] == interpreted.room.item[plan, :count]).all()

@@ -15,14 +15,14 @@ from remat.plugin.options import make_options
 from remat.plugin.registry import find
 from remat.schedule.document import Run
 from remat.solving.conclusion import conclude
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate
-from remat_algorithms.dag.order.improving import better_order
+from remat_algorithms.dag.order.window_search import better_order
 from remat_algorithms.dag.programs import formulation, moccasin
 from remat_algorithms.dag.programs.frontier import frontier as make_frontier
+from remat_algorithms.dag.programs.greedy_start import greedy_schedule, runs_in_stages
 from remat_algorithms.dag.programs.search import Search
-from remat_algorithms.dag.programs.start import greedy_schedule, runs_in_stages
 from tests.algorithms.dag.programs.graphs import DOCUMENT, training_graphs
 from tests.oracles import frontier, search
 
@@ -326,7 +326,7 @@ def test_no_time_at_all(solver):
 )
 def test_what_was_not_finished_is_named(name, said, monkeypatch):
     from remat_algorithms.dag.programs import checkmate, moccasin
-    from remat_algorithms.kit.programs.answers import Answer, Outcome
+    from remat_algorithms.kit.programs.solver_status import Answer, Outcome
 
     unknown = Answer(Outcome.UNKNOWN)
     monkeypatch.setattr(checkmate, "solve_program", lambda *rest, **more: unknown)

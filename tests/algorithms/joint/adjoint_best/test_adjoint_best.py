@@ -14,14 +14,14 @@ import remat
 from remat.plugin.context import Context, Progress
 from remat.plugin.problem import Problem
 from remat.schedule.document import Copy
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.testing import strategies
 from remat_algorithms import catalogue
 from remat_algorithms.joint.adjoint_best.bound import lower_bound
 from remat_algorithms.joint.adjoint_best.model import Model, cost, operations_of, steps_of
+from remat_algorithms.joint.adjoint_best.persistent_table import LevelTable, SharedTable, stores, units_of
 from remat_algorithms.joint.adjoint_best.search import Search
-from remat_algorithms.joint.adjoint_best.table import LevelTable, SharedTable, stores, units_of
-from remat_algorithms.joint.adjoint_best.windows import Windows
+from remat_algorithms.joint.adjoint_best.window_search import Windows
 from tests import places
 from tests.oracles import levels, search
 

@@ -7,15 +7,15 @@ import pytest
 
 import remat
 from remat.plugin import ALL_SCHEDULES
-from remat.solving.single import make_problem
-from remat_algorithms.dag.plans.state import Search
-from remat_algorithms.joint.dag_offload_best.room import Rates, room_of
-from remat_algorithms.joint.dag_offload_best.setting import Runs, Setting
+from remat.solving.problem_setup import make_problem
+from remat_algorithms.dag.plans.search_state import Search
+from remat_algorithms.joint.dag_offload_best.local_search import _handed
+from remat_algorithms.joint.dag_offload_best.model import Runs, Setting
+from remat_algorithms.joint.dag_offload_best.offload_headroom import Rates, room_of
+from remat_algorithms.joint.dag_offload_best.offload_priorities import taste_of_steps
 from remat_algorithms.joint.dag_offload_best.starts import INDIVIDUALS, PROGRAMS
-from remat_algorithms.joint.dag_offload_best.taste import taste_of_steps
-from remat_algorithms.joint.dag_offload_best.walk import _handed
 from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
-from remat_algorithms.offload.swaps.choice import Choice
+from remat_algorithms.offload.swaps.gap_selection import Choice
 from tests.algorithms.offload.small_chains import any_machine
 from tests.oracles.offloading import least_makespan
 

@@ -8,10 +8,10 @@ import pytest
 import remat
 from remat.generate import generate
 from remat.plugin import ALL_SCHEDULES, Status
-from remat.solving.single import make_problem
-from remat_algorithms.joint.pipe_plan import bound, walk, walk_kernel
-from remat_algorithms.joint.pipe_plan.levels import StageCosts
-from remat_algorithms.joint.pipe_plan.outline import Outline, state_of
+from remat.solving.problem_setup import make_problem
+from remat_algorithms.joint.pipe_plan import bound, local_search, local_search_kernel
+from remat_algorithms.joint.pipe_plan.encoding import Outline, state_of
+from remat_algorithms.joint.pipe_plan.recompute_options import StageCosts
 from remat_algorithms.joint.pipe_plan.search import Walks, fitting_levels
 from remat_algorithms.parallel.pipeline.stages import placed, staging
 from tests.oracles import recomputing_pipelines
@@ -90,7 +90,11 @@ def test_the_plain_twin_of_the_kernel(shape):
     for compiled in (True, False):
         state = state_of(facts, 5)
         calls = {
-            name: (getattr(walk_kernel, name.upper()).bind(facts, state) if compiled else _plain(name, facts, state))
+            name: (
+                getattr(local_search_kernel, name.upper()).bind(facts, state)
+                if compiled
+                else _plain(name, facts, state)
+            )
             for name in ("drift", "walk")
         }
         state.progress.best = np.inf
@@ -104,7 +108,7 @@ def test_the_plain_twin_of_the_kernel(shape):
 
 
 def _plain(name, facts, state):
-    return lambda *given: getattr(walk, name)(facts, state, *given)
+    return lambda *given: getattr(local_search, name)(facts, state, *given)
 
 
 @pytest.mark.parametrize("shape", ["v", "chain", "interleaved"])
@@ -116,7 +120,7 @@ def test_the_model_is_what_is_placed(shape):
     entry = walks.improve(walks.begin(starts), 300)
     _, makespan, peaks = placed(problem, outline.orders(entry.lists, entry.level, entry.advance))
     again = sum(outline.levels[s][int(entry.level[s, b])].again for s in range(outline.model.stages) for b in range(8))
-    assert makespan == pytest.approx(entry.figure - walk.SMALL * again / 4, abs=1e-6)
+    assert makespan == pytest.approx(entry.figure - local_search.SMALL * again / 4, abs=1e-6)
     assert max(peaks) <= 100
 
 

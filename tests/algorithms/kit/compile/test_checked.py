@@ -13,11 +13,11 @@ import pytest
 
 import remat
 from remat.generate import generate
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.testing.cases import moderate
-from remat_algorithms.dag.anytime.walks.annealer import Annealer
+from remat_algorithms.dag.anytime.local_search.annealer import Annealer
 from remat_algorithms.dag.plans.model import StageModel, stage_model
-from remat_algorithms.dag.plans.state import Search
+from remat_algorithms.dag.plans.search_state import Search
 from remat_algorithms.kit.compile.lowering import VARIABLE, checked_indices
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from remat_algorithms.kit.programs import answers
-from remat_algorithms.kit.programs.answers import Answer, Job, Outcome, watched
+from remat_algorithms.kit.programs import solver_status
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
+from remat_algorithms.kit.programs.solver_status import Answer, Job, Outcome, watched
 
 
 class Waiting(Job):
@@ -57,7 +57,7 @@ def test_a_job_is_stopped_until_it_hears() -> None:
 
 
 def test_a_job_is_stopped_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "LATE", 0.02)
+    monkeypatch.setattr(solver_status, "LATE", 0.02)
     job = Waiting()
     assert watched(job, never, 0.01).outcome is Outcome.FEASIBLE
     assert job.stops >= 1

@@ -14,12 +14,12 @@ import pytest
 
 import remat_algorithms
 from remat.plugin import Context, OptionError
-from remat_algorithms.kit.programs import apart, solvers
-from remat_algorithms.kit.programs.answers import Outcome, watched
-from remat_algorithms.kit.programs.apart import Apart, Task
+from remat_algorithms.kit.programs import solver_process, solvers
 from remat_algorithms.kit.programs.cp_sat import CpSatJob, solve
 from remat_algorithms.kit.programs.program import Program, ProgramBuilder
 from remat_algorithms.kit.programs.pulp import find_solver, solve_with_pulp
+from remat_algorithms.kit.programs.solver_process import Apart, Task
+from remat_algorithms.kit.programs.solver_status import Outcome, watched
 from remat_algorithms.kit.programs.solvers import job_of, may_be_deaf, solve_program
 
 OWNERS = {f"kit/programs/{name}.py" for name in ("cp_sat", "solvers", "pulp", "relaxation", "duals")}
@@ -89,17 +89,17 @@ def test_an_interrupt_during_a_constraint_program_is_pythons(interrupting: Inter
 
 @pytest.mark.parametrize("solver", ["highs", "pulp"])
 def test_a_process_is_stopped_like_a_thread(solver: str, interrupting: Interrupting, monkeypatch: Any) -> None:
-    monkeypatch.setattr(apart, "GRACE", 0.1)
+    monkeypatch.setattr(solver_process, "GRACE", 0.1)
     job = Apart(Task(hard().build(), solver, 1, 0, None, None))
     assert watched(job, interrupting).outcome in (Outcome.UNKNOWN, Outcome.FEASIBLE)
     assert interrupting.heard == 1
-    assert not apart._idle
+    assert not solver_process._idle
 
 
 def test_a_deaf_process_is_killed(monkeypatch: Any) -> None:
-    monkeypatch.setattr(apart, "GRACE", 0.05)
-    monkeypatch.setattr(apart, "SERVICE", "tests.algorithms.kit.programs.deaf")
-    apart._end_all()
+    monkeypatch.setattr(solver_process, "GRACE", 0.05)
+    monkeypatch.setattr(solver_process, "SERVICE", "tests.algorithms.kit.programs.deaf")
+    solver_process._end_all()
     job = Apart(Task(small(), "scip", 1, 0, None, None))
     assert watched(job, lambda: job._process is not None).outcome is Outcome.UNKNOWN
     assert job._process is not None
@@ -112,17 +112,17 @@ def test_a_process_solves_program_after_program_and_is_replaced_when_it_has_ende
         return found.outcome, found.values
 
     assert answer("scip") == (Outcome.OPTIMAL, [1.0, 3.0])
-    (first,) = apart._idle
+    (first,) = solver_process._idle
     assert answer("pulp") == (Outcome.OPTIMAL, [1.0, 3.0])
-    assert apart._idle == [first]
+    assert solver_process._idle == [first]
     first.kill()
     first._popen.wait()
     assert answer("highs") == (Outcome.OPTIMAL, [1.0, 3.0])
-    assert apart._idle != [first]
+    assert solver_process._idle != [first]
     with pytest.raises(OptionError, match="NOSUCH"):
         answer("pulp:NOSUCH")
-    apart._end_all()
-    assert not apart._idle
+    solver_process._end_all()
+    assert not solver_process._idle
 
 
 def test_what_is_short_or_hears_is_solved_here(monkeypatch: Any) -> None:

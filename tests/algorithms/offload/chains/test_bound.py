@@ -7,12 +7,12 @@ import pytest
 
 import remat
 from remat.plugin import Context
-from remat.solving.single import make_problem
-from remat_algorithms.chain.bounds.moments import Moments
+from remat.solving.problem_setup import make_problem
+from remat_algorithms.chain.bounds.moment_facts import Moments
 from remat_algorithms.chain.bounds.one_moment import least_remade
-from remat_algorithms.dag.moments.solving import Effort
+from remat_algorithms.dag.moments.program_solution import Effort
 from remat_algorithms.offload.chains.bound import ChainBound
-from remat_algorithms.offload.chains.sweeps import setting_of
+from remat_algorithms.offload.chains.chain_moments import setting_of
 from tests.algorithms.offload import small_chains
 from tests.oracles import offloading
 

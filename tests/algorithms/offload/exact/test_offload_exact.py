@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat_algorithms.kit.programs.answers import Answer, Outcome
+from remat_algorithms.kit.programs.solver_status import Answer, Outcome
 from remat_algorithms.offload.exact import offload_exact as exact
 from tests.algorithms.offload.small_chains import chain, chains, machine, one_big_value, stage
 from tests.oracles.offloading import least_makespan

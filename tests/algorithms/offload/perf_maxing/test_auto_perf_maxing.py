@@ -12,10 +12,10 @@ import pytest
 import remat
 from remat.generate import generate
 from remat.plugin import Context
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.layering import by_names
-from remat_algorithms.dag.literature.phases import training_of
-from remat_algorithms.offload.perf_maxing.inner import (
+from remat_algorithms.dag.literature.retention_phases import training_of
+from remat_algorithms.offload.perf_maxing.layer_choices import (
     INNER,
     KEEP,
     MEBIBYTE,
@@ -27,8 +27,8 @@ from remat_algorithms.offload.perf_maxing.inner import (
     knapsack,
     program,
 )
-from remat_algorithms.offload.perf_maxing.outer import Limits, shares_of
-from remat_algorithms.offload.perf_maxing.storages import Node, Storages
+from remat_algorithms.offload.perf_maxing.layer_storages import Node, Storages
+from remat_algorithms.offload.perf_maxing.share_program import Limits, shares_of
 from tests.algorithms.dag.layered_training import layered
 from tests.algorithms.offload.machines import two_memories
 

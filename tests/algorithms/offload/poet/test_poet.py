@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import remat
 from remat.generate import generate
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.programs.frontier import frontier
-from remat_algorithms.offload.poet.groups import entries, even_ends, grouped
+from remat_algorithms.offload.poet.frontier_groups import entries, even_ends, grouped
 from remat_algorithms.offload.poet.poet import ROUNDED
 from tests.algorithms.offload.small_chains import chains, one_big_value
 from tests.oracles.offloading import least_makespan

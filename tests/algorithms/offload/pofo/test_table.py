@@ -5,7 +5,7 @@ import random
 import pytest
 
 import remat
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.offload.pofo.table import PofoTable, Rates, remade_segments
 
 

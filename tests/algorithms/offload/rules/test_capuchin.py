@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.testing.strategies import chains
 from remat_algorithms.offload.rules.capuchin import by_free_time, free_time, wait
-from remat_algorithms.offload.swaps.choice import Choice
-from remat_algorithms.offload.swaps.remaking import Remaking
+from remat_algorithms.offload.swaps.gap_selection import Choice
+from remat_algorithms.offload.swaps.recompute import Remaking
 from remat_algorithms.offload.swaps.routes import routes
 from remat_algorithms.offload.swaps.swaps import Order
 from tests.algorithms.offload.machines import two_memories

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.testing.strategies import chains
 from remat_algorithms.offload.rules.superneurons import cheap_segments, dear_stages
 from tests.algorithms.offload.machines import two_memories

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.testing.strategies import chains
 from remat_algorithms.offload.rules.autoswap import Scores, weighted_absence
-from remat_algorithms.offload.swaps.choice import Choice
+from remat_algorithms.offload.swaps.gap_selection import Choice
 from remat_algorithms.offload.swaps.routes import routes
 from remat_algorithms.offload.swaps.swaps import Order
 from tests.algorithms.offload.machines import assert_ways_are_needed, two_memories

@@ -117,7 +117,7 @@ def test_closed_formula(document: dict[str, Any], out: int, back: int, data: st.
     algorithm = data.draw(st.sampled_from(["vdnn-all", "vdnn-conv"]))
     chosen = [stage for stage, name in enumerate(names) if algorithm == "vdnn-all" or name == "conv"]
     result = remat.solve(document, algorithm=algorithm, machine=two_memories(out, back))
-    chain = remat.solving.single.make_problem(remat.load(document)).chain
+    chain = remat.solving.problem_setup.make_problem(remat.load(document)).chain
     inputs, times = chain.activation_size.tolist(), chain.saving_forward_time.tolist()
     expected = 0.0
     for stage, time in enumerate(times):

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 import remat
 from remat.graph.machine import Link, Machine, Memory, Processor
 from remat.plugin.problem import Problem
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.testing.strategies import chains, dags
 from remat.verifier import check
-from remat_algorithms.offload.swaps.copies import Swap
 from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
 from remat_algorithms.offload.swaps.routes import routes
 from remat_algorithms.offload.swaps.swaps import Order
+from remat_algorithms.offload.swaps.value_copies import Swap
 
 CHANNELS = {
     "full duplex": ("out", "in", "deep"),

@@ -7,13 +7,13 @@ import pytest
 import remat
 from remat.plugin.context import Context
 from remat.plugin.registry import find
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.verifier import check
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
 from remat_algorithms.offload.weights.parameters import Choice, Setting
-from remat_algorithms.offload.weights.training import Training
+from remat_algorithms.offload.weights.training_program import Training
 from tests.algorithms.offload.trained import chain, drawn, gradient_of, machine, stage
-from tests.algorithms.offload.weights.test_rules import solve, timeline
+from tests.algorithms.offload.weights.test_zero_family import solve, timeline
 from tests.seeds import seeds
 
 

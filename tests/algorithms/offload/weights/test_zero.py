@@ -9,12 +9,12 @@ import remat
 from remat.generate import generate
 from remat.report.text.facts import facts_lines
 from remat.report.text.schedule_view import to_dict
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.solving.verifying import examine
 from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
 from remat_algorithms.offload.weights.parameters import Choice
-from remat_algorithms.offload.weights.rules import setting_of
-from remat_algorithms.offload.weights.training import Manner, Training
+from remat_algorithms.offload.weights.training_program import Manner, Training
+from remat_algorithms.offload.weights.zero_family import setting_of
 from tests.algorithms.offload.trained import chain, drawn, machine, stage
 from tests.oracles import cycles, referee
 from tests.seeds import seeds

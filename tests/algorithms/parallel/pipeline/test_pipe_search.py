@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from remat_algorithms.parallel.pipeline import layout, walk, walk_kernel
+from remat_algorithms.parallel.pipeline import kernel_arrays, local_search, local_search_kernel
+from remat_algorithms.parallel.pipeline.device_span import least_span
 from remat_algorithms.parallel.pipeline.model import BW, B, F, PipelineModel, W, complete, evaluate, peaks
 from remat_algorithms.parallel.pipeline.pipe_search import figure_of, one_by_one, search
-from remat_algorithms.parallel.pipeline.spans import least_span
 from tests.algorithms.parallel.pipeline.models import OPTIMA, certified, drawn
 from tests.oracles import pipeline_orders
 from tests.seeds import seeds
@@ -116,13 +116,13 @@ def test_walk_never_deadlocks(seed):
     """Whatever the keys: a schedule of all operations, which fits, at every patience; several stages a device."""
     rng = random.Random(seed)
     model = crowded(rng)
-    facts = layout.facts_of(model, span=False)
-    state = layout.state_of(facts, seed)
+    facts = kernel_arrays.facts_of(model, span=False)
+    state = kernel_arrays.state_of(facts, seed)
     for patience in (-1.0, 0.0, 0.5, 1.0):
         for index, batch in [(i, k) for i in range(len(facts.runs)) for k in range(model.batches)]:
             state.key[index, batch] = rng.randint(0, 20)
-        walk.schedule(facts, state, patience)
-        assert walk.figure(facts, state) < math.inf
+        local_search.schedule(facts, state, patience)
+        assert local_search.figure(facts, state) < math.inf
         assert state.done.tolist() == facts.runs.tolist()
 
 
@@ -166,15 +166,15 @@ def test_compiled_as_interpreted(number):
     model, span, _ = certified(OPTIMA[number])
     if number == 6:
         model = replace(model, forward=tuple(time + 0.25 for time in model.forward))
-    facts = layout.facts_of(model, span=span)
-    states = [layout.state_of(facts, 5) for _ in range(2)]
+    facts = kernel_arrays.facts_of(model, span=span)
+    states = [kernel_arrays.state_of(facts, 5) for _ in range(2)]
     for state, (drift, go) in zip(
         states,
         [
-            (walk_kernel.DRIFT.bind(facts, states[0]), walk_kernel.WALK.bind(facts, states[0])),
+            (local_search_kernel.DRIFT.bind(facts, states[0]), local_search_kernel.WALK.bind(facts, states[0])),
             (
-                lambda *more: walk.drift(facts, states[1], *more),
-                lambda *more: walk.walk(facts, states[1], *more),
+                lambda *more: local_search.drift(facts, states[1], *more),
+                lambda *more: local_search.walk(facts, states[1], *more),
             ),
         ],
         strict=True,

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 import remat
 from remat.generate.pipeline import uniform
 from remat.plugin import OptionError
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.testing.strategies import pipelines
 from remat.verifier import check
 from remat_algorithms.parallel.pipeline.model import complete, evaluate

@@ -12,11 +12,11 @@ from remat.instance.lowering import machine_of, samples_of
 from remat.placement import place_stream
 from remat.plugin.proposal import ALL_SCHEDULES, Status
 from remat_algorithms.kit.programs.duals import Solved
-from remat_algorithms.parallel.placement import fractions, placement_replicated
+from remat_algorithms.parallel.placement import fractional_loads, placement_replicated
+from remat_algorithms.parallel.placement.best_pattern import CONTIGUOUS
+from remat_algorithms.parallel.placement.manual_splits import shares
 from remat_algorithms.parallel.placement.model import build
 from remat_algorithms.parallel.placement.placement_replicated import ONCE
-from remat_algorithms.parallel.placement.placing import CONTIGUOUS
-from remat_algorithms.parallel.placement.shares import shares
 from tests import places
 from tests.algorithms.parallel.placement.streams import inference, star
 from tests.oracles.placements import least
@@ -281,13 +281,13 @@ def test_what_is_not_solved_is_not_excluded(seed, monkeypatch):
     document = star(random.Random(seed), tasks=3, devices=2, room=(4, 14), copies=2)
     options = {"moves": 0, "nodes": 60}
     best = remat.solve(document, algorithm="placement-replicated", options=options).makespan
-    solve_linear, answers = fractions.solve_linear, []
+    solve_linear, answers = fractional_loads.solve_linear, []
 
     def at_first(program):
         answers.append(Solved(None, -math.inf) if answers else solve_linear(program))
         return answers[-1]
 
-    monkeypatch.setattr(fractions, "solve_linear", at_first)
+    monkeypatch.setattr(fractional_loads, "solve_linear", at_first)
     monkeypatch.setattr(placement_replicated._Search, "_known", lambda self: None)  # the root is the first
     result = remat.solve(document, algorithm="placement-replicated", options=options)
     assert len(answers) > 1

@@ -11,7 +11,7 @@ import remat
 from remat.bridges.placement_profiles.partitioning import import_partitioning, import_split
 from remat.plugin.proposal import ALL_SCHEDULES
 from remat.solving.verifying import examine
-from remat_algorithms.parallel.placement.placing import CONTIGUOUS
+from remat_algorithms.parallel.placement.best_pattern import CONTIGUOUS
 from tests import places
 
 REFERENCE = json.loads((places.REFERENCE / "placement.json").read_text())["points"]

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 import remat
 from remat.instance import load
 from remat.plugin.problem import Problem
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.parallel.trees.par_subtrees import split_subtrees
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
-from remat_algorithms.parallel.trees.shares import least_bytes, split, waves
+from remat_algorithms.parallel.trees.processor_shares import least_bytes, split, waves
 from tests.algorithms.parallel.cases import peak, solve, tree
 
 

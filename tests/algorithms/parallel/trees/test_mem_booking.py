@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 import remat
 from remat.instance import load
-from remat.plugin.orders import reference_order
-from remat.solving.single import make_problem
+from remat.plugin.topological_order import reference_order
+from remat.solving.problem_setup import make_problem
 from remat.testing.strategies import documents
-from remat_algorithms.parallel.trees.copies import copy_model
 from remat_algorithms.parallel.trees.mem_booking import Booking, everything_booked
+from remat_algorithms.parallel.trees.memory_profile import BLOCK, LARGEST_EXACT, Profile
 from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
-from remat_algorithms.parallel.trees.profile import BLOCK, LARGEST_EXACT, Profile
+from remat_algorithms.parallel.trees.value_lifetimes import copy_model
 from tests.algorithms.parallel.cases import check, machine, on_any_tree, peak, solve, tree
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.instance import load
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat_algorithms.tree.out_of_core.intree import InTree
 from remat_algorithms.tree.out_of_core.postorder_min_io import best_postorder_for_io
 from tests import places

@@ -12,7 +12,7 @@ import pytest
 from remat.comparing.cells import Answer, Cell, Job, Outcome
 from remat.comparing.comparison import Comparison
 from remat.comparing.report.page import page, schedules
-from remat.report.views.miniature import miniature, pack
+from remat.report.views.minimap import miniature, pack
 from tests.report.results import offload_result
 from tests.report.views.by_hand import halves, offloaded, reversed_adjoint, spilled_tree
 

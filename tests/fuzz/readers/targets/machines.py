@@ -6,7 +6,7 @@ import remat
 from remat.documents import read_document
 from remat.instance import load_machine
 from remat.instance.lowering import lower, machine_of
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.units import Units
 from tests.fuzz.readers import seeds
 from tests.fuzz.readers.targets import Target, instances

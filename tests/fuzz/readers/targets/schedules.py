@@ -9,9 +9,9 @@ from remat.documents import read_document
 from remat.instance import digest
 from remat.instance.lowering import lower, machine_of
 from remat.schedule.document import KEYS
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.solving.verifying import examine
-from remat.solving.warm import read_warm_start
+from remat.solving.warm_start import read_warm_start
 from tests.fuzz.readers import seeds
 from tests.fuzz.readers.judging import check_message
 from tests.fuzz.readers.targets import Target

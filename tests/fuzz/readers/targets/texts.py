@@ -16,9 +16,9 @@ from remat.instance.lowering import machine_of
 from remat.plugin.options import make_options
 from remat.plugin.registry import algorithms, find
 from remat.solving.budget import apply_budget
-from remat.solving.questions.limits import Limits
-from remat.solving.shares import share_of
-from remat.solving.single import make_problem, read_seconds, read_share, read_whole
+from remat.solving.problem_setup import make_problem, read_seconds, read_share, read_whole
+from remat.solving.questions.time_limits import Limits
+from remat.solving.relative_budget import share_of
 from remat.units import Units, parse_bandwidth, parse_duration, parse_number, parse_size, parse_time
 from tests.fuzz.readers import seeds
 from tests.fuzz.readers.judging import check_message

@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 
 from remat.plugin import Context, Orders, Phase, Problem, Proposal
 from remat_algorithms.parallel.pipeline import rules
-from remat_algorithms.parallel.pipeline.planners.measures import compute, slower
-from remat_algorithms.parallel.pipeline.planners.planning import (
+from remat_algorithms.parallel.pipeline.planners.layer_sums import Line
+from remat_algorithms.parallel.pipeline.planners.planner_input import (
     Site,
     StageOptions,
     by_simulation,
     enough_layers,
     planned,
 )
-from remat_algorithms.parallel.pipeline.planners.rows import Line
 from remat_algorithms.parallel.pipeline.planners.simulation import Lists, Pipe, makespan
+from remat_algorithms.parallel.pipeline.planners.stage_measures import compute, slower
 from remat_algorithms.parallel.pipeline.stages import check_copies
 
 SHARES = (None, (1, 2), (1, 3), (2, 3))

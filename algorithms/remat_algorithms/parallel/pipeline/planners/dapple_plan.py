@@ -14,7 +14,7 @@ from pydantic import Field
 
 from remat.plugin import Context, Orders, Problem, Proposal
 from remat_algorithms.parallel.pipeline.planners.latency import quickest
-from remat_algorithms.parallel.pipeline.planners.planning import (
+from remat_algorithms.parallel.pipeline.planners.planner_input import (
     MOST_SIMULATED,
     Site,
     StageOptions,

@@ -14,8 +14,8 @@ import itertools
 from pydantic import Field
 
 from remat.plugin import Context, Orders, Problem, Proposal
-from remat_algorithms.parallel.pipeline.planners.merging import dealt, joined, merged, shares
-from remat_algorithms.parallel.pipeline.planners.planning import MOST_SIMULATED, SharedOptions, Site, planned
+from remat_algorithms.parallel.pipeline.planners.block_merging import dealt, joined, merged, shares
+from remat_algorithms.parallel.pipeline.planners.planner_input import MOST_SIMULATED, SharedOptions, Site, planned
 from remat_algorithms.parallel.pipeline.planners.simulation import Lists, makespan, when_ready
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from remat_algorithms.parallel.pipeline.planners.measures import (
+from remat_algorithms.parallel.pipeline.planners.layer_sums import Line
+from remat_algorithms.parallel.pipeline.planners.partition_table import Measure, Table
+from remat_algorithms.parallel.pipeline.planners.stage_measures import (
     least_largest,
     overlapped,
     pivoted,
@@ -16,8 +18,6 @@ from remat_algorithms.parallel.pipeline.planners.measures import (
     serial,
     table_of,
 )
-from remat_algorithms.parallel.pipeline.planners.rows import Line
-from remat_algorithms.parallel.pipeline.planners.table import Measure, Table
 
 Judge = Callable[[list[int]], float]
 """``judge(cuts)``: the makespan of the first devices of the line with these cuts."""

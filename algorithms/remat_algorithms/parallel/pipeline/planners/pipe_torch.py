@@ -9,9 +9,9 @@ O(product of (devices of a class + 1) x classes x layers^2) array operations.
 from __future__ import annotations
 
 from remat.plugin import Context, Orders, Problem, Proposal
-from remat_algorithms.parallel.pipeline.planners.by_type import best_order
-from remat_algorithms.parallel.pipeline.planners.measures import least_largest, serial
-from remat_algorithms.parallel.pipeline.planners.planning import Site, StageOptions, planned, run_1f1b
+from remat_algorithms.parallel.pipeline.planners.device_classes import best_order
+from remat_algorithms.parallel.pipeline.planners.planner_input import Site, StageOptions, planned, run_1f1b
+from remat_algorithms.parallel.pipeline.planners.stage_measures import least_largest, serial
 
 
 def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal:

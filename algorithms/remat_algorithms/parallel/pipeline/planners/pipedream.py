@@ -27,8 +27,8 @@ from __future__ import annotations
 import math
 
 from remat.plugin import Context, Orders, Problem, Proposal
-from remat_algorithms.parallel.pipeline.planners.measures import each_depth, least_largest, overlapped, received
-from remat_algorithms.parallel.pipeline.planners.planning import Site, StageOptions, planned, run_1f1b
+from remat_algorithms.parallel.pipeline.planners.planner_input import Site, StageOptions, planned, run_1f1b
+from remat_algorithms.parallel.pipeline.planners.stage_measures import each_depth, least_largest, overlapped, received
 
 
 def solve_dp(problem: Problem, options: StageOptions, context: Context) -> Proposal:

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from remat.plugin import Context, Orders, Problem, Proposal
-from remat_algorithms.parallel.pipeline.planners.measures import compute
-from remat_algorithms.parallel.pipeline.planners.planning import Site, StageOptions, by_simulation, planned
-from remat_algorithms.parallel.pipeline.planners.rows import Line
+from remat_algorithms.parallel.pipeline.planners.layer_sums import Line
+from remat_algorithms.parallel.pipeline.planners.planner_input import Site, StageOptions, by_simulation, planned
 from remat_algorithms.parallel.pipeline.planners.simulation import Lists, makespan, when_ready
+from remat_algorithms.parallel.pipeline.planners.stage_measures import compute
 
 
 def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal:

@@ -7,17 +7,17 @@ m that of micro-batches, and an activation is what a device keeps of a micro-bat
 rule that is not for these numbers raises OptionError.
 """
 
-from remat_algorithms.parallel.pipeline.rules.chunks import interleaved
-from remat_algorithms.parallel.pipeline.rules.lists import Lists
-from remat_algorithms.parallel.pipeline.rules.one_way import (
+from remat_algorithms.parallel.pipeline.rules.bidirectional import chimera, gems
+from remat_algorithms.parallel.pipeline.rules.dual_pipe import Pair, PairedLists, dualpipe, dualpipev
+from remat_algorithms.parallel.pipeline.rules.interleaved import interleaved
+from remat_algorithms.parallel.pipeline.rules.operation_lists import Lists
+from remat_algorithms.parallel.pipeline.rules.unidirectional import (
     eager_one_forward_one_backward,
     gpipe,
     one_forward_one_backward,
     zb_h1,
     zb_h2,
 )
-from remat_algorithms.parallel.pipeline.rules.paired import Pair, PairedLists, dualpipe, dualpipev
-from remat_algorithms.parallel.pipeline.rules.two_way import chimera, gems
 from remat_algorithms.parallel.pipeline.rules.v_shape import v_half, v_min, zb_v
 
 __all__ = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from remat_algorithms.parallel.pipeline.rules.lists import Lists, Pass, Phase, check, frozen
+from remat_algorithms.parallel.pipeline.rules.operation_lists import Lists, Pass, Phase, check, frozen
 
 PERIOD = 6
 """What a device does for one micro-batch: F, B and W of two chunks."""

@@ -11,6 +11,7 @@ from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison, Standing, by_algorithm, geometric_mean
 from remat.comparing.report.page.charts import COLOURS, curves, legend, profile
 from remat.comparing.report.page.schedules import schedules
+from remat.comparing.report.sentences import MOST_SENTENCES, sentences
 from remat.comparing.report.tables import (
     SHORT,
     peak_text,
@@ -21,7 +22,6 @@ from remat.comparing.report.tables import (
     units_of,
     with_spread,
 )
-from remat.comparing.report.words import MOST_SENTENCES, sentences
 from remat.messages import printable
 from remat.report.glossary import find_term
 from remat.report.palette import DARK, LIGHT, Role

@@ -10,9 +10,9 @@ from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison
 from remat.comparing.report.page.charts import LEFT, RIGHT, WIDTH
 from remat.comparing.report.tables import units_of
-from remat.report.text.naming import shown_name
+from remat.report.text.readable_names import shown_name
 from remat.report.views.composition import Kind
-from remat.report.views.miniature import (
+from remat.report.views.minimap import (
     LEVELS,
     NOTHING,
     PHASES,

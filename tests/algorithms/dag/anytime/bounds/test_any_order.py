@@ -3,8 +3,8 @@
 import pytest
 
 import remat
-from remat.solving.single import make_problem
-from remat_algorithms.dag.anytime.bounds.bounding import speaks_for_all
+from remat.solving.problem_setup import make_problem
+from remat_algorithms.dag.anytime.bounds.bound_search import speaks_for_all
 from remat_algorithms.dag.plans.model import stage_model
 from tests.algorithms.dag.anytime.test_dag_auto import keep_peak
 from tests.algorithms.dag.moments.drawn import none_fits

@@ -8,11 +8,11 @@ import pytest
 
 import remat
 from remat.generate import generate
-from remat.solving.single import make_problem
-from remat_algorithms.dag.anytime.bounds.blocks import Blocks, facts_of
-from remat_algorithms.dag.anytime.bounds.gaps import gap_cover, lives_of
+from remat.solving.problem_setup import make_problem
+from remat_algorithms.dag.anytime.bounds.block_bound import Blocks, facts_of
+from remat_algorithms.dag.anytime.bounds.gap_cover_bound import gap_cover, lives_of
 from remat_algorithms.dag.plans.model import stage_model
-from remat_algorithms.dag.plans.state import ALPHAS, Search
+from remat_algorithms.dag.plans.search_state import ALPHAS, Search
 from remat_algorithms.kit.programs.cp_sat import LARGEST_ROW, solve
 from remat_algorithms.kit.programs.program import ProgramBuilder
 

@@ -8,14 +8,14 @@ import remat
 from remat.generate import generate
 from remat.placement import place
 from remat.plugin.context import Context
-from remat.solving.single import make_problem
+from remat.solving.problem_setup import make_problem
 from remat.testing import strategies
 from remat.testing.cases import moderate
 from remat.verifier import check
-from remat_algorithms.dag.anytime.walks import reordering
-from remat_algorithms.dag.anytime.walks.annealer import Annealer, can_anneal
-from remat_algorithms.dag.anytime.walks.reordering import better_start
-from remat_algorithms.dag.anytime.walks.walk import HEIGHT
+from remat_algorithms.dag.anytime.local_search import reordering
+from remat_algorithms.dag.anytime.local_search.annealer import Annealer, can_anneal
+from remat_algorithms.dag.anytime.local_search.reordering import better_start
+from remat_algorithms.dag.anytime.local_search.run_sequence import HEIGHT
 from remat_algorithms.dag.plans.model import stage_model
 from remat_algorithms.dag.steps import steps_of
 from tests.algorithms.dag.graphs import unread_time

@@ -4,7 +4,7 @@ from itertools import accumulate, pairwise
 
 from hypothesis import strategies as st
 
-from remat_algorithms.parallel.pipeline.planners.rows import Hop, Line, Position, Row
+from remat_algorithms.parallel.pipeline.planners.layer_sums import Hop, Line, Position, Row
 from remat_algorithms.parallel.pipeline.planners.simulation import Pipe, Way, makespan, one_forward_one_backward
 
 

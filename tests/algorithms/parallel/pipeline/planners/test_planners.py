@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import remat
 from remat.generate import generate
 from remat.testing.strategies import pipelines
-from remat_algorithms.parallel.pipeline.planners.merging import dealt, joined, merged, shares
-from remat_algorithms.parallel.pipeline.planners.rows import Position, Row
+from remat_algorithms.parallel.pipeline.planners.block_merging import dealt, joined, merged, shares
+from remat_algorithms.parallel.pipeline.planners.layer_sums import Position, Row
 from remat_algorithms.parallel.pipeline.planners.simulation import makespan, when_ready
 from tests.algorithms.parallel.pipeline.planners import chains
 from tests.oracles import partitions

@@ -1,0 +1,161 @@
+"""Whether a schedule fits: what counting slots leaves open.
+
+Algorithms for adjoints count slots of the largest state, beside the largest working state, adjoint and tape. A schedule
+may take less than is counted, or, where the working memory is bounded by hand, more than there is. Placement knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from math import inf
+from typing import TypeVar
+
+import numpy as np
+
+from remat.placement import Unplaceable, least_capacity, place
+from remat.plugin import Context, LeastBudget, Number, OptionError, Problem, Proposal, Steps
+from remat_algorithms.adjoint.uniform_steps import Facts
+
+MOST_STEPS = 100
+"""Most steps for which a refusal is looked at again: of long loops, what is counted is nearly what is taken."""
+
+Given = TypeVar("Given")
+Solve = Callable[[Problem, Given, Context], Proposal]
+
+
+def within_room(name: str) -> Callable[[Solve[Given]], Solve[Given]]:
+    """Let placement have the last word on the room that an algorithm for adjoints counts.
+
+    Two schedules may take less than the least that is counted: the one that recomputes nothing, and the one with the
+    least number of slots. The least budget is what the lesser of them takes; with so much, or more, that schedule is
+    taken, unless what is counted allows a better one. So no budget is named above one that would do, and more memory
+    never hurts.
+
+    With storage, a schedule for which the working memory is too small is an answer, and not a claim: the least
+    capacity with which it can be placed. Nor is so much storage called enough with which it still would be too small.
+
+    Parameters
+    ----------
+    name : str
+        The algorithm, whose solver is decorated.
+    """
+
+    def decorate(solve: Solve[Given]) -> Solve[Given]:
+        @wraps(solve)
+        def solve_within(problem: Problem, options: Given, context: Context) -> Proposal:
+            def at(capacity: int | None) -> Proposal | None:
+                memory = problem.machine.memories[_counted(problem)].name
+                other = problem.on(problem.machine.with_capacities({memory: capacity}))
+                try:
+                    return solve(other, options, context)
+                except OptionError:
+                    return None
+
+            answer = solve(problem, options, context)
+            return _in_working_memory(problem, _as_counted(problem, answer, at), name, at)
+
+        return solve_within
+
+    return decorate
+
+
+def _counted(problem: Problem) -> int:
+    """Return the memory whose slots are counted: the first level, or the one memory."""
+    return min(1, len(problem.machine.memories) - 1)
+
+
+def _as_counted(problem: Problem, answer: Proposal, at: Callable[[int | None], Proposal | None]) -> Proposal:
+    """Return an answer, or a better one that fits all the same.
+
+    `at` solves with another capacity of the counted memory.
+    """
+    counted = _counted(problem)
+    capacity, refused = problem.machine.memories[counted].capacity, answer.steps is None
+    if capacity is None or (refused and Facts.of(problem).steps > MOST_STEPS):
+        return answer
+    if not refused and _all_take_at_least(problem) > capacity:
+        return answer
+    without = answer if refused else at(0)
+    least = None if without is None else without.least
+    if least is None or least.memory != counted:
+        return answer
+    others = [at(None)] if _all_take_at_least(problem) < least.size else []
+    if refused and least.sufficient:
+        others.append(at(least.size))
+    for other in others:
+        need = None if other is None or other.steps is None else _need(problem, other.steps)
+        if other is None or need is None or need >= least.size:
+            continue
+        if need <= capacity:
+            answer = other if answer.steps is None or _time(problem, other) < _time(problem, answer) else answer
+        elif refused and answer.least is not None and need < answer.least.size:
+            answer = replace(answer, least=LeastBudget(need, None, True, counted))
+    return answer
+
+
+def _in_working_memory(
+    problem: Problem, answer: Proposal, name: str, at: Callable[[int | None], Proposal | None]
+) -> Proposal:
+    """Return an answer, or, where the working memory beside storage is too small for it, how large that must be."""
+    steps, capacity = answer.steps, problem.machine.memories[0].capacity
+    if capacity is None or len(problem.machine.memories) == 1:
+        return answer
+    facts = Facts.of(problem)
+    if capacity >= facts.working + facts.state:
+        return answer
+    if steps is None:
+        return _with_storage_alone(problem, answer, at)
+    outcome = place(problem.graph, problem.machine, steps)
+    if not isinstance(outcome, Unplaceable):
+        return replace(answer, steps=steps.placed(outcome.start))
+    need = least_capacity(problem.graph, problem.machine, steps, outcome)
+    least = None if need is None else LeastBudget(need, None, True, outcome.memory)
+    return Proposal(infeasible_within=f"the {name} schedule", least=least, notes=answer.notes)
+
+
+def _with_storage_alone(problem: Problem, answer: Proposal, at: Callable[[int | None], Proposal | None]) -> Proposal:
+    """Return a refusal that calls so much storage enough only if the schedule there fits the working memory, too."""
+    least = answer.least
+    if least is None or not least.sufficient or least.memory != _counted(problem):
+        return answer
+    # Long loops are not solved again for it: nothing is promised then.
+    other = at(least.size) if Facts.of(problem).steps <= MOST_STEPS else None
+    if other is not None and other.steps is not None:
+        machine = problem.machine
+        enough = machine.with_capacities({machine.memories[least.memory].name: least.size})
+        if not isinstance(place(problem.graph, enough, other.steps), Unplaceable):
+            return answer
+    return replace(answer, least=replace(least, sufficient=False))
+
+
+def _all_take_at_least(problem: Problem) -> int:
+    """Return a bound on the bytes of a schedule without recomputation: of each step but one its state, or its tape."""
+    facts = Facts.of(problem)
+    static = 0 if _counted(problem) else facts.static
+    if facts.least_state == facts.state and not facts.taped:
+        return static + (facts.steps - 1) * facts.state
+    chain = problem.chain
+    kept = chain.activation_size[: facts.steps]
+    if chain.saves:
+        kept = np.minimum(kept, chain.saved_size)
+    return static + int(kept.sum()) - int(kept.max())
+
+
+def _need(problem: Problem, steps: Steps) -> int | None:
+    """Return the least capacity of the counted memory with which steps fit; None if it is another one that is full."""
+    machine, counted = problem.machine, _counted(problem)
+    empty = machine.with_capacities({machine.memories[counted].name: 0})
+    outcome = place(problem.graph, empty, steps)
+    if not isinstance(outcome, Unplaceable):
+        return 0
+    return least_capacity(problem.graph, empty, steps, outcome) if outcome.memory == counted else None
+
+
+def _time(problem: Problem, answer: Proposal) -> Number:
+    """Return what an answer claims, or else the time of its runs."""
+    if answer.makespan is not None or answer.steps is None:
+        return inf if answer.makespan is None else answer.makespan
+    time: Number = problem.graph.time[answer.steps.runs].sum().item()
+    return time

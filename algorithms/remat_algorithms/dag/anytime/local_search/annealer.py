@@ -1,0 +1,137 @@
+"""Annealing as an object: walks of one model, interpreted or compiled."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from remat_algorithms.dag.anytime.local_search import annealing
+from remat_algorithms.dag.anytime.local_search.run_sequence import LOG, LONGEST, walk_room
+from remat_algorithms.dag.plans.model import StageModel
+from remat_algorithms.dag.plans.records import pack
+
+MEAN_TIME = 1000.0
+"""What the mean task of a model takes (see `model.Tables`)."""
+
+HOT, WARM, COLD = 0.3, 0.05, 0.005
+"""Temperatures at which a round begins, at which the price begins to rise, and at which it ends, in mean tasks."""
+
+LOW_PRICE, HIGH_PRICE = 0.1, 5.0
+"""Mean tasks that a mean value above the budget counts for while one run lasts, before the price rises and at last."""
+
+WANDERING = 0.3
+"""Share of a round in which the price is low: what does not fit costs about what it takes to make it fit."""
+
+CHUNK = 1000
+"""Steps of one temperature, between two looks at the clock."""
+
+SAFE_AREA = 2**61
+"""Sums over a walk of at most so many bytes cannot overflow."""
+
+
+def can_anneal(model: StageModel) -> bool:
+    """Whether walks of a model can be summed up in 64 bits."""
+    most = sum(model.tables.size) + max(model.tables.workspace, default=0) + model.tables.static[0]
+    return bool(most * (LONGEST * model.stages + LOG) < SAFE_AREA)
+
+
+class Annealer:
+    """Simulated annealing over sequences of runs in any order, on one model and budget.
+
+    Parameters
+    ----------
+    model : StageModel
+        Simple: its items are the tasks of its order.
+    budget : int
+    seed : int
+    compiled : bool
+    """
+
+    def __init__(self, model: StageModel, budget: int, seed: int, *, compiled: bool) -> None:
+        self.model = model
+        self.budget = budget
+        self._tables = pack(model, compiled=compiled)
+        self._walk = walk_room(model, seed, compiled=compiled)
+        self.records = (self._tables, self._walk)
+        self._function: Callable[..., bool] = partial(annealing.act, *self.records)
+        if compiled:
+            from remat_algorithms.dag.anytime.local_search import kernel
+
+            self._function = kernel.ACT.bind(*self.records)
+        sizes = [size for size in model.tables.size if size]
+        self._mean_size = sum(sizes) / len(sizes) if sizes else 1.0
+        self._walk.state.best_time = math.inf
+        self.follow(model.tables.first)
+
+    def _act(self, steps: int) -> bool:
+        return bool(self._function(self.budget, steps))
+
+    def follow(self, items: Sequence[int]) -> bool:
+        """Go on from a sequence in which each read has a copy; return whether it fits.
+
+        It becomes the best one if it does, and is quicker.
+        """
+        best = self.best
+        self._set_best(items)
+        fits = self._act(0)
+        if fits and self._walk.state.spent < self._walk.state.best_time:
+            self._walk.state.best_time = self._walk.state.spent
+        else:
+            self._set_best(best or ())
+        return fits
+
+    def _set_best(self, items: Sequence[int]) -> None:
+        self._walk.best[1 : len(items) + 1] = items
+        self._walk.state.best_length = len(items) + 1
+
+    @property
+    def longest(self) -> int:
+        """The most runs of a sequence."""
+        return LONGEST * self.model.stages
+
+    @property
+    def best(self) -> list[int] | None:
+        """Items of the quickest sequence known that fits."""
+        if self._walk.state.best_time == math.inf:
+            return None
+        return [int(item) for item in self._walk.best[1 : self._walk.state.best_length]]
+
+    @property
+    def present(self) -> list[int]:
+        """Items of the present sequence."""
+        walk = self._walk
+        return [int(walk.item[run]) for run in walk.sequence[1 : walk.state.length]]
+
+    @property
+    def time(self) -> float:
+        """Time of the quickest sequence that fits, in the tables' unit; infinite where there is none."""
+        return float(self._walk.state.best_time)
+
+    @property
+    def excess(self) -> float:
+        """What the present sequence exceeds the budget by; 0 if it fits."""
+        return float(self._walk.state.over)
+
+    def round(self, steps: int, seconds: float, going_on: Callable[[], bool]) -> None:
+        """Cool down once, in about so many steps, or seconds if they are over sooner; or as long as `going_on` says.
+
+        First at a low price, so that the walk goes through sequences that do not fit; then the price rises.
+        """
+        start, done, share = time.monotonic(), 0, 0.0
+        while share < 1.0 and going_on():
+            if share < WANDERING:
+                heat, price = HOT * (WARM / HOT) ** (share / WANDERING), LOW_PRICE
+            else:
+                late = (share - WANDERING) / (1.0 - WANDERING)
+                heat, price = WARM * (COLD / WARM) ** late, LOW_PRICE * (HIGH_PRICE / LOW_PRICE) ** late
+            self._walk.state.heat = MEAN_TIME * heat
+            self._walk.state.price = MEAN_TIME / self._mean_size * price
+            self._act(min(CHUNK, steps))
+            done += CHUNK
+            share = max(done / steps, (time.monotonic() - start) / seconds)
+
+    def stop(self) -> None:
+        """Ask a running round to return soon; safe from another thread."""
+        self._walk.state.stop = 1

@@ -1,0 +1,230 @@
+"""Starts for `adjoint-best`: the other algorithms' schedules, each for a slice of the time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from remat.placement import Placement, Unplaceable, least_capacity, place
+from remat.plugin import (
+    ALL_SCHEDULES,
+    Algorithm,
+    Context,
+    Number,
+    OptionError,
+    Problem,
+    Proposal,
+    StepBuilder,
+    Steps,
+    concatenate,
+)
+from remat_algorithms.adjoint.applicability import uniform_adjoint
+from remat_algorithms.adjoint.slots import initially_in
+from remat_algorithms.kit.delegation import asked
+from remat_algorithms.kit.makespan import makespan_of
+
+QUICK = ("store-all", "revolve", "multistage", "two-level", "periodic-disk-revolve", "treeverse", "recompute-all")
+"""They search nothing, and are asked even when the time is over."""
+
+MOST_QUICK = 100_000
+"""Most steps for which the quick ones are asked although the time is over."""
+
+SQUARE, MOST_SQUARED = "recompute-all", 600
+"""The one of them whose schedule has half of the square of the steps, and steps beyond which it is asked only where no
+other one finds a schedule: then there is no other one."""
+
+UNEQUAL = "walther-griewank"
+"""A table for steps of different times. Where all are equal, `revolve` and `h-revolve` find the same from less."""
+
+MOST_AS_CHAINS = 200
+"""Most steps for which the loop is given to algorithms for chains."""
+
+OFFLOADING_ROUNDS, MOST_OFFLOADED = 200, 30
+"""Most rounds of the search that sends values to storage, and steps up to which it takes about a second: without a time
+limit it is left out beyond."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """A schedule that fits, and its makespan."""
+
+    name: str
+    steps: Steps
+    makespan: Number
+    bound: Number
+
+
+def starts(problem: Problem, context: Context, rounds: int) -> Iterator[Start | Proposal]:
+    """Yield each schedule that another algorithm finds, quick ones first; an answer without one that is a proof, too.
+
+    An algorithm that refuses the instance, or whose schedule does not fit, yields nothing. The search that sends values
+    to storage takes so many rounds at most.
+    """
+    for name, proposal in _asked(problem, context, rounds):
+        start = judged(problem, name, proposal)
+        if start is not None:
+            yield start
+        elif proposal.steps is None and proposal.infeasible_within == ALL_SCHEDULES:
+            yield proposal
+
+
+def sufficient(problem: Problem, context: Context, memory: int) -> Iterator[int]:
+    """Yield how large a memory has to be for the others, as they say, or as the schedules that do not fit show."""
+    for _, proposal in _asked(problem, context.aside()):
+        if proposal.steps is not None:
+            outcome = place(problem.graph, problem.machine, proposal.steps)
+            if isinstance(outcome, Unplaceable) and outcome.memory == memory:
+                size = least_capacity(problem.graph, problem.machine, proposal.steps, outcome)
+                if size is not None:
+                    yield size
+        elif proposal.least is not None and proposal.least.sufficient and proposal.least.memory == memory:
+            yield proposal.least.size
+
+
+def _asked(problem: Problem, context: Context, rounds: int = OFFLOADING_ROUNDS) -> Iterator[tuple[str, Proposal]]:
+    """Ask the other algorithms that take the instance, quick ones first, then those for chains."""
+    short, long = problem.chain.length <= MOST_QUICK, problem.chain.length > MOST_SQUARED
+    found, equal = False, uniform_adjoint(problem)
+    for entry in _others():
+        if context.stopped and not (short and entry.name in QUICK):
+            continue
+        if (entry.name == SQUARE and found) or (entry.name == UNEQUAL and equal):
+            continue
+        proposal = asked(entry, problem, context)
+        if proposal is not None:
+            found = found or (long and judged(problem, entry.name, proposal) is not None)
+            yield entry.name, proposal
+    if problem.chain.length > MOST_AS_CHAINS:
+        return
+    for name, proposal in (_in_working_memory(problem, context), _to_storage_and_back(problem, context, rounds)):
+        if proposal is not None:
+            yield name, proposal
+
+
+def _in_working_memory(problem: Problem, context: Context) -> tuple[str, Proposal | None]:
+    """Return what is best without storage, where states and tapes come and go as in a chain.
+
+    No algorithm for adjoints keeps tapes of their own sizes, and those for storage leave alone what room smaller
+    states leave beside the working one.
+    """
+    name = "rotor-float"
+    return name, _as_a_chain(problem, name, {"certificate": False}, context) if _x0_can_stay(problem) else None
+
+
+def _to_storage_and_back(problem: Problem, context: Context, rounds: int) -> tuple[str, Proposal | None]:
+    """Return what a search for chains finds that sends any value away, tapes and adjoints too, beside computing."""
+    quick = problem.chain.length <= MOST_OFFLOADED or context.seconds_left is not None
+    name, given = "remat-offload-best", {"iterations": min(OFFLOADING_ROUNDS, rounds), "work": 0}
+    return name, _as_a_chain(problem, name, given, context) if problem.machine.links and quick else None
+
+
+def _as_a_chain(problem: Problem, name: str, given: dict[str, Any], context: Context) -> Proposal | None:
+    """Return what an algorithm for chains proposes; None where it refuses the instance, or time is over."""
+    from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
+    from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
+
+    if context.stopped:
+        return None
+    entry = next(entry for entry in (*CHAIN, *JOINT) if entry.name == name)
+    plain, head = _without_given_x0(problem)
+    proposal = asked(entry, plain, context, given)
+    return None if proposal is None else _after(head, proposal)
+
+
+def _without_given_x0(problem: Problem) -> tuple[Problem, Steps]:
+    """Return the problem without the copy of x0 that storage is given, and the step that frees it."""
+    head = StepBuilder()
+    given = next((k for k in range(1, len(problem.machine.memories)) if initially_in(problem, k)), None)
+    if given is None:
+        return problem, head.build()
+    head.drop([0], given)
+    return Problem(problem.instance.model_copy(update={"initial_state": "live"}), problem.machine), head.build()
+
+
+def _after(head: Steps, proposal: Proposal) -> Proposal:
+    """Return a proposal for the problem with the copy of x0; what is proved without that copy says nothing of it."""
+    if not len(head):
+        return proposal
+    proposal = replace(proposal, bounds=(), optimal_within=None, infeasible_within=None, least=None)
+    steps = proposal.steps
+    if steps is None:
+        return proposal
+    if steps.start is not None:
+        head = head.placed(np.zeros(len(head), dtype=steps.start.dtype))
+    return replace(proposal, steps=concatenate([head, steps]))
+
+
+def whole_values(problem: Problem, context: Context, work: float, makespan: Number | None) -> Iterator[Start]:
+    """Yield what constraint programming finds for small instances: any value may move, beside computing, too.
+
+    Only schedules of less than a known makespan are looked for: first such without reruns, then all. Where storage is
+    given x0, without that copy first: so it is never worse to be given one.
+
+    Parameters
+    ----------
+    problem, context
+    work : float
+        Limit on each program, in CP-SAT's units; the answer does not depend on the clock. Infinite: there is none.
+    makespan : number, optional
+    """
+    from remat_algorithms.offload.exact.offload_exact import OffloadExactOptions, solve_below
+
+    plain, head = _without_given_x0(problem)
+    with_given = [(problem, StepBuilder().build())] if plain is not problem else []
+    for (variant, before), (recompute, share) in product([(plain, head), *with_given], ((False, 0.5), (True, 0.9))):
+        if work <= 0 or context.stopped:
+            return
+        limit = None if math.isinf(work) else work
+        # With more threads than one the answer depends on the clock.
+        part = context.aside(share=share, threads=None if limit is None else 1)
+        try:
+            proposal = solve_below(variant, OffloadExactOptions(recompute=recompute, work=limit), part, makespan)
+        except OptionError:
+            return
+        start = judged(problem, "offload-exact", _after(before, proposal))
+        if start is not None and (makespan is None or start.makespan < makespan):
+            makespan = start.makespan
+            yield start
+
+
+def _x0_can_stay(problem: Problem) -> bool:
+    """Whether x0 leaves room for every step in the working memory: without storage, it has to stay to the end."""
+    chain, capacity = problem.chain, problem.machine.memories[0].capacity
+    state, adjoint = chain.activation_size, chain.gradient_size
+    if capacity is None or chain.length == 0:
+        return True
+    need = max(int(state[1:].max()), int(adjoint[1:].max()))
+    if not chain.saves and chain.length > 1:
+        need = max(need, int((state[1:-1] + adjoint[2:]).max()))
+    return int(state[0]) + need + chain.static_memory <= capacity
+
+
+def _others() -> list[Algorithm]:
+    from remat_algorithms.adjoint.catalogue import ALGORITHMS as ADJOINT
+    from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
+    from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
+
+    # Of those for any graph only the plain one: the others know nothing of storage, and take their time.
+    plain = [entry for entry in DAG if entry.name == "keep-all"]
+    listed = [entry for entry in (*ADJOINT, *CHAIN, *plain) if entry.accepts("adjoint") and entry.is_available()]
+    chosen = [entry for entry in listed if entry.name != "fixed"]
+    return sorted(chosen, key=lambda entry: QUICK.index(entry.name) if entry.name in QUICK else len(QUICK))
+
+
+def judged(problem: Problem, name: str, proposal: Proposal) -> Start | None:
+    """Place a proposal; None if it has no schedule, or one that does not fit."""
+    steps = proposal.steps
+    if steps is None:
+        return None
+    placed = place(problem.graph, problem.machine, steps)
+    if not isinstance(placed, Placement):
+        return None
+    bound = max((bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES), default=0)
+    if steps.start is not None:  # its starts may come later, and so may its end
+        steps = steps.placed(placed.start)
+    return Start(name, steps, makespan_of(problem, steps, placed), bound)

@@ -1,0 +1,260 @@
+"""Layouts in an arena of a given size, by the search over floors (`remat_algorithms.layout.section_floors_kernel`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from remat.plugin import FREE, Buffers, IntArray
+from remat_algorithms.layout import section_floors_kernel as kernel
+from remat_algorithms.layout.live_bytes import arena_bound, sections_of
+
+FIRST_NODES = 2000
+"""Decisions of the first runs: some milliseconds."""
+
+SYSTEMATIC, SLICE = 0.2, 20_000
+"""Share of the work that goes into the run that never gives up, and how many decisions it takes at a time."""
+
+SCORES = 3
+
+NOISES = (1, 50, 100, 200, 400)
+"""What is added to the ranks of buffers at random when they are ordered again, in thousandths."""
+
+
+class Found(NamedTuple):
+    """What a search found.
+
+    Attributes
+    ----------
+    status : int
+        `SOLVED`, `INFEASIBLE` or `LIMIT` of the kernel.
+    offset : (buffers,) int64 or None
+    work : int
+        What it took: looks at a buffer in a section.
+    """
+
+    status: int
+    offset: IntArray | None
+    work: int
+
+
+@dataclass(frozen=True)
+class Floors:
+    """Plain buffers over sections, in units that all sizes and addresses are multiples of.
+
+    Attributes
+    ----------
+    count : int
+        Buffers; in the arrays one for each reserved range follows.
+    capacity, unit : int
+        Bytes of the arena, and of a unit.
+    first, last, size, spare : (rows,) int64
+        Sections, rounded size, and what rounding added to it.
+    fixed : (rows,) int64
+        Fixed offset, or `FREE`.
+    base : int
+        Where the first address that is not reserved lies.
+    begin, item, slot, position : int64
+        The buffers of each section, and where each stands in it.
+    scores : (3, rows) int64
+        By area, size and length: ranks, in thousandths.
+    """
+
+    count: int
+    capacity: int
+    unit: int
+    first: IntArray
+    last: IntArray
+    size: IntArray
+    spare: IntArray
+    fixed: IntArray
+    base: int
+    begin: IntArray
+    item: IntArray
+    slot: IntArray
+    position: IntArray
+    scores: IntArray
+
+    @classmethod
+    def of(cls, buffers: Buffers, capacity: int, *, every: bool = False) -> Floors:
+        """Build the tables for an arena of so many bytes; what is reserved above it does not count.
+
+        `every` is that of `sections_of`.
+        """
+        sections, first, last = sections_of(buffers, every=every)
+        size, fixed = buffers.rounded, np.full(len(buffers), FREE, dtype=np.int64)
+        if buffers.fixed is not None:
+            fixed = buffers.fixed
+        most = -(-capacity // buffers.alignment) * buffers.alignment
+        blocked = [(low, min(high, most)) for low, high in buffers.blocked if low < most]
+        base = blocked.pop(0)[1] if blocked and blocked[0][0] == 0 else 0
+        low, high = (np.array([pair[k] for pair in blocked], dtype=np.int64) for k in (0, 1))
+        spare = np.concatenate((size - buffers.size, low * 0))
+        size, fixed = np.concatenate((size, high - low)), np.concatenate((fixed, low))
+        first, last = np.concatenate((first, low * 0)), np.concatenate((last, low * 0 + sections))
+        unit = int(np.gcd.reduce(np.concatenate((size, fixed[fixed >= 0], [base])), initial=0))
+        length = last - first
+        slot = np.cumsum(length) - length
+        owner = np.repeat(np.arange(len(size), dtype=np.int64), length)
+        section = np.arange(len(owner), dtype=np.int64) - np.repeat(slot - first, length)
+        order = np.argsort(section, kind="stable")
+        position = np.empty(len(order), dtype=np.int64)
+        position[order] = np.arange(len(order), dtype=np.int64)
+        begin = np.searchsorted(section[order], np.arange(sections + 1)).astype(np.int64)
+        area = size.astype(np.float64) * length
+        ranks = (np.lexsort((size, area)), np.lexsort((length, size)), np.lexsort((size, length)))
+        scores = np.empty((3, len(size)), dtype=np.int64)
+        for row, rank in zip(scores, ranks, strict=True):
+            row[rank] = np.arange(len(size), dtype=np.int64) * 1000 // max(len(size), 1)
+        return cls(
+            count=len(buffers),
+            capacity=capacity,
+            unit=unit,
+            first=first,
+            last=last,
+            size=size // unit,
+            spare=spare,
+            fixed=np.where(fixed >= 0, fixed // unit, FREE),
+            base=base // unit,
+            begin=begin,
+            item=owner[order],
+            slot=slot,
+            position=position,
+            scores=scores,
+        )
+
+
+def search(buffers: Buffers, capacity: int, work: int, stopped: Callable[[], bool], *, seed: int = 0) -> Found:
+    """Look for a layout of plain buffers until one is found, none is left, or the work is done.
+
+    Most runs order buffers by one of three scores and some noise, and give up early, since a run hardly ever mends a
+    wrong decision near its beginning; their limits follow Luby's sequence. Half of these know no dominance, which
+    leaves fewer layouts to be found, and all sections. A share of the work goes into one run that never gives up: in
+    the end it has an answer, be it that there is no layout.
+    """
+    if arena_bound(buffers) > capacity:
+        return Found(kernel.INFEASIBLE, None, 0)
+    if not len(buffers):
+        return Found(kernel.SOLVED, np.zeros(0, dtype=np.int64), 0)
+    arenas = [_Arena(Floors.of(buffers, capacity, every=loose), loose=loose) for loose in (False, True)]
+    if arenas[0].misfit:
+        return Found(kernel.INFEASIBLE, None, 0)
+    restart, spent, patient = 0, 0, 0
+    last: _Run | None = None
+    while spent < work and not stopped():
+        if patient < SYSTEMATIC * spent:
+            if last is None or last.is_full:
+                last = _Run(arenas[0], 0, 1, seed, 1 if last is None else 2 * last.room)
+            found = last.go_on(SLICE)
+            patient += found.work
+        else:
+            turn, kind = divmod(restart, 2 * SCORES)
+            loose, score = divmod(kind, SCORES)
+            noise = NOISES[turn % len(NOISES)]
+            found = _Run(arenas[loose], score, noise, seed + restart).go_on(FIRST_NODES * _luby(turn + 1))
+            restart += 1
+        spent += found.work
+        if found.status != kernel.LIMIT:
+            return found._replace(work=spent)
+    return Found(kernel.LIMIT, None, spent)
+
+
+class _Arena:
+    """What the runs in an arena of one size share."""
+
+    def __init__(self, floors: Floors, *, loose: bool) -> None:
+        sections = len(floors.begin) - 1
+        self.floors, unit, capacity = floors, floors.unit, floors.capacity
+        exact = not floors.spare.any()
+        self.capacity = capacity // unit if exact else -(-capacity // unit)
+        self.is_fixed = floors.fixed >= 0
+        # Rounded sizes may end above the capacity where the true ones do not.
+        top = (capacity - floors.size * unit + floors.spare) // unit
+        top[floors.count :] = floors.fixed[floors.count :]
+        self.top = np.where(self.is_fixed, floors.fixed, top)
+        self.lowest = np.where(self.is_fixed, floors.fixed, floors.base)
+        self.misfit = bool((self.lowest > top).any())
+        pinned = np.zeros(sections + 1, dtype=np.int64)
+        for column, sign in ((floors.first, 1), (floors.last, -1)):
+            np.add.at(pinned, column[self.is_fixed], sign)
+        self.pinned = np.cumsum(pinned)[:sections]
+        if loose or (capacity % unit and not exact):  # what an exchange moves up might end above the capacity
+            self.pinned += 1
+        inside = np.zeros(sections + 2, dtype=np.int64)
+        np.add.at(inside, floors.first + 1, 1)
+        np.add.at(inside, floors.last, -1)
+        self.crossing = np.cumsum(inside)[: sections + 1]
+        self.count = np.diff(floors.begin)
+        self.rest = np.zeros(sections, dtype=np.int64)
+        np.add.at(self.rest, np.repeat(np.arange(sections), self.count), floors.size[floors.item])
+
+
+class _Run:
+    """One search, which can go on."""
+
+    def __init__(self, arena: _Arena, score: int, noise: int, seed: int, room: int = 1) -> None:
+        floors = arena.floors
+        rows, sections = len(floors.size), len(arena.count)
+        self.room = room
+        self._arena, self._counts = arena, kernel.Counts()
+        self._counts.noise, self._counts.random = noise, (seed * 7919 + 1) & 0x7FFFFFFF
+        none = np.zeros(sections + 1, dtype=np.int64)
+        least = 1 if arena.is_fixed.any() else int(floors.size.min())
+        tables = kernel.Sections(
+            floors.first,
+            floors.last,
+            floors.size,
+            arena.top,
+            floors.slot,
+            floors.begin,
+            floors.scores[score],
+            arena.pinned,
+            arena.capacity,
+            least,
+        )
+        depth = room * (4 * (rows + sections) + 64)
+        trail, choices, parts = (np.empty((depth * each, 2), dtype=np.int64) for each in (64, 16, 4))
+        self._search = kernel.Search(
+            np.full(sections, floors.base, dtype=np.int64),
+            arena.rest.copy(),
+            arena.count.copy(),
+            arena.crossing.copy(),
+            none[:-1].copy(),
+            arena.lowest.copy(),
+            np.full(rows, FREE, dtype=np.int64),
+            floors.item.copy(),
+            floors.position.copy(),
+            none.copy(),
+            none[:-1].copy(),
+            trail,
+            np.empty((depth, kernel.FIELDS), dtype=np.int64),
+            choices,
+            parts,
+            self._counts,
+        )
+        self._run = kernel.RUN.bind(tables, self._search)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it cannot go on for lack of room."""
+        return bool(self._counts.full)
+
+    def go_on(self, nodes: int) -> Found:
+        """Search for so many decisions more."""
+        counts, floors = self._counts, self._arena.floors
+        before, counts.limit = counts.work, counts.nodes + nodes
+        status = self._run()
+        offset = self._search.offset[: floors.count] * floors.unit if status == kernel.SOLVED else None
+        return Found(status, offset, max(int(counts.work - before), 1))
+
+
+def _luby(index: int) -> int:
+    """Return the index-th number, from 1 on, of 1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8, ... (Luby et al. 1993)."""
+    while True:
+        power = (index + 1).bit_length() - 1
+        if index + 1 == 1 << power:
+            return 1 << (power - 1)
+        index -= (1 << power) - 1

@@ -1,8 +1,0 @@
-"""The compiled twin of `timing.act`: the same text, in machine code (see `kit.compile`)."""
-
-from __future__ import annotations
-
-from remat_algorithms.kit.compile.lowering import Kernel
-from remat_algorithms.offload.swaps.columns import timing
-
-ACT = Kernel(timing.act)

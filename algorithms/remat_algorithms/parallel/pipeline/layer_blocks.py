@@ -1,0 +1,226 @@
+"""Blocks of layers that any device may run: what they take there, and patterns of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from remat.plugin import Beat, Number, Pattern, Phase, PipelineInstance, Problem, Stage
+from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop
+from remat_algorithms.parallel.pipeline.periodic_pipelines import versions_of
+from remat_algorithms.parallel.pipeline.stages import held_bytes, steady_peaks
+
+
+@dataclass(frozen=True)
+class Times:
+    """When micro-batch 0 does what: starts by block, and of the transfers to the next block and back."""
+
+    forward: tuple[Number, ...]
+    backward: tuple[Number, ...]
+    sent: tuple[Number, ...]
+    returned: tuple[Number, ...]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Consecutive parts of the layers of a stream.
+
+    Attributes
+    ----------
+    problem : Problem
+    instance : PipelineInstance
+    parts : tuple of (int, int)
+        First layer of each part, and the one behind its last.
+    """
+
+    problem: Problem
+    instance: PipelineInstance
+    parts: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def devices(self) -> int:
+        """Number of devices."""
+        return len(self.problem.machine.processors)
+
+    @cached_property
+    def capacity(self) -> tuple[int | None, ...]:
+        """Bytes of each device; None: without limit."""
+        machine = self.problem.machine
+        return tuple(machine.memories[processor.memory].capacity for processor in machine.processors)
+
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        """Type of each device."""
+        return tuple(self.instance.device_types)
+
+    @cached_property
+    def times(self) -> dict[str, tuple[tuple[Number, Number, Number] | None, ...]]:
+        """By type of device, for each block: forward, backward, and its second half; None where it cannot run."""
+        layers, names = self.instance.each_layer(), ("forward_time", "backward_time", "weight_time")
+        found: dict[str, tuple[tuple[Number, Number, Number] | None, ...]] = {}
+        for kind in dict.fromkeys(self.types):
+            rows: list[tuple[Number, Number, Number] | None] = []
+            for first, end in self.parts:
+                each = [[layer.time_on(name, kind) for layer in layers[first:end]] for name in names]
+                known = [[time for time in row if time is not None] for row in each]
+                rows.append((sum(known[0]), sum(known[1]), sum(known[2])) if known == each else None)
+            found[kind] = tuple(rows)
+        return found
+
+    def time(self, block: int, device: int) -> tuple[Number, Number, Number] | None:
+        """Return what a block takes on a device."""
+        return self.times[self.types[device]][block]
+
+    @cached_property
+    def held(self) -> tuple[int, ...]:
+        """Bytes that a block holds of a micro-batch, each by itself (see `held_bytes`)."""
+        layers = self.instance.each_layer()
+        return tuple(held_bytes(self.instance, layers, range(first, end)) for first, end in self.parts)
+
+    @cached_property
+    def shared(self) -> tuple[int, ...]:
+        """Bytes that it does not hold besides where the block before it is on the same device: its input."""
+        layers = self.instance.each_layer()
+        found = []
+        for first, end in self.parts:
+            apart = held_bytes(self.instance, layers, range(first, end))
+            both = apart if not first else held_bytes(self.instance, layers, range(first - 1, end))
+            before = 0 if not first else held_bytes(self.instance, layers, range(first - 1, first))
+            found.append(apart + before - both if first else 0)
+        return tuple(found)
+
+    @cached_property
+    def fixed(self) -> tuple[int, ...]:
+        """Bytes of a block's parameters and all that belongs to them."""
+        layers = self.instance.each_layer()
+        return tuple(sum(sum(layer.of_parameters) for layer in layers[first:end]) for first, end in self.parts)
+
+    @cached_property
+    def parameters(self) -> tuple[int, ...]:
+        """Bytes of one more version of a block's parameters."""
+        layers = self.instance.each_layer()
+        return tuple(sum(layer.parameter_size for layer in layers[first:end]) for first, end in self.parts)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether all times, those of transfers included, are whole numbers."""
+        ways = [self.hop(block, *ends) for block in range(len(self.parts) - 1) for ends in self.pairs]
+        each = [time for hop in ways for time in (hop.forward, hop.backward, *hop.later)]
+        each += [time for rows in self.times.values() for row in rows if row is not None for time in row]
+        return all(isinstance(time, int) for time in each)
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """All pairs of different devices."""
+        return tuple((one, two) for one in range(self.devices) for two in range(self.devices) if one != two)
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether any two devices can be exchanged."""
+        ways = {tuple(self.hop(block, *ends) for block in range(len(self.parts) - 1)) for ends in self.pairs}
+        return len(set(self.types)) == 1 and len(set(self.capacity)) == 1 and len(ways) <= 1
+
+    @cached_property
+    def least_period(self) -> Number:
+        """No period is less than this: the share of each device in all work, and the longest block."""
+        most: Number = 0
+        total: Number = 0
+        for block in range(len(self.parts)):
+            able = [time for rows in self.times.values() if (time := rows[block]) is not None]
+            least = min((sum(time) for time in able), default=0)
+            most, total = max(most, least), total + least
+        share = -(-total // self.devices) if isinstance(total, int) else total / self.devices
+        return max(most, share)
+
+    @cached_property
+    def time_of_one(self) -> Number:
+        """A time in which one micro-batch goes through all blocks and back, wherever they are."""
+        total: Number = 0
+        for block in range(len(self.parts)):
+            able = [time for rows in self.times.values() if (time := rows[block]) is not None]
+            total += max((sum(time) for time in able), default=0)
+        for block in range(len(self.parts) - 1):
+            hops = [self.hop(block, *ends) for ends in self.pairs]
+            total += max((hop.forward + hop.backward + sum(hop.later) for hop in hops), default=0)
+        return total or 1
+
+    def hop(self, block: int, one: int, other: int) -> Hop:
+        """Return the way from a block on a device to the next block on another one."""
+        machine = self.problem.machine
+        here, there = (machine.processors[device].memory for device in (one, other))
+        if here == there:
+            return Hop()
+        out, back = (machine.links[machine.link_index[ends]] for ends in ((here, there), (there, here)))
+        last = self.instance.each_layer()[self.parts[block][1] - 1]
+        return Hop(
+            out.time(last.output_size) - out.delay,
+            back.time(last.gradient_bytes) - back.delay,
+            (out.delay, back.delay),
+            out.channel == back.channel,
+        )
+
+    def channels(self, one: int, other: int) -> tuple[object, object]:
+        """Return the channels from a device to another, and back."""
+        machine = self.problem.machine
+        here, there = (machine.processors[device].memory for device in (one, other))
+        ways = ((here, there), (there, here))
+        out, back = (machine.links[machine.link_index[ends]].channel or ends for ends in ways)
+        return out, back
+
+    def joined(self, cuts: Sequence[int]) -> Blocks:
+        """Return blocks of these blocks: those from one cut to the next are one."""
+        return Blocks(
+            self.problem,
+            self.instance,
+            tuple((self.parts[first][0], self.parts[end - 1][1]) for first, end in pairwise(cuts)),
+        )
+
+    def pattern(self, homes: Sequence[int], period: Number, times: Times) -> Pattern:
+        """Return what blocks do, each on its device, as a pattern."""
+
+        def beat(phase: Phase, stage: int, time: Number, *, is_copy: bool = False) -> Beat:
+            shift, start = divmod(time, period)
+            if isinstance(start, float) and period - start <= 1e-9 * period:
+                shift, start = shift + 1, 0.0
+            return Beat(phase, stage, start, int(shift), is_copy)
+
+        layers, machine = self.instance.each_layer(), self.problem.machine
+        memory = [machine.processors[device].memory for device in homes]
+        stages = tuple(Stage(tuple(range(*part)), device) for part, device in zip(self.parts, homes, strict=True))
+        beats: list[Beat] = []
+        for stage, own in enumerate(stages):
+            back = Phase.BW if any(layers[layer].is_split for layer in own.layers) else Phase.B
+            beats.append(beat(Phase.F, stage, times.forward[stage]))
+            if stage + 1 < len(stages) and memory[stage + 1] != memory[stage]:
+                beats.append(beat(Phase.F, stage, times.sent[stage], is_copy=True))
+            beats.append(beat(back, stage, times.backward[stage]))
+            if stage and memory[stage - 1] != memory[stage]:
+                beats.append(beat(back, stage, times.returned[stage - 1], is_copy=True))
+        return Pattern(stages, period, tuple(beats))
+
+    def excess(self, pattern: Pattern, in_flight: Sequence[int]) -> list[int]:
+        """Return by how many bytes each device's peak is beyond its capacity, as the referee counts."""
+        versions = [versions_of(self.instance.weights, count) for count in in_flight]
+        peaks = steady_peaks(self.problem, pattern, versions)
+        return [0 if limit is None else max(0, peak - limit) for peak, limit in zip(peaks, self.capacity, strict=True)]
+
+
+def blocks_of(problem: Problem, instance: PipelineInstance, most: int) -> Blocks:
+    """Return the layers one by one, or merged into so many blocks of about the same time if there are more."""
+    layers = instance.each_layer()
+    if len(layers) <= most:
+        return Blocks(problem, instance, tuple((k, k + 1) for k in range(len(layers))))
+    kinds = dict.fromkeys(instance.cluster.types)
+    each = [min((time for kind in kinds if (time := layer.work_on(kind)) is not None), default=0) for layer in layers]
+    total, done = sum(each), 0.0
+    cuts = [0]
+    for index, time in enumerate(each):
+        left = most - len(cuts)
+        # The middle of a layer decides to which part it belongs.
+        if index > cuts[-1] and left and done + time / 2 >= total * len(cuts) / most:
+            cuts.append(index)
+        done += time
+    cuts.append(len(layers))
+    return Blocks(problem, instance, tuple(pairwise(cuts)))

@@ -1,0 +1,413 @@
+"""The kernel of `pipe-search`: a walk over the orders of a pipeline; interpreted, `walk` is its plain twin.
+
+An order is made from *keys*, one an operation, by list scheduling (after Giffler & Thompson 1960): of the operations
+that could run, the one that could end first names a device; of those that could start on this device before that end
+(for `patience` 1; for 0: no later than the first), the one with the least key runs. Below 0, the
+one with the least key of all runs, however long its device waits for it: so the start times of any schedule are keys
+that make it again.
+
+No deadlock, by construction. What has been admitted can always finish, micro-batch after micro-batch: a forward is
+admitted only if its device still has room for all its other stages' forwards of the oldest micro-batch that has not
+yet passed them. On its way back that needs nothing more, and the next one finds what it has released. Looking at the
+device of the forward and at that oldest micro-batch suffices: nothing changes on other devices, and of younger ones
+less is held while their turn comes.
+
+`drift` looks for regular schedules, in which every micro-batch does as the one before it, a period later, until memory
+or a busy device delays it: few numbers, however many micro-batches. `walk` changes a few keys of the present schedule,
+whose start times are its keys. Either takes what comes of it if that is no, or hardly, worse.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from remat.plugin import IntArray
+from remat_algorithms.parallel.pipeline.priority_keys import (
+    BACK,
+    FREE,
+    ONE,
+    ONWARDS,
+    SO_FAR,
+    SOME,
+    STRICT,
+    Progress,
+    copy_gaps,
+    draw_shift,
+    find_ready,
+    first_gaps,
+    move_keys,
+    put,
+    random,
+    recall,
+    repeat,
+    set_keys,
+    take_times,
+    vary_gaps,
+)
+
+Array = Any
+FloatArray = NDArray[Any]
+
+LARGEST = 2**62
+"""The clock of a device where no schedule was made."""
+
+
+class Facts(NamedTuple):
+    """The pipeline, by class: class ``phase * stages + stage`` has one operation a micro-batch, or none.
+
+    Attributes
+    ----------
+    duration, device, runs : (classes,)
+        Time and device of an operation, and how many there are.
+    delay : (stages,)
+        Hop into each stage from the one before it.
+    taken, left : (classes,) int
+        Bytes that an operation takes at its start, and by how many more are held after it.
+    room : (devices,) int
+        Bytes of each device.
+    spared : (devices,) int
+        Bytes of it that forwards leave to what its backwards take.
+    first_own, own : (devices + 1,), (stages,)
+        Stages of device d, ascending: ``own[first_own[d]:first_own[d + 1]]``.
+    stages, devices, batches : int
+    spans : bool
+        Whether what counts is the largest span of a device, rather than the makespan.
+    step, load : float
+        Mean time of an operation; the most that a device runs for one micro-batch.
+    """
+
+    duration: Array
+    device: IntArray
+    runs: IntArray
+    delay: Array
+    taken: IntArray
+    left: IntArray
+    room: IntArray
+    spared: IntArray
+    first_own: IntArray
+    own: IntArray
+    stages: int
+    devices: int
+    batches: int
+    spans: bool
+    step: float
+    load: float
+
+
+class State(NamedTuple):
+    """What the walk writes.
+
+    Attributes
+    ----------
+    key : (classes, batches) float64
+    start, end : (classes, batches)
+        Of the schedule that was made last.
+    current, best : (classes, batches) float64
+        Keys of the present schedule and of the best one: their start times.
+    done : (classes,)
+        Operations scheduled.
+    ready : (classes,)
+        When the data of the next one are there; below 0 while that is not known.
+    clock, held : (devices,)
+    order, used : (devices, operations), (devices,)
+        Classes in the order of each device.
+    best_order : (devices, operations)
+    gap, late : (2, 2 * stages), (2, stages) float64
+        Of a regular schedule, the one that is tried and the present one: what each stage, forwards and backwards, waits
+        beyond what it must, and each W.
+    offset : (classes,) float64
+        When a regular schedule runs the operations of micro-batch 0.
+    reach, path : (devices, devices) float64, (devices + 1, devices) float64
+        Longest ways from the first start of a device to the last end of another, and longest walks of so many of them.
+    """
+
+    key: FloatArray
+    start: Array
+    end: Array
+    current: FloatArray
+    best: FloatArray
+    done: IntArray
+    ready: Array
+    clock: Array
+    held: IntArray
+    order: IntArray
+    used: IntArray
+    best_order: IntArray
+    gap: FloatArray
+    late: FloatArray
+    offset: FloatArray
+    reach: FloatArray
+    path: FloatArray
+    progress: Progress
+
+
+def _admitted(facts: Facts, state: State, index: int) -> bool:
+    """Whether the next operation of a class fits, and leaves a way on for all that is under way."""
+    device = facts.device[index]
+    stages = facts.stages
+    if index >= stages:
+        return bool(state.held[device] + facts.taken[index] <= facts.room[device])
+    room = facts.room[device] - facts.spared[device]
+    if state.held[device] + facts.taken[index] > room:
+        return False
+    first, last = facts.first_own[device], facts.first_own[device + 1]
+    oldest = state.done[facts.own[last - 1]]
+    if oldest >= state.done[index]:
+        return True
+    total = 0
+    for place in range(first, last):
+        stage = facts.own[place]
+        passed = state.done[stage] + (1 if stage == index else 0)
+        total += facts.taken[stage] * max(1, passed - oldest)
+    return bool(total <= room)
+
+
+def schedule(facts: Facts, state: State, patience: float) -> None:
+    """Make a schedule from the keys."""
+    classes = len(facts.runs)
+    total = 0
+    for index in range(classes):
+        state.done[index] = 0
+        total += facts.runs[index]
+    for device in range(facts.devices):
+        state.clock[device] = 0
+        state.held[device] = 0
+        state.used[device] = 0
+    for index in range(classes):
+        find_ready(facts, state, index)
+    for _ in range(total):
+        chosen = _least_key(facts, state) if patience < 0.0 else _in_time(facts, state, patience)
+        if chosen < 0:
+            # Only where what backwards take has been spared for them: an order that cannot go on is none.
+            state.clock[0] = LARGEST
+            return
+        _run(facts, state, chosen)
+
+
+def _least_key(facts: Facts, state: State) -> int:
+    """Return the class whose next operation has the least key of all; -1: none is admitted."""
+    chosen = -1
+    key = math.inf
+    for index in range(len(facts.runs)):
+        if state.ready[index] >= 0 and state.key[index, state.done[index]] < key and _admitted(facts, state, index):
+            key = state.key[index, state.done[index]]
+            chosen = index
+    return chosen
+
+
+def _in_time(facts: Facts, state: State, patience: float) -> int:
+    """Return the class that runs next on the device that could end something first; -1: none is admitted."""
+    stages, classes = facts.stages, len(facts.runs)
+    chosen = -1
+    least = math.inf
+    begin = math.inf
+    for index in range(classes):
+        if state.ready[index] >= 0:
+            start = float(max(state.clock[facts.device[index]], state.ready[index]))
+            end = start + facts.duration[index]
+            if (end < least or (end == least and start < begin)) and _admitted(facts, state, index):
+                least = end
+                begin = start
+                chosen = index
+    if chosen < 0:
+        return chosen
+    device = facts.device[chosen]
+    for phase in range(classes // stages):
+        for place in range(facts.first_own[device], facts.first_own[device + 1]):
+            index = phase * stages + facts.own[place]
+            if state.ready[index] >= 0 and _admitted(facts, state, index):
+                begin = min(begin, float(max(state.clock[device], state.ready[index])))
+    limit = begin + patience * (least - begin)
+    key = math.inf
+    for phase in range(classes // stages):
+        for place in range(facts.first_own[device], facts.first_own[device + 1]):
+            index = phase * stages + facts.own[place]
+            if state.ready[index] >= 0 and state.key[index, state.done[index]] < key:
+                start = float(max(state.clock[device], state.ready[index]))
+                if (start < limit or start == begin) and _admitted(facts, state, index):
+                    key = state.key[index, state.done[index]]
+                    chosen = index
+    return chosen
+
+
+def _run(facts: Facts, state: State, index: int) -> None:
+    """Put the next operation of a class behind the others of its device."""
+    device = facts.device[index]
+    batch = state.done[index]
+    start = max(state.clock[device], state.ready[index])
+    state.start[index, batch] = start
+    state.end[index, batch] = start + facts.duration[index]
+    state.clock[device] = state.end[index, batch]
+    state.held[device] += facts.left[index]
+    put(facts, state, index)
+
+
+def figure(facts: Facts, state: State) -> float:
+    """Return the makespan of the schedule made last, or its least largest span; infinite where none was made."""
+    if state.clock[0] == LARGEST:
+        return math.inf
+    if facts.spans:
+        return span(facts, state)
+    most = 0.0
+    for device in range(facts.devices):
+        most = max(most, float(state.clock[device]))
+    return most
+
+
+def span(facts: Facts, state: State) -> float:
+    """Return the least largest span of the orders made last: the largest mean of a circle of longest ways (Karp 1978).
+
+    Where the next step begins on a device when it has ended there, that is the time between two steps.
+    """
+    devices = facts.devices
+    for device in range(devices):
+        _longest(facts, state, device)
+    for target in range(devices):
+        state.path[0, target] = 0.0
+    for length in range(1, devices + 1):
+        for target in range(devices):
+            most = -math.inf
+            for source in range(devices):
+                most = max(most, state.path[length - 1, source] + state.reach[source, target])
+            state.path[length, target] = most
+    best = 0.0
+    for target in range(devices):
+        if state.path[devices, target] > -math.inf:
+            least = math.inf
+            for length in range(devices):
+                if state.path[length, target] > -math.inf:
+                    mean = (state.path[devices, target] - state.path[length, target]) / (devices - length)
+                    least = min(least, mean)
+            best = max(best, least)
+    return best
+
+
+def _longest(facts: Facts, state: State, source: int) -> None:
+    """Find the longest ways from the first start on a device, along the lists made last; uses `key` as its scratch."""
+    stages = facts.stages
+    # Operations in an order in which all sources come first: the lists are merged by what is known.
+    for device in range(facts.devices):
+        state.held[device] = 0
+        state.reach[source, device] = 0.0 if device == source else -math.inf
+    for index in range(len(facts.runs)):
+        state.done[index] = 0
+    left = 0
+    for device in range(facts.devices):
+        left += state.used[device]
+    while left > 0:
+        for device in range(facts.devices):
+            moving = True
+            while moving and state.held[device] < state.used[device]:
+                index = state.order[device, state.held[device]]
+                batch = state.done[index]
+                stage = index % stages
+                before = -math.inf
+                if index < stages:
+                    if stage > 0:
+                        moving = state.done[index - 1] > batch
+                        before = state.key[index - 1, batch] + facts.delay[stage] if moving else before
+                elif index >= 2 * stages:
+                    moving = state.done[index - stages] > batch
+                    before = state.key[index - stages, batch] if moving else before
+                elif stage == stages - 1:
+                    moving = state.done[stage] > batch
+                    before = state.key[stage, batch] if moving else before
+                else:
+                    moving = state.done[index + 1] > batch
+                    before = state.key[index + 1, batch] + facts.delay[stage + 1] if moving else before
+                if moving:
+                    end = max(state.reach[source, device], before) + facts.duration[index]
+                    state.key[index, batch] = end
+                    state.reach[source, device] = end
+                    state.done[index] = batch + 1
+                    state.held[device] += 1
+                    left -= 1
+
+
+def _disturb(facts: Facts, state: State) -> None:
+    """Change some of the keys: those of an operation, of a class for some micro-batches, or of a micro-batch."""
+    progress = state.progress
+    set_keys(facts, state)
+    count = 1 + int(3 * random(progress) * random(progress))
+    for _ in range(count):
+        kind = random(progress)
+        index = int(random(progress) * len(facts.runs))
+        batch = int(random(progress) * facts.batches)
+        shift = draw_shift(facts, progress)
+        whose = ONE if kind < 0.5 else (SOME if kind < 0.8 else (ONWARDS if kind < 0.9 else SO_FAR))
+        move_keys(facts, state, whose, index, batch, shift)
+
+
+def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> None:
+    """Make some moves, or as many as it takes to come down to the bound."""
+    progress = state.progress
+    for _ in range(moves):
+        if progress.best <= bound:
+            return
+        progress.moves += 1
+        if random(progress) < BACK:
+            recall(facts, state)
+        _disturb(facts, state)
+        schedule(facts, state, STRICT if random(progress) < 0.5 else FREE)
+        value = figure(facts, state)
+        if value <= progress.current + heat * facts.step * random(progress) * random(progress):
+            take_times(facts, state, value)
+
+
+def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -> None:
+    """Look for a regular schedule; ends at the bound.
+
+    Begins with one whose gaps are drawn from up to `spread` loads, or, where that is below 0, with the present one.
+    """
+    progress = state.progress
+    begun = spread < 0.0
+    if not begun:
+        first_gaps(facts, state, spread)
+    for number in range(moves):
+        if progress.best <= bound:
+            return
+        progress.moves += 1
+        period = progress.period
+        copy_gaps(facts, state, 1, 0)
+        if begun or number > 0:
+            for _ in range(1 + int(3 * random(progress))):
+                if random(progress) < 0.1:
+                    period = facts.load * (1 + 0.15 * random(progress) * random(progress))
+                _vary(facts, state)
+        _lay_out(facts, state, period)
+        kind = random(progress)
+        schedule(facts, state, STRICT if kind < 0.4 else (FREE if kind < 0.8 else 0.0))
+        value = figure(facts, state)
+        if value <= progress.current:
+            take_times(facts, state, value)
+            progress.period = period
+            copy_gaps(facts, state, 0, 1)
+
+
+def _vary(facts: Facts, state: State) -> None:
+    """Change a gap, some gaps that follow each other, or when the W's of a stage run."""
+    progress = state.progress
+    kind = random(progress)
+    shift = facts.load * (random(progress) + random(progress) - 1)
+    first = int(random(progress) * 2 * facts.stages)
+    vary_gaps(facts, state, kind, 0.25, first, shift)
+
+
+def _lay_out(facts: Facts, state: State, period: float) -> None:
+    """Make the keys of a regular schedule."""
+    stages = facts.stages
+    clock = 0.0
+    for step in range(2 * stages):
+        index = step if step < stages else 3 * stages - 1 - step
+        stage = index % stages
+        if step < stages:
+            clock += facts.delay[stage]
+        elif stage < stages - 1:
+            clock += facts.delay[stage + 1]
+        clock += state.gap[0, step]
+        state.offset[index] = clock
+        clock += facts.duration[index]
+    repeat(facts, state, period)

@@ -1,0 +1,52 @@
+"""Selective offloading of named schedules: as little as fits, of what lives longest, spread evenly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps
+from remat_algorithms.parallel.pipeline.offload.offload_model import Hosting, Played
+from remat_algorithms.parallel.pipeline.offload.search import EARLY, HostSearch, keys_of, worth_sending
+from remat_algorithms.parallel.pipeline.stages import Staging
+
+PARTS = 32
+"""Parts of what is worth sending of which as few as can be are sent."""
+
+
+def offload_selectively(best: BestSteps, staged: Staging) -> None:
+    """Consider the named orders of a placement, each with as little offloading as fits, and with all."""
+    hosting = Hosting(best.problem, staged)
+    if not hosting.model.holds_fixed:
+        return
+    trial = _Trial(best, hosting)
+    for lists in staged.starts:
+        for early in EARLY:
+            if best.context.stopped:
+                return
+            keys = keys_of(hosting, lists, early)
+            if keys is not None:
+                trial.bisect(keys)
+
+
+class _Trial:
+    def __init__(self, best: BestSteps, hosting: Hosting) -> None:
+        self.best, self.hosting = best, hosting
+        stop = best.context
+        self.search = HostSearch(hosting, seed=stop.seed, stop=lambda: stop.stopped, offer=lambda *given: None)
+
+    def bisect(self, keys: Any) -> None:
+        """Look for the least share that fits."""
+        if not self._fits(keys, PARTS):
+            return
+        least, most = -1, PARTS
+        while most - least > 1:
+            middle = (least + most) // 2
+            if self._fits(keys, middle):
+                most = middle
+            else:
+                least = middle
+
+    def _fits(self, keys: Any, parts: int) -> bool:
+        sequence = self.search.sequence(keys, worth_sending(self.hosting, keys, parts / PARTS), strict=True)
+        played: Played | None = None if sequence is None else self.best.consider(self.hosting, sequence)
+        return played is not None and not any(played.excess)

@@ -1,0 +1,301 @@
+"""Pipelines whose micro-batches follow each other without end, while the parameters change: patterns of 1F1B*."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pydantic import Field
+
+from remat.plugin import (
+    Beat,
+    Context,
+    Number,
+    OptionError,
+    Options,
+    Pattern,
+    Phase,
+    PipelineInstance,
+    Problem,
+    Proposal,
+    Stage,
+)
+from remat_algorithms.parallel.pipeline.model import PipelineModel
+from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop, Row, Star, least_period, star
+from remat_algorithms.parallel.pipeline.partition import Work, balanced_cuts
+from remat_algorithms.parallel.pipeline.stages import model_of, steady_peaks
+
+ROUNDS = 5
+"""How often devices are given less room, where what is only passing does not fit beside what is kept."""
+
+
+class StarOptions(Options):
+    """Options of `1f1b-star`."""
+
+    period: float | None = Field(
+        default=None, gt=0, description="time from one micro-batch to the next; by default the least that fits"
+    )
+    moves: int = Field(default=500, ge=0, le=10_000_000, description="cuts of the layers that are tried, at most")
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """Stages in a row, one a device, and what they take."""
+
+    stages: tuple[Stage, ...]
+    row: Row
+    model: PipelineModel
+    parameters: tuple[int, ...]
+
+    def excess(self, found: Star, instance: PipelineInstance, less: Sequence[int]) -> int:
+        """Return by how many bytes a pattern exceeds what devices hold, less so much on each, as the model sees it.
+
+        Micro-batches in flight beyond those from one change of parameters to the next count as one each.
+        """
+        model, over = self.model, 0
+        for stage, (kept, capacity) in enumerate(zip(found.kept, model.capacity, strict=True)):
+            over += max(0, kept - most_in_flight(instance, kept))
+            if capacity is not None:
+                versions = (versions_of(instance.weights, kept) - 1) * self.parameters[stage]
+                held = model.fixed[stage] + versions + kept * model.activation[stage]
+                over += max(0, held - (capacity - less[stage]))
+        return over
+
+
+def most_in_flight(instance: PipelineInstance, most: int) -> int:
+    """Return how many of so many micro-batches may be in flight: with two versions, those of one change to the next."""
+    return most if instance.update_every is None else min(most, instance.update_every)
+
+
+def versions_of(weights: str, kept: int) -> int:
+    """Return the versions of the parameters that a stage has, with so many micro-batches in flight."""
+    return {"stash": kept, "double": min(2, kept), "single": 1}[weights]
+
+
+def stream_of(problem: Problem, name: str, weights: Sequence[str]) -> PipelineInstance:
+    """Return the instance, if its parameters change in one of these ways, on links that do not wait for others.
+
+    Raises
+    ------
+    OptionError
+        If they do not.
+    """
+    instance, links = problem.instance, problem.machine.links
+    assert isinstance(instance, PipelineInstance)
+    if instance.weights not in weights:
+        raise OptionError(
+            f"{name} is for weights {' or '.join(weights)}, and those of the instance are {instance.weights}",
+            argument="algorithm",
+        )
+    users: dict[str | None, set[frozenset[int]]] = {}
+    for link in links:
+        users.setdefault(link.channel, set()).add(frozenset((link.source, link.target)))
+    if any(link.also for link in links) or any(len(ends) > 1 for ends in users.values()):
+        raise OptionError(f"{name} wants a channel of its own between any two devices", argument="algorithm")
+    return instance
+
+
+def _staged(problem: Problem, instance: PipelineInstance, cuts: Sequence[int]) -> _Staged:
+    stages = tuple(Stage(tuple(range(first, end)), device) for device, (first, end) in enumerate(pairwise(cuts)))
+    model = model_of(problem, instance, stages)
+    layers = instance.each_layer()
+    backward = tuple(b + w for b, w in zip(model.backward, model.weight, strict=True))
+    row = Row(model.forward, backward, tuple(_hops(problem, instance, cuts)))
+    return _Staged(
+        stages, row, model, tuple(sum(layers[layer].parameter_size for layer in stage.layers) for stage in stages)
+    )
+
+
+def _hops(problem: Problem, instance: PipelineInstance, cuts: Sequence[int]) -> Iterator[Hop]:
+    machine, layers = problem.machine, instance.each_layer()
+    for device, cut in enumerate(cuts[1:-1]):
+        here, there = (machine.processors[device + k].memory for k in (0, 1))
+        if here == there:
+            yield Hop()
+            continue
+        out, back = (machine.links[machine.link_index[ends]] for ends in ((here, there), (there, here)))
+        last = layers[cut - 1]
+        yield Hop(
+            out.time(last.output_size) - out.delay,
+            back.time(last.gradient_bytes) - back.delay,
+            (out.delay, back.delay),
+            out.channel == back.channel,
+        )
+
+
+def _pattern(problem: Problem, staged: _Staged, found: Star) -> Pattern:
+    """Return a pattern of 1F1B* as what each stage does, and what is sent."""
+    machine, period = problem.machine, found.period
+
+    def beat(phase: Phase, stage: int, time: Number, *, is_copy: bool = False) -> Beat:
+        shift, start = divmod(time, period)
+        if isinstance(start, float) and period - start <= 1e-9 * period:
+            shift, start = shift + 1, 0.0
+        return Beat(phase, stage, start, int(shift), is_copy)
+
+    assert isinstance(problem.instance, PipelineInstance)
+    last, layers = len(staged.stages) - 1, problem.instance.each_layer()
+    beats: list[Beat] = []
+    for stage, own in enumerate(staged.stages):
+        back = Phase.BW if any(layers[layer].is_split for layer in own.layers) else Phase.B
+        here = machine.processors[stage].memory
+        beats.append(beat(Phase.F, stage, found.forward[stage]))
+        if stage < last and machine.processors[stage + 1].memory != here:
+            beats.append(beat(Phase.F, stage, found.sent[stage], is_copy=True))
+        beats.append(beat(back, stage, found.backward[stage]))
+        if stage and machine.processors[stage - 1].memory != here:
+            beats.append(beat(back, stage, found.returned[stage - 1], is_copy=True))
+    return Pattern(staged.stages, period, tuple(beats))
+
+
+def _even_cuts(problem: Problem, instance: PipelineInstance) -> list[int]:
+    return balanced_cuts(instance, [[device] for device in range(len(problem.machine.processors))])
+
+
+def _solve_named(problem: Problem, name: str, weights: str) -> Proposal:
+    """Return the pattern of evenly cut layers in which stage s of p keeps p - s micro-batches at most."""
+    instance = stream_of(problem, name, (weights,))
+    staged = _staged(problem, instance, _even_cuts(problem, instance))
+    stages = len(staged.stages)
+    most = [most_in_flight(instance, stages - stage) for stage in range(stages)]
+    found = least_period(
+        staged.row, lambda made: all(kept <= limit for kept, limit in zip(made.kept, most, strict=True))
+    )
+    assert found is not None, "one micro-batch at a time is always possible"
+    return Proposal(pattern=_pattern(problem, staged, found))
+
+
+def solve_pipedream(problem: Problem, options: None, context: Context) -> Proposal:
+    """1F1B with a version of the parameters for each micro-batch in flight (Narayanan et al. 2019)."""
+    return _solve_named(problem, "pipedream", "stash")
+
+
+def solve_2bw(problem: Problem, options: None, context: Context) -> Proposal:
+    """1F1B with two versions of the parameters at most (Narayanan et al. 2021b)."""
+    return _solve_named(problem, "pipedream-2bw", "double")
+
+
+def solve_pipemare(problem: Problem, options: None, context: Context) -> Proposal:
+    """1F1B with one version of the parameters, and what corrects for their staleness (Yang et al. 2021)."""
+    return _solve_named(problem, "pipemare", "single")
+
+
+def solve_star(problem: Problem, options: StarOptions, context: Context) -> Proposal:
+    """Find cuts and the least period at which 1F1B* fits, by moving one boundary at a time.
+
+    Notes
+    -----
+    For its cuts, the pattern keeps the fewest micro-batches on every stage at once, of all patterns of its period
+    (see `star`). The search counts what stages keep; what is found is weighed exactly, and where values that are only
+    passing take a device beyond its capacity, that has so much less room the next time.
+    """
+    instance = stream_of(problem, "1f1b-star", ("stash", "double", "single"))
+    search = _Search(problem, instance, options, context)
+    cuts = _even_cuts(problem, instance)
+    _check_period(problem, _staged(problem, instance, cuts), options.period)
+    for _ in range(ROUNDS):
+        best = search.improved(cuts)
+        cuts, staged, found = best.cuts, best.staged, best.found
+        if found is None:
+            break
+        pattern = _pattern(problem, staged, found)
+        peaks = steady_peaks(problem, pattern, [versions_of(instance.weights, kept) for kept in found.kept])
+        limits = staged.model.capacity
+        over = [0 if limit is None else max(0, peak - limit) for peak, limit in zip(peaks, limits, strict=True)]
+        if not any(over):
+            return Proposal(pattern=pattern, notes=(_about(problem, staged, found),), termination=context.termination)
+        search.less = [less + more for less, more in zip(search.less, over, strict=True)]
+    return Proposal(termination=context.termination)
+
+
+def _check_period(problem: Problem, staged: _Staged, period: float | None) -> None:
+    """Refuse a period in which some device or link cannot do its part of even cuts."""
+    row = staged.row
+    if period is None or period >= row.least_period:
+        return
+    names = [processor.name for processor in problem.machine.processors]
+    loads = {names[k]: f + b for k, (f, b) in enumerate(zip(row.forward, row.backward, strict=True))}
+    loads |= {f"{one} to {other}": hop.load for (one, other), hop in zip(pairwise(names), row.hops, strict=True)}
+    busiest = max(loads, key=lambda name: loads[name])
+    raise OptionError(
+        f"no pattern of these cuts has a period of {period}: {busiest} takes {loads[busiest]} for each micro-batch",
+        argument="options",
+    )
+
+
+def _about(problem: Problem, staged: _Staged, found: Star) -> str:
+    """Say how near the period is to the least that any pattern has."""
+    machine = problem.machine
+    work = sum(staged.row.forward) + sum(staged.row.backward)
+    alike = len({processor.type for processor in machine.processors}) == 1
+    text = f"with these cuts no period is below {staged.row.least_period}"
+    if alike:
+        text += f"; with any, none below {_ratio(work, len(machine.processors))}"
+    return text
+
+
+def _ratio(work: Number, devices: int) -> Number:
+    return work // devices if isinstance(work, int) and work % devices == 0 else work / devices
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """Cuts, what they cost (whether they fit, and the period; or by how much they do not), and their pattern."""
+
+    cost: tuple[int, Number]
+    cuts: list[int]
+    staged: _Staged
+    found: Star | None
+
+
+class _Search:
+    """The least period over cuts that single moves of boundaries lead to, from given ones."""
+
+    def __init__(self, problem: Problem, instance: PipelineInstance, options: StarOptions, context: Context) -> None:
+        self.problem, self.instance, self.context = problem, instance, context
+        self.period, self.moves = options.period, options.moves
+        self.less = [0] * len(problem.machine.processors)
+        self.work = {name: Work.of(instance.each_layer(), name) for name in dict.fromkeys(instance.cluster.types)}
+
+    def improved(self, cuts: list[int]) -> _Tried:
+        """Return the best cuts; far moves first, then nearer ones."""
+        best = self._measured(cuts)
+        step = max(1, self.instance.length // (2 * len(cuts)))
+        while step and not self.context.stopped:
+            better = min(self._moved(best.cuts, step), key=lambda tried: tried.cost, default=best)
+            if better.cost < best.cost:
+                best = better
+            else:
+                step //= 2
+        return best
+
+    def _moved(self, cuts: list[int], step: int) -> Iterator[_Tried]:
+        """Yield what comes of moving one boundary by so many layers, as long as there are moves left."""
+        for number in range(1, len(cuts) - 1):
+            for way in (-step, step):
+                to = cuts[number] + way
+                if self.moves and cuts[number - 1] < to < cuts[number + 1]:
+                    moved = [*cuts[:number], to, *cuts[number + 1 :]]
+                    if self._can_run(moved):
+                        self.moves -= 1
+                        yield self._measured(moved)
+
+    def _can_run(self, cuts: list[int]) -> bool:
+        types = self.instance.cluster.types
+        return all(self.work[types[k]].stop[first] >= end for k, (first, end) in enumerate(pairwise(cuts)))
+
+    def _measured(self, cuts: list[int]) -> _Tried:
+        staged = _staged(self.problem, self.instance, cuts)
+        period = self.period
+        if period is None:
+            found = least_period(staged.row, lambda made: not staged.excess(made, self.instance, self.less))
+            if found is not None:
+                return _Tried((0, found.period), cuts, staged, found)
+            period = staged.row.time or 1
+        elif period >= staged.row.least_period:
+            found = star(staged.row, period)
+            over = staged.excess(found, self.instance, self.less)
+            return _Tried((int(over > 0), over), cuts, staged, None if over else found)
+        over = staged.excess(star(staged.row, max(period, staged.row.time)), self.instance, self.less)
+        return _Tried((1, over), cuts, staged, None)

@@ -1,0 +1,8 @@
+"""The compiled twin of `stages_kernel.fill`: the same text, in machine code (see `kit.compile`)."""
+
+from __future__ import annotations
+
+from remat_algorithms.kit.compile.lowering import Kernel
+from remat_algorithms.parallel.placement import downset_table_kernel
+
+FILL = Kernel(downset_table_kernel.fill)

@@ -1,0 +1,294 @@
+"""Contiguous placement of pipelines with backwards: layers instead of units, and what waits for its backward.
+
+The program over down-sets (`stages`) begins at the loss: the k-th stage from there holds its parameters and min(k, m)
+of m micro-batches, as under 1F1B. A layer's time is that of its forward and its backward, a way between stages carries
+outputs there and gradients back. Ways are counted as the slowest of the cluster, and as the quickest; the better of the
+two is taken, once placed; each direction has a way of its own, so what is slower of there and back counts. Steps that
+end run 1F1B; streams whose parameters change the pattern 1F1B* of the least period that fits. Where what passes does
+not fit, devices have so much less room the next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from remat.plugin import (
+    Beat,
+    Context,
+    Number,
+    OptionError,
+    Orders,
+    Pass,
+    Pattern,
+    Phase,
+    PipelineInstance,
+    Problem,
+    Proposal,
+    Stage,
+)
+from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop, Row, Star, least_period
+from remat_algorithms.parallel.pipeline.periodic_pipelines import most_in_flight, versions_of
+from remat_algorithms.parallel.pipeline.stages import held_bytes, model_of, placed, steady_peaks
+from remat_algorithms.parallel.placement.best_pattern import ROUNDS
+from remat_algorithms.parallel.placement.downset_table import FINEST, NO_LIMIT, Search, Staged, homes_of, orders
+from remat_algorithms.parallel.placement.downsets import down_sets, of_order
+from remat_algorithms.parallel.placement.groups import Passing
+
+MOST_CELLS = 10**7
+"""Down-sets times numbers of devices of each class, at most; beyond, the order of the layers has to do."""
+
+ENDLESS = 10**6
+"""Micro-batches in flight at most, where they have no end."""
+
+
+@dataclass(frozen=True)
+class LayerOrder:
+    """Layers from the loss on, each after those that read it; what passes has the number of its layer for a size."""
+
+    after: tuple[frozenset[int], ...]
+    passing: tuple[Passing, ...]
+
+    def __len__(self) -> int:
+        return len(self.after)
+
+    def flows(self) -> list[Passing]:
+        """Return what passes between layers, there and back."""
+        return list(self.passing)
+
+
+@dataclass
+class _Best:
+    """The best plan so far."""
+
+    problem: Problem
+    context: Context
+    proposal: Proposal | None = None
+    time: Number | None = None
+
+    def weigh(self, stages: tuple[Stage, ...]) -> list[int]:
+        """Place a plan, and keep it if it is better and fits; return by how many bytes devices hold too much."""
+        instance = self.problem.instance
+        assert isinstance(instance, PipelineInstance)
+        found, time, peaks = (self._stream if instance.is_stream else self._step)(stages)
+        machine = self.problem.machine
+        rooms = [machine.memories[processor.memory].capacity for processor in machine.processors]
+        excess = [0 if room is None else max(0, peak - room) for peak, room in zip(peaks, rooms, strict=True)]
+        if found is not None and not any(excess) and (self.time is None or time < self.time):
+            self.proposal, self.time = found, time
+        return excess
+
+    def _step(self, stages: tuple[Stage, ...]) -> tuple[Proposal | None, Number, list[int]]:
+        instance = self.problem.instance
+        assert isinstance(instance, PipelineInstance)
+        layers, batches = instance.each_layer(), instance.micro_batches
+        lists: list[tuple[Pass, ...]] = [()] * len(self.problem.machine.processors)
+        for index, stage in enumerate(stages):
+            back = Phase.BW if any(layers[layer].is_split for layer in stage.layers) else Phase.B
+            ahead = min(len(stages) - 1 - index, batches)
+            own = [Pass(Phase.F, index, batch) for batch in range(ahead)]
+            for batch in range(batches):
+                if batch + ahead < batches:
+                    own.append(Pass(Phase.F, index, batch + ahead))
+                own.append(Pass(back, index, batch))
+            lists[stage.device] = tuple(own)
+        plan = Orders(stages, tuple(lists))
+        outcome = placed(self.problem, plan)
+        if outcome is None:
+            return Proposal(orders=plan), 0, [0] * len(lists)
+        _, makespan, peaks = outcome
+        return Proposal(orders=plan, makespan=makespan), makespan, peaks
+
+    def _stream(self, stages: tuple[Stage, ...]) -> tuple[Proposal | None, Number, list[int]]:
+        problem = self.problem
+        instance = problem.instance
+        assert isinstance(instance, PipelineInstance)
+        model = model_of(problem, instance, stages)
+        backward = tuple(b + w for b, w in zip(model.backward, model.weight, strict=True))
+        row = Row(model.forward, backward, tuple(self._hops(instance, stages)))
+        layers = instance.each_layer()
+        parameters = [sum(layers[layer].parameter_size for layer in stage.layers) for stage in stages]
+        none = [0] * len(problem.machine.processors)
+
+        def fits(found: Star) -> bool:
+            for stage, kept in enumerate(found.kept):
+                if kept > most_in_flight(instance, kept):
+                    return False
+                room = model.capacity[stages[stage].device]
+                held = model.fixed[stages[stage].device] + kept * model.activation[stage]
+                if room is not None and held + (versions_of(instance.weights, kept) - 1) * parameters[stage] > room:
+                    return False
+            return True
+
+        found = least_period(row, fits)
+        if found is None:
+            return None, 0, none
+        pattern = self._pattern(stages, found)
+        peaks = steady_peaks(problem, pattern, [versions_of(instance.weights, kept) for kept in found.kept])
+        return Proposal(pattern=pattern, makespan=found.period), found.period, peaks
+
+    def _hops(self, instance: PipelineInstance, stages: Sequence[Stage]) -> list[Hop]:
+        machine, layers, found = self.problem.machine, instance.each_layer(), []
+        for one, other in pairwise(stages):
+            here, there = (machine.processors[stage.device].memory for stage in (one, other))
+            out, back = (machine.links[machine.link_index[ends]] for ends in ((here, there), (there, here)))
+            last = layers[one.layers[-1]]
+            found.append(
+                Hop(
+                    out.time(last.output_size) - out.delay,
+                    back.time(last.gradient_bytes) - back.delay,
+                    (out.delay, back.delay),
+                )
+            )
+        return found
+
+    def _pattern(self, stages: tuple[Stage, ...], found: Star) -> Pattern:
+        instance, period, beats = self.problem.instance, found.period, list[Beat]()
+        assert isinstance(instance, PipelineInstance)
+        layers = instance.each_layer()
+
+        def beat(phase: Phase, stage: int, time: Number, *, is_copy: bool = False) -> None:
+            shift, start = divmod(time, period)
+            if isinstance(start, float) and period - start <= 1e-9 * period:
+                shift, start = shift + 1, 0.0
+            beats.append(Beat(phase, stage, start, int(shift), is_copy))
+
+        for stage, own in enumerate(stages):
+            back = Phase.BW if any(layers[layer].is_split for layer in own.layers) else Phase.B
+            beat(Phase.F, stage, found.forward[stage])
+            if stage < len(stages) - 1:
+                beat(Phase.F, stage, found.sent[stage], is_copy=True)
+            beat(back, stage, found.backward[stage])
+            if stage:
+                beat(back, stage, found.returned[stage - 1], is_copy=True)
+        return Pattern(stages, period, tuple(beats))
+
+
+def solve_training(problem: Problem, sets: int, work: float, context: Context) -> Proposal:
+    """Find stages for a pipeline with backwards, and run them.
+
+    Raises
+    ------
+    OptionError
+        Where no device can run some layer.
+    """
+    instance = problem.instance
+    assert isinstance(instance, PipelineInstance)
+    order = layer_order(instance)
+    best = _Best(problem, context)
+    for slowest in (True, False):
+        less = [0] * len(problem.machine.processors)
+        for _ in range(ROUNDS):
+            costs = staged_layers(problem, instance, order, less, slowest=slowest)
+            stages = _stages(costs, order, sets, work, context)
+            if stages is None:
+                break
+            excess = best.weigh(stages)
+            if not any(excess) or context.stopped:
+                break
+            less = [own + more for own, more in zip(less, excess, strict=True)]
+        if context.stopped:
+            break
+    if best.proposal is None:
+        return Proposal(termination=context.termination)
+    return best.proposal
+
+
+def layer_order(instance: PipelineInstance) -> LayerOrder:
+    """Return the layers from the loss on: number 0 is the last one."""
+    layers, sources = instance.each_layer(), instance.sources()
+    last = len(layers) - 1
+    readers: list[list[int]] = [[] for _ in layers]
+    for reader, own in enumerate(sources):
+        for source in own:
+            readers[source].append(reader)
+    passing = [
+        Passing(last - source, tuple(sorted(last - reader for reader in own)), source)
+        for source, own in enumerate(readers)
+        if own
+    ]
+    after = tuple(frozenset(last - reader for reader in readers[last - number]) for number in range(len(layers)))
+    return LayerOrder(after, tuple(passing))
+
+
+def staged_layers(
+    problem: Problem, instance: PipelineInstance, order: LayerOrder, less: Sequence[int], *, slowest: bool
+) -> Staged:
+    """Return what stages take, in whole numbers of a step."""
+    machine, layers = problem.machine, instance.each_layer()[::-1]
+    kinds: dict[object, list[int]] = {}
+    for index, processor in enumerate(machine.processors):
+        kinds.setdefault((processor.type, machine.memories[processor.memory].capacity, less[index]), []).append(index)
+    classes = tuple(tuple(own) for own in kinds.values())
+    works = [[layer.work_on(machine.processors[own[0]].type) for layer in layers] for own in classes]
+    unable = np.array([[work is None for work in row] for row in works], dtype=bool)
+    if unable.all(axis=0).any():
+        raise OptionError("some layer runs on no device", argument="algorithm")
+    time = np.array([[0 if work is None else work for work in row] for row in works], dtype=np.float64)
+    choose = max if slowest else min
+    each = instance.each_layer()
+    ways = []
+    for one in order.passing:
+        sizes = (each[one.size].output_size, each[one.size].gradient_bytes)
+        times = [max(float(link.time(size) - link.delay) for size in sizes) for link in machine.links]
+        ways.append(choose(times, default=0.0))
+    total = float(time.max(axis=0).sum()) + 2 * sum(ways)
+    whole = total <= FINEST and bool((time == np.rint(time)).all()) and all(way == round(way) for way in ways)
+    step = 1.0 if whole or not total else total / FINEST
+    away = np.tile(np.rint(np.array(ways, dtype=np.float64) / step).astype(np.int64), (len(classes), 1))
+    rooms = [machine.memories[machine.processors[own[0]].memory] for own in classes]
+    stash = instance.weights == "stash"
+    holds = instance.cluster.transfers != "overlap"
+    return Staged(
+        order,
+        classes,
+        step,
+        np.rint(time / step).astype(np.int64),
+        unable,
+        away,
+        away,
+        ((holds, holds, False),) * len(classes),
+        tuple(
+            NO_LIMIT if room.capacity is None else room.capacity - room.static - less[own[0]]
+            for own, room in zip(classes, rooms, strict=True)
+        ),
+        tuple(sum(layer.of_parameters) - (layer.parameter_size if stash else 0) for layer in layers),
+        tuple(
+            held_bytes(instance, layers[::-1], (len(layers) - 1 - index,)) + (layer.parameter_size if stash else 0)
+            for index, layer in enumerate(layers)
+        ),
+        ENDLESS if instance.is_stream else instance.micro_batches,
+    )
+
+
+def _stages(costs: Staged, order: LayerOrder, sets: int, work: float, context: Context) -> tuple[Stage, ...] | None:
+    """Return the best stages, from the input to the loss; None where nothing fits."""
+    every = down_sets(order, min(sets, MOST_CELLS // costs.states))
+    best: tuple[Search, list[tuple[int, int]]] | None = None
+    for listed in orders(order):
+        chain = of_order(listed)
+        search = Search(costs, chain, lambda: context.stopped)
+        upper = None if best is None else max(best[0].loads(best[1])) - 1
+        found = search.best(costs.bound, upper)
+        if found is not None:
+            best = search, found
+    if every is not None and not context.stopped:
+        search = Search(costs, every, lambda: context.stopped, work)
+        found = search.best(costs.bound, None if best is None else max(best[0].loads(best[1])) - 1)
+        if found is not None:
+            best = search, found
+    if best is None:
+        return None
+    search, found = best
+    homes = homes_of(costs, search.sets, found)
+    last = len(order) - 1
+    stages = []
+    before = 0
+    for end, _ in found:
+        numbers = search.sets.between(before, end)
+        stages.append(Stage(tuple(sorted(last - number for number in numbers)), homes[numbers[0]]))
+        before = end
+    return tuple(reversed(stages))

@@ -1,0 +1,33 @@
+"""The sequential traversal below whose peak the memory-bounded algorithms for trees find nothing."""
+
+from __future__ import annotations
+
+from remat.plugin import ALL_SCHEDULES, LeastBudget, Problem, Proposal
+from remat_algorithms.parallel.trees.parallel_tree import ParallelTree, Traversal
+from remat_algorithms.parallel.trees.timed_steps import room
+from remat_algorithms.tree.tree_arrays import TRAVERSALS
+
+
+def fitting(problem: Problem, tree: ParallelTree) -> Traversal | Proposal:
+    """Return the best post-order if it fits the budget, else the traversal of least peak; or why neither fits.
+
+    The traversal of least peak needs no more memory than any schedule, however many processors there are
+    (`remat_algorithms.tree.tree_arrays.propose` has the argument), so that this is a proof on a machine with
+    one memory.
+    """
+    budget = room(problem)
+    traversal = tree.best_postorder()
+    if budget is None or traversal.peak <= budget:
+        return traversal
+    traversal = tree.optimal_traversal()
+    if traversal.peak <= budget:
+        return traversal
+    machine = problem.machine
+    own = machine.processors[0].memory
+    # Without the static memory `room` is the budget, so the difference is that memory (or 0).
+    assert problem.budget is not None
+    peak = traversal.peak + problem.budget - budget
+    return Proposal(
+        infeasible_within=ALL_SCHEDULES if len(machine.memories) == 1 else TRAVERSALS,
+        least=LeastBudget(peak, traversal.node, sufficient=True, memory=own),
+    )

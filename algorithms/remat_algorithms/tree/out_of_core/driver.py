@@ -1,0 +1,142 @@
+"""What every out-of-core algorithm does around its traversal and its rule: fits, infeasible, evictions, no room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from remat.plugin import ALL_SCHEDULES, IntArray, LeastBudget, Problem, Proposal, format_size, run_in_order
+from remat_algorithms.tree.out_of_core.eviction_rules import Policy
+from remat_algorithms.tree.out_of_core.evictions import EvictionPlan, plan_evictions, use_of_values
+from remat_algorithms.tree.out_of_core.intree import InTree
+from remat_algorithms.tree.out_of_core.model import Store
+from remat_algorithms.tree.out_of_core.traversal import least_peak_traversal
+
+NO_DISK = (
+    "this machine has no second memory to evict to: give it one, with links both ways, in the instance or with a "
+    "machine of your own (docs/out_of_core.md)"
+)
+
+MakePolicy = Callable[[list[int], list[int]], Policy]
+"""From the sizes of all values, and the positions at which they are read, to a fresh policy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """A traversal for each capacity, a rule of eviction, and the class that they stand for.
+
+    Attributes
+    ----------
+    order : callable
+        From a capacity (at least the largest requirement of a node; None: unbounded) to a traversal of the in-tree.
+    policy : callable
+    scope : str
+        The schedules of which infeasibility is said.
+    least_of : str
+        The schedules of which none moves fewer bytes; empty if nothing is known.
+    """
+
+    order: Callable[[int | None], IntArray]
+    policy: MakePolicy
+    scope: str
+    least_of: str = ""
+
+
+def solve_with(problem: Problem, tree: InTree, store: Store, method: Method) -> Proposal:
+    """Apply a method to an instance.
+
+    Returns
+    -------
+    Proposal
+        Without evictions where the traversal fits as it is. Infeasible where some task does not fit by itself,
+        where there is no disk, or where all memories together hold less than any schedule needs; nothing
+        where merely this plan asks more of the disk than it has.
+    """
+    capacity = store.capacity
+    if capacity is not None and capacity < int(tree.requirement.max()):
+        return _too_small(problem, tree, store, method)
+    order = method.order(capacity)
+    peak, _ = tree.peak_of(order)
+    if capacity is None or peak <= capacity:
+        return Proposal(
+            steps=run_in_order(problem.graph, problem.machine, tree.tasks(order)),
+            makespan=problem.no_recompute_time,
+            peak=peak + store.static,
+            notes=("I/O volume 0: everything fits in the memory",),
+        )
+    if store.disk is None:
+        peak, node = tree.peak_of(method.order(None))
+        return Proposal(
+            infeasible_within=f"{method.scope}, without a disk",
+            least=LeastBudget(peak + store.static, node, sufficient=True),
+            notes=(NO_DISK,),
+        )
+    plan = _plan(problem, tree, store, method, order, capacity)
+    if store.disk_capacity is not None and plan.disk_peak > store.disk_capacity:
+        return _full_disk(problem, tree, store, plan)
+    return Proposal(
+        steps=plan.steps,
+        makespan=problem.no_recompute_time if store.free_links else None,
+        notes=(_volume(problem, store, method, plan),),
+    )
+
+
+def _volume(problem: Problem, store: Store, method: Method, plan: EvictionPlan) -> str:
+    assert store.disk is not None
+    name = problem.machine.memories[store.disk].name
+    unit = "" if problem.units.memory == "unit" else " B"
+    moves = f"{plan.evictions:,} eviction{'' if plan.evictions == 1 else 's'}"
+    least = f", the least of {method.least_of}" if method.least_of else ""
+    return f"I/O volume {plan.written:,}{unit}{least}: written to {name} in {moves}, and read back"
+
+
+def _plan(problem: Problem, tree: InTree, store: Store, method: Method, order: IntArray, capacity: int) -> EvictionPlan:
+    graph, tasks = problem.graph, tree.tasks(order)
+    assert store.disk is not None
+    policy = method.policy(graph.size.tolist(), use_of_values(graph, tasks))
+    return plan_evictions(graph, tasks, policy, capacity=capacity, disk=store.disk)
+
+
+def _too_small(problem: Problem, tree: InTree, store: Store, method: Method) -> Proposal:
+    """Some task does not fit by itself; find out whether all is well once that one does."""
+    task = int(np.argmax(tree.requirement))
+    least = int(tree.requirement[task])
+    order = method.order(least)
+    peak, _ = tree.peak_of(order)
+    sufficient = True
+    notes: tuple[str, ...] = ()
+    if peak > least:
+        if store.disk is None:
+            # Only what the traversal takes without evictions is enough.
+            least, task = tree.peak_of(method.order(None))
+            notes = (NO_DISK,)
+        elif store.disk_capacity is not None:
+            sufficient = _plan(problem, tree, store, method, order, least).disk_peak <= store.disk_capacity
+    named = LeastBudget(least + store.static, task, sufficient)
+    return Proposal(infeasible_within=method.scope, least=named, notes=notes)
+
+
+def _full_disk(problem: Problem, tree: InTree, store: Store, plan: EvictionPlan) -> Proposal:
+    """The plan needs more of the disk than there is; perhaps any schedule would.
+
+    At every instant the values that a schedule holds lie, byte by byte, in some memory, so no schedule holds
+    less than Liu's traversal at its peak (`remat_algorithms.tree.tree_arrays` has the argument).
+    """
+    assert store.disk is not None
+    assert store.disk_capacity is not None
+    assert store.capacity is not None
+    machine, units = problem.machine, problem.units
+    least = LeastBudget(plan.disk_peak, plan.disk_task, sufficient=True, memory=store.disk)
+    peak, _ = tree.peak_of(least_peak_traversal(problem))
+    others = [memory.capacity for memory in machine.memories[1:]]
+    room = sum(size for size in others if size is not None)
+    if None not in others and peak > store.capacity + room:
+        total = format_size(peak + store.static, units)
+        note = f"every schedule holds {total} at some time, more than all memories together"
+        return Proposal(infeasible_within=ALL_SCHEDULES, least=least, notes=(note,))
+    need, have = format_size(plan.disk_peak, units), format_size(store.disk_capacity, units)
+    name = machine.memories[store.disk].name
+    note = f"this plan takes {need} of {name}, which holds {have}; another traversal or rule may take less"
+    return Proposal(least=least, notes=(note,))

@@ -1,0 +1,110 @@
+"""What a plan is made for: the options of `remat.torch`, read at the call that is given them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from remat.bridges.torch.costs import Costs
+from remat.errors import OptionError
+from remat.solving.problem_setup import read_seconds
+from remat.solving.relative_budget import plain_budget, share_of
+from remat.units import parse_size
+
+TIME_LIMIT = 30.0
+"""Seconds of a solve, unless said otherwise."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a plan is made for.
+
+    Attributes
+    ----------
+    budget : int, str, sequence of these, or None
+        Bytes of the device, all counted; None: recompute nothing. A list has one for each training graph of a step, in
+        their order, where the module breaks into several.
+    algorithm : str
+    options : mapping
+        The algorithm's own.
+    time_limit : float or str
+        Seconds, or ``5min``; they are kept as seconds.
+    costs : str, Costs or mapping, optional
+        As for `Captured.instance`; ``measure`` measures each operator, with the tensors of the call that is planned.
+    optimizer : str, optional
+        ``sgd``, ``momentum``, ``adam``, ``adamw``, or a file (`remat.bridges.torch.costs.read_optimizer`).
+    reserve : int, str or None
+        Bytes that are left alone: by default 1 GiB on a device, nothing on the CPU.
+    accumulate : bool
+        Gradients of an earlier step are there already.
+    plan : path, optional
+        A plan file to use instead of solving.
+    cache : path, optional
+        A folder of plans, by fingerprint, budget and costs.
+
+    Raises
+    ------
+    OptionError
+        If a size or the limit cannot be read: at once, since in a compiler of PyTorch's it would drown in its report.
+    """
+
+    budget: int | str | Sequence[int | str] | None = None
+    algorithm: str = "auto"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    time_limit: float | str = TIME_LIMIT
+    costs: str | Costs | Mapping[str, Any] | None = None
+    optimizer: str | None = None
+    reserve: int | str | None = None
+    accumulate: bool = False
+    plan: str | os.PathLike[str] | None = None
+    cache: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Read sizes and the limit; text stays as it was given, for messages, and other numbers become whole ones."""
+        budget = self.budget
+        if isinstance(budget, Sequence) and not isinstance(budget, (str, bytes)):
+            object.__setattr__(self, "budget", [check_budget(one) for one in budget])
+        elif budget is not None:
+            object.__setattr__(self, "budget", check_budget(budget))
+        if self.reserve is not None:
+            object.__setattr__(self, "reserve", check_size(self.reserve, "reserve"))
+        object.__setattr__(self, "time_limit", read_seconds(self.time_limit, TIME_LIMIT))
+
+    @property
+    def seconds(self) -> float:
+        """The limit of a solve."""
+        assert isinstance(self.time_limit, (int, float))
+        return self.time_limit
+
+
+def read_size(size: Any, argument: str) -> int:
+    """Read a size.
+
+    Raises
+    ------
+    OptionError
+        If it is none, with the name of the argument.
+    """
+    try:
+        return parse_size(size)
+    except ValueError as error:
+        raise OptionError(f"{error}", argument=argument) from None
+
+
+def check_size(size: Any, argument: str) -> int | str:
+    """Return a size that can be read: text as it is, a number as a whole one."""
+    whole = read_size(size, argument)
+    return size if isinstance(size, str) else whole
+
+
+def check_budget(budget: Any) -> int | str:
+    """Return one budget that can be read: a size, or a share such as ``70%``."""
+    try:
+        budget = plain_budget(budget)
+        if share_of(budget) is not None:
+            return str(budget)
+    except ValueError as error:
+        raise OptionError(f"{error}", argument="budget") from None
+    return check_size(budget, "budget")

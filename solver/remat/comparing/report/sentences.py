@@ -1,0 +1,80 @@
+"""A comparison in sentences, one for each instance and budget, and under which circumstances it was made."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+
+from remat.comparing.cells import Cell, Outcome
+from remat.comparing.comparison import Comparison
+from remat.comparing.report.tables import remedy, units_of
+from remat.report.text.readable_names import shown_name
+from remat.units import format_time
+from remat.version import __version__
+
+MOST_SENTENCES = 200
+"""Instances and budgets that are told in words; the tables have them all."""
+
+SOLVERS = ("numpy", "ortools", "pulp", "llvmlite")
+"""Packages whose releases may change answers or times."""
+
+
+def circumstances(command: Sequence[str], limits: Sequence[tuple[str, object]]) -> list[tuple[str, str]]:
+    """Return what a reader who was not there wants to know, as (label, text): it differs from run to run.
+
+    Parameters
+    ----------
+    command : sequence of str
+        The arguments of the command line.
+    limits : sequence of (label, value)
+        Those of each job; what is None is left out.
+    """
+    releases = [f"remat {__version__}", f"Python {platform.python_version()}"]
+    for package in SOLVERS:
+        try:
+            releases.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return [
+        ("command", shlex.join(["remat", *command])),
+        ("date", datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")),
+        ("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"),
+        ("versions", ", ".join(releases)),
+        ("limits of each job", ", ".join(f"{label} {value}" for label, value in limits if value is not None)),
+    ]
+
+
+def sentences(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield, for each instance and budget, its name and a sentence on what came of it."""
+    for cells in comparison.by_case.values():
+        job = cells[0].job
+        if not job.algorithm:
+            continue
+        budget = f" within {job.budget}" if job.budget else ""
+        yield f"{shown_name(job.instance)}{budget}", _sentence(comparison, cells)
+
+
+def _sentence(comparison: Comparison, cells: Sequence[Cell]) -> str:
+    names = {cell.job.algorithm for cell in cells}
+    solved = [cell for cell in cells if cell.answer.solved]
+    found = f"{len({cell.job.algorithm for cell in solved})} of {len(names)} found a schedule"
+    if not solved:
+        needs = f"; {known}" if (known := remedy(cells)) else ""
+        if any(cell.answer.outcome is Outcome.INFEASIBLE for cell in cells):
+            return f"there is no schedule: proved{needs}."
+        return f"none of {len(names)} found a schedule, and none is proved not to exist{needs}."
+    winners = list(dict.fromkeys(cell.job.algorithm for cell in cells if comparison.wins(cell)))
+    best = next(cell for cell in cells if comparison.wins(cell))
+    assert best.answer.makespan is not None
+    who = " and ".join(winners) if len(winners) <= 2 else f"{winners[0]} and {len(winners) - 1} others"
+    time = format_time(best.answer.makespan, units_of(best))
+    if any(cell.answer.outcome is Outcome.OPTIMAL for cell in cells):
+        quality = "proved optimal"
+    else:
+        ratio = comparison.ratio_to_bound(best)
+        quality = "no bound is known" if ratio is None else f"{100 * (ratio - 1):.3g} % above what no schedule can beat"
+    return f"{who} {'is' if len(winners) == 1 else 'are'} the quickest, {time}, {quality}; {found}."

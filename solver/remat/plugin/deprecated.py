@@ -1,0 +1,39 @@
+"""Where modules went that plug-ins used to import: for one release, importing them says so."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+MOVED = {
+    "remat.actions": "remat.schedule.actions",
+    "remat.auto": "remat.plugin.selection",
+    "remat.bounds": "remat.graph.bounds",
+    "remat.chain": "remat.plugin",
+    "remat.context": "remat.plugin",
+    "remat.machine": "remat.plugin",
+    "remat.operations": "remat.plugin",
+    "remat.options": "remat.plugin",
+    "remat.problem": "remat.plugin",
+    "remat.registry": "remat.plugin",
+    "remat.steps": "remat.plugin",
+    "remat.taskgraph": "remat.plugin",
+    "remat_algorithms.emit": "remat.plugin",
+}
+
+
+class MovedModules:
+    """A finder that is asked last, and answers with the new name."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
+        """Raise an ImportError for a module that has moved; None for all others."""
+        if name in MOVED:
+            raise ImportError(f"{name} is gone: import from {MOVED[name]} (see docs/algorithms.md)", name=name)
+
+
+def install() -> None:
+    """Append the finder; only imports that nobody else can answer come to it."""
+    if MovedModules not in sys.meta_path:
+        sys.meta_path.append(MovedModules)

@@ -1,0 +1,118 @@
+"""`remat.schedule_of`: a plan from elsewhere, as an order of runs, becomes a placed and verified result."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+import numpy as np
+
+from remat.errors import OptionError
+from remat.graph.taskgraph import IntArray, TaskGraph
+from remat.instance import load
+from remat.messages import brief
+from remat.placement import Unplaceable, place
+from remat.plugin.applicability import check_reach
+from remat.plugin.emit import check_length, run_in_order
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import Proposal
+from remat.plugin.registry import ANY_KIND, Algorithm
+from remat.schedule.steps import Steps
+from remat.solving.budget import Budget
+from remat.solving.conclusion import conclude
+from remat.solving.problem_setup import AnyInstance, AnyMachine, make_problem
+from remat.solving.result import Result
+from remat.verifier import check
+
+GIVEN = Algorithm(
+    name="given",
+    solver="",
+    kinds=(ANY_KIND,),
+    summary="runs that a caller names",
+    guarantee="strategy",
+    within="the given runs",
+    devices=True,
+)
+"""Who is said to have made the schedule; it is in no registry."""
+
+
+def schedule_of(
+    instance: AnyInstance, runs: Iterable[str], *, budget: Budget = None, machine: AnyMachine = None
+) -> Result:
+    """Turn an order of runs into a verified schedule: the way in for plans that another program has made.
+
+    Parameters
+    ----------
+    instance : path, open file, dict or instance
+    runs : iterable of str
+        Names of tasks in execution order, repeats allowed. Every value
+        must have been made, or be an input, when it is read.
+    budget, machine
+        As in `remat.solve`.
+
+    Returns
+    -------
+    Result
+        All runs on the first processor, one after the other; each value is dropped after its last use before it is made
+        again, so that no other schedule with these runs needs less memory. A budget below its peak is a status, with
+        the least budget for these runs.
+
+    Raises
+    ------
+    remat.InstanceError, remat.OptionError
+        For input that cannot be used; a run that cannot be done names the run, the value, and what is missing.
+
+    Notes
+    -----
+    O(accesses log accesses). The status is `optimal` where the makespan meets a bound, as for any schedule.
+    """
+    problem = make_problem(load(instance), budget=budget, machine=machine)
+    check_reach(problem, GIVEN)
+    tasks = _tasks(problem.graph, runs)
+    _check_reads(problem.graph, tasks)
+    steps = run_in_order(problem.graph, problem.machine, tasks)
+    _check_rules(problem, steps)
+    return conclude(problem, GIVEN, Proposal(steps=steps), {})
+
+
+def _tasks(graph: TaskGraph, runs: Iterable[str]) -> IntArray:
+    """Return the tasks' indices."""
+    if isinstance(runs, str):
+        raise OptionError("expected names of tasks in order, not one text", argument="runs")
+    found: list[int] = []
+    for name in runs:
+        index = graph.tasks.find(name) if isinstance(name, str) else None
+        if index is None:
+            near = difflib.get_close_matches(str(name), list(graph.tasks[:10_000]), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise OptionError(f"run {len(found)}: there is no task {brief(name)}{hint}", argument="runs")
+        found.append(index)
+    check_length(len(found), "the given plan")
+    return np.array(found, dtype=np.int64)
+
+
+def _check_reads(graph: TaskGraph, tasks: IntArray) -> None:
+    """Refuse runs that read what nobody has made by then."""
+    never = len(tasks)
+    first = np.full(len(graph.values), never, dtype=np.int64)
+    writes, reads = graph.writes.gather(tasks), graph.reads.gather(tasks)
+    np.minimum.at(first, writes.items, writes.rows)
+    first[list(graph.available)] = -1
+    early = np.flatnonzero(first[reads.items] >= reads.rows)
+    if len(early):
+        run, value = int(reads.rows[early[0]]), int(reads.items[early[0]])
+        name = graph.described(int(tasks[run]), repr)
+        raise OptionError(
+            f"run {run}, {name}, reads {graph.values[value]!r}, which no run before it makes",
+            argument="runs",
+        )
+
+
+def _check_rules(problem: Problem, steps: Steps) -> None:
+    """Refuse what the verifier rejects whatever the budget: outputs that are missing, runs that may not be repeated."""
+    unbounded = problem.machine.with_capacities({memory.name: None for memory in problem.machine.memories})
+    outcome = place(problem.graph, unbounded, steps)
+    assert not isinstance(outcome, Unplaceable)
+    violations = check(problem.graph, unbounded, steps.placed(outcome.start)).violations
+    if violations:
+        raise OptionError(str(violations[0]), argument="runs")

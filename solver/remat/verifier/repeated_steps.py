@@ -1,0 +1,172 @@
+"""Steps of training that follow each other without end: judged as they stand, with nothing unrolled.
+
+Every step does what the steps of the schedule do, one period after the one before it. What it begins with is either
+handed on by an earlier one (`TaskGraph.renewals`) or there from its own time 0, as data are; what it ends with and
+hands on to nobody is taken away at its end.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from remat.graph.machine import Machine
+from remat.graph.taskgraph import TaskGraph
+from remat.schedule.steps import Steps
+from remat.units import Number
+from remat.verifier.event_simulation import Followed, follow
+from remat.verifier.findings import Findings
+from remat.verifier.memory import changes
+from remat.verifier.periodic import check_overlaps, highest
+from remat.verifier.report import Steady, Violation
+from remat.verifier.residency import FREE, PART_READ, PART_WRITE_END, READ, WRITE_END
+from remat.verifier.timeline import TOLERANCE
+
+RUN = 0
+
+
+def check_cycle(
+    graph: TaskGraph, machine: Machine, steps: Steps, period: Number
+) -> tuple[Steady, tuple[Violation, ...]]:
+    """Judge what is done again and again, a period after the time before.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Of one step of training, with its `renewals`.
+    machine : Machine
+    steps : Steps
+        Of one step of training, with start times; a schedule by itself, which `check` has judged.
+    period : int or float
+
+    Returns
+    -------
+    Steady, tuple of Violation
+        The violations name no step: rules `period-overlap`, `period-precedence` (something is used before an earlier
+        step of training hands it on) and `capacity`.
+
+    Notes
+    -----
+    O(n log n) for n steps. What is handed on `lag` steps later, and is used up there, has as many copies as the one
+    interval from where it is made to where it goes, lag periods later: so many as if `lag` of it were always there.
+    """
+    findings = Findings()
+    followed = follow(graph, machine, steps, Findings())
+    busy = check_overlaps(machine, period, followed, findings)
+    judge = _Cycle(graph, machine, steps, period, followed, findings)
+    versions = judge.check_renewals()
+    end = followed.timeline.end
+    length = (end.max() - followed.timeline.start.min()).item() if len(end) else 0
+    stale = max((renewal.lag for renewal in graph.renewals), default=1) - 1
+    steady = Steady(
+        period=period,
+        peaks=judge.peaks(),
+        busy=busy,
+        processors=tuple(processor.name for processor in machine.processors if busy[processor.name]),
+        in_flight=(judge.copies(length),),
+        versions=(versions,),
+        staleness=(stale,),
+        what="step",
+    )
+    return steady, findings.sorted()
+
+
+class _Cycle:
+    def __init__(
+        self,
+        graph: TaskGraph,
+        machine: Machine,
+        steps: Steps,
+        period: Number,
+        followed: Followed,
+        findings: Findings,
+    ) -> None:
+        self.graph, self.machine, self.steps, self.period = followed.graph, machine, steps, period
+        self.followed, self.findings = followed, findings
+        self.lag = {renewal.old: renewal.lag for renewal in graph.renewals}
+        self.successor = {renewal.old: renewal.new for renewal in graph.renewals}
+        exact = isinstance(period, int) and followed.timeline.start.dtype == np.int64
+        self.slack: Number = 0 if exact else TOLERANCE * float(period)
+
+    def copies(self, length: Number) -> int:
+        """Return how many of something there are at a time that is there so long."""
+        if isinstance(length, int) and isinstance(self.period, int):
+            return max(1, -(-length // self.period))
+        return max(1, math.ceil(length / self.period - TOLERANCE))
+
+    def check_renewals(self) -> int:
+        """Check that what is handed on comes in time; return the most copies of any of it where it lies."""
+        residency, timeline = self.followed.residency, self.followed.timeline
+        values, most = len(self.graph.values), 1
+        step = np.asarray(residency.step, dtype=np.int64)
+        uses = np.isin(residency.operation, (READ, PART_READ, FREE)) & (step >= 0)
+        made = np.isin(residency.operation, (WRITE_END, PART_WRITE_END)) & (step >= 0)
+        for place in self.graph.inputs:
+            if place.value not in self.successor:
+                continue
+            memory = 0 if place.memory is None else self.machine.memory_index[place.memory]
+            used = step[uses & (residency.key == memory * values + place.value)]
+            new = step[made & (residency.key == memory * values + self.successor[place.value])]
+            if not len(used) or not len(new):
+                continue
+            late = self.lag[place.value] * self.period
+            arrives, begins = timeline.end[new].max().item(), timeline.start[used].min().item()
+            if arrives - late > begins + self.slack:
+                name, where = self.graph.values[place.value], self.machine.memories[memory].name
+                message = f"{name} is used in {where} at {begins}, and an earlier step hands it on at {arrives - late}"
+                self.findings.add(None, "period-precedence", message)
+            there = timeline.end[used].max().item() + late - timeline.start[new].min().item()
+            most = max(most, self.copies(there))
+        return most
+
+    def peaks(self) -> dict[str, int]:
+        """Return the most bytes in each memory at any instant of a period."""
+        graph, machine, followed = self.graph, self.machine, self.followed
+        timeline = followed.timeline
+        memory, position, change = changes(graph, machine, self.steps, timeline, followed.residency, followed.valid)
+        peaks: dict[str, int] = {}
+        for index, place in enumerate(machine.memories):
+            mine = memory == index
+            resident = int(change[mine & (position < 0)].sum()) + graph.static_bytes(machine, index)
+            kept, begun, ended = self._beside(index)
+            resident += kept - begun
+            at, delta = position[mine & (position >= 0)], change[mine & (position >= 0)].astype(object)
+            step = timeline.step_at[at]
+            begins = timeline.start_position[step] == at
+            when = np.where(begins, timeline.start[step], timeline.end[step]) if len(step) else timeline.start[:0]
+            instantly = timeline.end[step] - timeline.start[step] <= self.slack
+            # At one instant: what has ended goes, then what takes no time comes and goes, then comes what begins.
+            rank = np.column_stack((np.where(instantly, 1, np.where(begins, 2, 0)), at))
+            end = timeline.end.max() if len(timeline.end) else 0
+            when = np.concatenate((when, np.array([0, end], dtype=when.dtype)))
+            delta = np.concatenate((delta, np.array([begun, -ended], dtype=object)))
+            rank = np.concatenate((rank, np.array([[2, -1], [0, 0]])))
+            left = sum(delta.tolist())
+            if left:
+                message = f"{place.name} holds {left} more after each period: something is not dropped"
+                self.findings.add(None, "capacity", message)
+            peaks[place.name] = most = highest(resident, when, rank, delta, self.period, self.slack)
+            if place.capacity is not None and most > place.capacity:
+                unit = "bytes" if graph.units.memory == "B" else "units"
+                self.findings.add(None, "capacity", f"{place.name} would hold {most} of {place.capacity} {unit}")
+        return peaks
+
+    def _beside(self, memory: int) -> tuple[int, int, int]:
+        """Return bytes of a memory: further copies of what is handed on, what a step begins with, what it ends with."""
+        graph, name = self.graph, self.machine.memories[memory].name
+        first = self.machine.memories[0].name
+        kept = begun = ended = 0
+        for place in graph.inputs:
+            if (place.memory or first) == name:
+                size = int(graph.size[place.value])
+                if place.value in self.lag:
+                    kept += (self.lag[place.value] - 1) * size
+                else:
+                    begun += size
+        handed_on = set(self.successor.values())
+        for place in graph.outputs:
+            key = memory * len(graph.values) + place.value
+            if (place.memory or first) == name and place.value not in handed_on:
+                ended += int(graph.size[place.value]) * self.followed.residency.complete_at_end(key)
+        return kept, begun, ended

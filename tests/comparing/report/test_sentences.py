@@ -1,0 +1,94 @@
+"""A comparison in sentences, and how it was made."""
+
+import json
+import re
+
+import remat
+from remat.cli.main import main
+from remat.comparing.cells import Outcome
+from remat.comparing.comparison import Comparison
+from remat.comparing.report.page import page
+from remat.comparing.report.sentences import circumstances, sentences
+from remat.comparing.report.tables import to_markdown
+from remat.comparing.report.terminal import comparison_table
+from remat.units import parse_size
+from tests.comparing.report.page.test_build import cell, example
+
+
+def told(*cells):
+    return dict(sentences(Comparison(cells)))
+
+
+def test_sentences():
+    found = told(
+        cell("a/x", "rotor", 5, 12),
+        cell("a/x", "periodic", 5, 15),
+        cell("a/y", "rotor", 6, 10, outcome=Outcome.OPTIMAL),
+        cell("a/y", "periodic", 6, 10),
+        cell("a/z", "rotor", 7, None, outcome=Outcome.INFEASIBLE),
+        cell("a/w", "rotor", 8, None, outcome=Outcome.UNKNOWN),
+        cell("a/v", "rotor", 9, 20),
+        cell("a/v", "periodic", 9, None, outcome=Outcome.REFUSED),
+    )
+    assert found == {
+        "a/x within 5": "rotor is the quickest, 12, 20 % above what no schedule can beat; 2 of 2 found a schedule.",
+        "a/y within 6": "rotor and periodic are the quickest, 10, proved optimal; 2 of 2 found a schedule.",
+        "a/z within 7": "there is no schedule: proved.",
+        "a/w within 8": "none of 1 found a schedule, and none is proved not to exist.",
+        "a/v within 9": "rotor is the quickest, 20, 100 % above what no schedule can beat; 1 of 2 found a schedule.",
+    }
+
+
+def test_what_would_do_is_said_where_nothing_was_found():
+    none, unknown = Outcome.INFEASIBLE, Outcome.UNKNOWN
+    cells = (
+        cell("a/x", "rotor", 5, None, none, least_budget=12),
+        cell("a/x", "chen", 5, None, unknown, least_budget=14),
+        cell("a/y", "rotor", 6, None, none, least_needed=8),
+        cell("a/y", "chen", 6, None, unknown, least_needed=7),
+        cell("a/z", "rotor", 7, None, unknown, least_budget=2_730_643_456),
+        cell("a/v", "rotor", 9, 20),
+        cell("a/v", "chen", 9, None, none, least_budget=10),
+    )
+    comparison = Comparison(cells)
+    assert dict(sentences(comparison)) == {
+        "a/x within 5": "there is no schedule: proved; 12 would do.",
+        "a/y within 6": "there is no schedule: proved; at least 8 is needed.",
+        "a/z within 7": "none of 1 found a schedule, and none is proved not to exist; 2730643456 would do.",
+        "a/v within 9": "rotor is the quickest, 20, 100 % above what no schedule can beat; 1 of 2 found a schedule.",
+    }
+    for text in (comparison_table(comparison), to_markdown(comparison), page(comparison)):
+        assert "12 would do" in text
+        assert "at least 8 is needed" in text
+        assert "14 would do" not in text
+        assert "10 would do" not in text
+
+
+def test_budgets_that_are_named_can_be_given():
+    tight = remat.compare(remat.example("resnet50"), algorithms="rotor", budgets=["500MB"], jobs=1)
+    (told,) = dict(sentences(tight)).values()
+    (named,) = re.findall(r"^there is no schedule: proved; (.* MB) would do\.$", told)
+    assert remat.solve(remat.example("resnet50"), algorithm="rotor", budget=named).makespan
+    (one,) = tight
+    assert one.to_record()["least_budget"] <= parse_size(named) < one.to_record()["least_budget"] * 1.001
+
+
+def test_the_page_tells_them_and_how_it_was_made():
+    comparison = example()
+    made = circumstances(["compare", "a b.json"], [("time-limit", "5s"), ("gap", None)])
+    html = page(comparison, made)
+    assert html.count("<dt>") == len(list(sentences(comparison))) + len(made)
+    assert "remat compare &#x27;a b.json&#x27;" in html
+    assert "<dd>time-limit 5s</dd>" in html
+    assert "<script>alert" not in html
+    assert 'title="A verified schedule, and a proof' in html
+    assert page(comparison) == page(comparison)
+    assert "How this was made" not in page(comparison)
+
+
+def test_the_command_line_says_it(tmp_path, capsys):
+    assert main(["compare", "example:lecture_l5", "-o", str(tmp_path / "out"), "--jobs", "1"]) == 0
+    html = (tmp_path / "out" / "report.html").read_text()
+    assert "remat compare example:lecture_l5 -o" in html
+    assert "proved optimal; 1 of 1 found a schedule" in html
+    assert json.loads((tmp_path / "out" / "comparison.json").read_text())["schema"] == "remat.comparison/1"
