@@ -1,5 +1,7 @@
 """The outer guard of a time limit: what does not stop by itself is interrupted, and leaves nothing behind."""
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -124,3 +126,30 @@ def test_a_thread_that_starts_others_is_interrupted_between_them():
 
     for _ in range(20):
         assert guarded(busy, time.monotonic() + 0.005) == (None, True)
+
+
+TRACED = """
+import sys, time
+from remat.solving.time_guard import _Alarm, _watchdog, guarded
+
+def spin(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+sys.settrace(lambda *event: None)
+for share in range(40):
+    # Interrupted about when the call returns: before, meanwhile, or never.
+    guarded(lambda: spin(0.005), time.monotonic() + 0.004 + share * 5e-5)
+late = _Alarm(0, None, 0.0)
+late.thread, late.fired = __import__("threading").get_ident(), True
+_watchdog.forget(late)
+spin(0.01)
+print("done")
+"""
+
+
+def test_an_exception_that_is_taken_back_leaves_nothing_behind():
+    """CPython 3.11 never leaves a function call under a trace function while it looks for an exception in vain."""
+    done = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "done\n"

@@ -128,8 +128,9 @@ class _Watchdog:
         """Raise nothing from now on, nor what has not arrived yet."""
         with self._changed:
             self._alarms.discard(alarm)
-            if alarm.fired:
-                _raise_in(alarm.thread, None)
+        if alarm.fired:
+            _take_back()
+            alarm.fired = False
 
     def _run(self) -> None:
         with self._changed:
@@ -169,8 +170,8 @@ _STARTING: dict[Any, Any] = getattr(threading, "_limbo", {})
 """Threads that were started and do not run yet."""
 
 
-def _raise_in(thread: int, raised: type[Overrun] | None, starting: dict[Any, Any] | None = None) -> None:
-    """Raise an exception in a thread when it next runs Python code; None takes back one that has not arrived.
+def _raise_in(thread: int, raised: type[Overrun], starting: dict[Any, Any]) -> None:
+    """Raise an exception in a thread when it next runs Python code.
 
     Nothing is raised if other threads are being started now than are in `starting`. Until a thread runs, the
     interpreter takes it for the one that starts it, and would raise the exception there; the other one would then wait
@@ -179,7 +180,28 @@ def _raise_in(thread: int, raised: type[Overrun] | None, starting: dict[Any, Any
     import ctypes
 
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
-    identity, what = ctypes.c_ulong(thread), None if raised is None else ctypes.py_object(raised)
+    identity, what = ctypes.c_ulong(thread), ctypes.py_object(raised)
     # No other thread runs between these two: the interpreter changes threads after calls and at the ends of loops.
-    if starting is None or starting == _STARTING:
+    if starting == _STARTING:
         raise_in(identity, what)
+
+
+class _Replaced(Overrun):
+    """Takes the place of an exception that is no longer wanted, and is caught where it is raised."""
+
+
+def _take_back() -> None:
+    """Take back an exception that was raised in this thread and has not arrived.
+
+    Another exception takes its place and is caught here. `PyThreadState_SetAsyncExc(thread, NULL)` would forget the
+    exception and keep the interpreter's request to look for one: from then on every call would look in vain, and
+    CPython 3.11 would never leave a function call under a trace function (coverage, debuggers).
+    """
+    import ctypes
+
+    try:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), ctypes.py_object(_Replaced))
+        while True:  # the exception arrives at the end of a round
+            pass
+    except _Replaced:
+        return
