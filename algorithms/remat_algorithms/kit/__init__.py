@@ -1,1 +1,1 @@
-"""Tools that the families share. They are for the zoo: no promises to anybody else."""
+"""Tools shared by the algorithm families; private to this package, without stability promises."""

@@ -1,4 +1,4 @@
-"""What the families ask of an instance before an algorithm is worth a try; each answer takes next to no time."""
+"""Cheap conditions on an instance, which decide whether an algorithm is worth trying."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 MOST_SERIES_PARALLEL = 1000
-"""Tasks up to which it takes no time to see whether a graph is series-parallel."""
+"""Maximum number of tasks for which the series-parallel test takes negligible time."""
 
 
 MOST_OFFLOADED = 20_000
-"""Graphs of more tasks leave `dag-offload-best` no time beyond its first starts."""
+"""Number of tasks above which `dag-offload-best` has no time left after its first starting points."""
 
 
 def has_parameters(problem: Problem) -> bool:
@@ -22,7 +22,7 @@ def has_parameters(problem: Problem) -> bool:
 
 
 def is_stream(problem: Problem) -> bool:
-    """Whether samples, micro-batches or steps follow each other without end."""
+    """Whether samples, micro-batches or steps repeat indefinitely."""
     return problem.instance.is_stream
 
 
@@ -32,7 +32,7 @@ def runs_once(problem: Problem) -> bool:
 
 
 def can_offload(problem: Problem) -> bool:
-    """Whether values can leave the processor's memory and come back."""
+    """Whether values can leave the device memory and return to it."""
     machine = problem.machine
     device = machine.processors[0].memory
     out = {link.target for link in machine.links if link.source == device} - {device}
@@ -51,29 +51,29 @@ def several_processors(problem: Problem) -> bool:
 
 
 def names_devices(problem: Problem) -> bool:
-    """Whether a graph says what runs where, leaves places to the schedule, or memories have static bytes."""
+    """Whether a graph fixes devices, lets the schedule choose them, or has memories with static bytes."""
     graph = problem.graph
     says = graph.times is not None or bool(graph.tied) or bool(graph.placeable)
     return says or any(memory.static for memory in problem.machine.memories)
 
 
 def plain(problem: Problem) -> bool:
-    """Whether a graph runs once, and says nothing of devices."""
+    """Whether a graph runs once and does not mention devices."""
     return runs_once(problem) and not names_devices(problem)
 
 
 def moderate(problem: Problem) -> bool:
-    """Whether a plain graph has few enough tasks to look at its structure in no time."""
+    """Whether a plain graph has few enough tasks for a quick look at its structure."""
     return plain(problem) and len(problem.graph.tasks) <= MOST_SERIES_PARALLEL
 
 
 def everything_fits(problem: Problem) -> bool:
-    """Whether all values of a plain graph fit at once."""
+    """Whether all values of a plain graph fit into the budget at the same time."""
     graph, budget = problem.graph, problem.budget
     everything = graph.static_memory + sum(graph.size.tolist()) + max(graph.workspace.tolist(), default=0)
     return plain(problem) and (budget is None or everything <= budget)
 
 
 def offloads(problem: Problem) -> bool:
-    """Whether values of a graph of moderate size, which runs once, can leave the processor's memory."""
+    """Whether values can leave the device memory, in a graph of moderate size."""
     return can_offload(problem) and len(problem.graph.tasks) <= MOST_OFFLOADED

@@ -1,4 +1,4 @@
-"""Names that several catalogues share."""
+"""Algorithm names shared by several catalogues."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ GENERAL = (
     "weight-offload",
     "zero",
 )
-"""Algorithms that search what those of the literature build by a rule, and ask these, or never do worse."""
+"""Algorithms that search beyond the constructions of the literature; each calls these or never does worse."""

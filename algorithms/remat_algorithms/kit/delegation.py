@@ -1,4 +1,4 @@
-"""Asking another algorithm of the zoo: for a start, or for what it would do in one's place."""
+"""Calls of another algorithm, for a starting point or instead of one's own search."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ def asked(
     *,
     share: float = 0.3,
 ) -> Proposal | None:
-    """Return what an algorithm proposes; None where it refuses the instance, or is not installed.
+    """Return the proposal of an algorithm; None if it refuses the instance or is not installed.
 
-    What it reports on the way stays here, and it ends with the context, or before.
+    The call discards the algorithm's reports. The algorithm ends no later than the context.
 
     Parameters
     ----------
     entry : Algorithm
     problem : Problem
     context : Context
-        Of the one that asks.
+        Context of the calling algorithm.
     given : mapping, optional
-        Options; default: its own defaults.
+        Options; default: the algorithm's defaults.
     share : float
-        Of the time that is left.
+        Share of the remaining time.
 
     Raises
     ------
     remat.OptionError
-        If it has no such options.
+        If the algorithm has no such options.
     """
     if not entry.is_available():
         return None

@@ -1,4 +1,4 @@
-"""The best answer of a search so far: what is better is taken, and reported."""
+"""Incumbent of a search: it accepts and reports each improvement."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ Found = TypeVar("Found")
 
 
 class Incumbent(Generic[Found]):
-    """The best answer of a search, of whatever shape, and the best bound.
+    """Best answer of a search, whatever its type, and the best bound.
 
     Parameters
     ----------
     context : Context
-        Hears of each better answer and bound.
+        Receives each better answer and each better bound.
     steps_of : callable
-        Makes the steps of an answer.
+        Builds the steps of an answer.
     better : callable
-        Whether one rank is better than another one; by default, whether it is less.
+        Whether the first rank is better than the second; by default, whether it is smaller.
     scope : str, optional
-        The class of schedules for which its bounds hold; without one there are none.
+        Class of schedules for which the bounds hold. Without it, no bound is proposed.
     known : number, optional
-        The makespan of an answer that is known elsewhere, and need not be found again.
+        Makespan of an answer that is known elsewhere and need not be found again.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Incumbent(Generic[Found]):
         Infinite without an answer.
     bound : number or None
     scope : str or None
-        What the bounds are reported with, and what the algorithm concludes with.
+        Scope of the reported bounds and of the algorithm's conclusion.
     """
 
     def __init__(
@@ -56,18 +56,19 @@ class Incumbent(Generic[Found]):
 
     @property
     def steps(self) -> Steps | None:
-        """The steps of the best answer."""
+        """Steps of the best answer."""
         return None if self.best is None else self._steps_of(self.best)
 
     @property
     def least(self) -> Number | None:
-        """The least makespan known, here or elsewhere."""
+        """Smallest makespan known, here or elsewhere."""
         return self.known if self.best is None else self.makespan
 
     def bounds(self, source: str) -> tuple[Bound, ...]:
-        """The bound as a proposal names it: within the scope with which it was reported.
+        """Return the bound as a proposal states it, within the reported scope.
 
-        A schedule from outside that class may be below all that it holds: the bound then says no more than that.
+        A schedule outside the scope may be faster than every schedule inside it. The bound is therefore capped at the
+        best makespan.
         """
         if not self.bound or self.scope is None:
             return ()
@@ -76,16 +77,16 @@ class Incumbent(Generic[Found]):
     def take(
         self, found: Found, makespan: Number, *, rank: Any = None, bound: Number | None = None, message: str = ""
     ) -> bool:
-        """Take an answer over if it is better, and report it; return whether it is.
+        """Accept and report an answer if it is better; return whether it is.
 
         Parameters
         ----------
         found : Found
         makespan : number
         rank : optional
-            What is compared; default: the makespan.
+            Value to compare; default: the makespan.
         bound : number, optional
-            What is reported along with it, as far as the makespan allows.
+            Bound to report with the answer, capped at the makespan.
         message : str
         """
         rank = makespan if rank is None else rank
@@ -97,7 +98,10 @@ class Incumbent(Generic[Found]):
         return True
 
     def take_bound(self, value: Number) -> bool:
-        """Take a bound over if it says more, and report it; return whether it does. None is above what is known."""
+        """Accept and report a bound if it is stronger; return whether it is.
+
+        The smallest known makespan caps every bound.
+        """
         least = self.least
         if least is not None:
             value = min(value, least)

@@ -1,4 +1,4 @@
-"""Bounds where all times are whole: no makespan lies between a bound and the next integer."""
+"""Bounds for integer times: no makespan lies between a bound and the next integer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from remat.plugin import Number, Problem
 
 
 def is_whole(problem: Problem) -> bool:
-    """Whether every run and every transfer, of however many bytes, takes a whole time."""
+    """Whether every task and every transfer of any size takes an integer time."""
     graph, machine = problem.graph, problem.machine
     if not graph.exact_times or graph.parallel_max is not None:
         return False
@@ -19,13 +19,13 @@ def is_whole(problem: Problem) -> bool:
 
 
 def raised(problem: Problem, bound: Number | Fraction) -> Number:
-    """Return a bound on the makespan, rounded up where times are whole.
+    """Return a bound on the makespan, rounded up if times are integers.
 
     Parameters
     ----------
     problem : Problem
     bound : number or Fraction
-        A float is on the safe side already: it is not above what is proved.
+        A float must already be on the safe side, at most the proved value.
     """
     if is_whole(problem):
         return math.ceil(bound)

@@ -1,4 +1,4 @@
-"""When a placed schedule ends."""
+"""Makespan of a placed schedule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from remat.plugin import Number, NumberArray, Problem, StepKind, Steps
 
 
 def timed(problem: Problem, steps: Steps) -> tuple[Steps, Number] | None:
-    """Return steps as placed, each as soon as it can, and when the last one ends; None where they do not fit."""
+    """Return the steps, each placed as early as possible, and the makespan; None if they do not fit."""
     placed = place(problem.graph, problem.machine, steps)
     if not isinstance(placed, Placement):
         return None
@@ -17,7 +17,7 @@ def timed(problem: Problem, steps: Steps) -> tuple[Steps, Number] | None:
 
 
 def makespan_of(problem: Problem, steps: Steps, placed: Placement) -> Number:
-    """Return when the last step ends."""
+    """Return the end of the last step."""
     graph, machine = problem.graph, problem.machine
     start = placed.start
     if len(start) == 0:
@@ -40,7 +40,7 @@ def makespan_of(problem: Problem, steps: Steps, placed: Placement) -> Number:
 
 
 def _run_times(problem: Problem, steps: Steps) -> NumberArray:
-    """Return what runs take, each at the speed of the slowest of its processors; steps that are no runs have any."""
+    """Return the durations of runs, each at the speed of its slowest processor; other steps have arbitrary values."""
     graph, processors = problem.graph, problem.machine.processors
     runs = steps.kind == StepKind.RUN
     times: NumberArray = graph.time[np.where(runs, steps.item, 0)]

@@ -1,10 +1,11 @@
-"""A lower bound on how full the fullest bin is, of items that are whole: by counting them (the pigeonhole principle).
+"""Lower bound on the load of the fullest bin for indivisible items, by the pigeonhole principle.
 
-Of any N items, a bin that holds j of them is filled to its start and the sum of the j shortest at least. So of all
-pairs of a bin and a j as many have a filling of at most T as the bins hold items: at least N of them if T is the
-fullest. The N-th smallest of these fillings is a bound; the best N, each with the N longest items, is taken. With N = m
-bins + 1 equal bins it is that of m + 1 items in one of them (Coffman, Garey and Johnson 1978); thresholds of sizes are
-implied.
+Take any N items. A bin that holds j of them has at least its initial load plus the sum of the j shortest items. For
+each pair of a bin and a j, compute this load. If T is the load of the fullest bin, at least N of these loads are at
+most T, because the bins hold N items. The N-th smallest load is therefore a bound.
+
+The module tries several N, each with the N longest items, and takes the best bound. For N = m bins + 1 and equal
+bins, the bound is that of m + 1 items in one bin (Coffman, Garey and Johnson 1978). Size thresholds are implied.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from typing import Any, NamedTuple
 from remat_algorithms.kit.subsample import spread_out
 
 MOST = 64
-"""Numbers of items that are tried beside those just above a multiple of the bins, at most."""
+"""Maximum number of N tried, in addition to as many just above a multiple of the number of bins."""
 
 CELLS = 50_000_000
-"""Pairs of bins and items, over all numbers that are tried, at most."""
+"""Maximum number of pairs of bins and items, over all N tried."""
 
 
 class Bins(NamedTuple):
-    """Bins in which an item is as long.
+    """Bins in which each item has the same length.
 
     Attributes
     ----------
     starts : sequence of number
-        How full each is before it holds anything.
+        Initial load of each bin.
     items : sequence of number
-        The length of each item there; infinite: it cannot be there.
+        Length of each item in these bins; infinite if the item must not be there.
     """
 
     starts: Sequence[float]
@@ -38,11 +39,11 @@ class Bins(NamedTuple):
 
 
 def fullest(kinds: Sequence[Bins]) -> float:
-    """Return a bound on the filling of the fullest bin, of kinds that list the same items; 0 without items.
+    """Return a bound on the load of the fullest bin, for kinds of bins that list the same items; 0 without items.
 
     Notes
     -----
-    O(N x bins) for each N that is tried.
+    O(N x bins) for each N tried.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Fewer of many: as many entries of a list as asked for, at even distances, the first and the last among them."""
+"""Evenly spaced subsample of a list, including its first and last entries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Entry = TypeVar("Entry")
 
 
 def spread_out(entries: Sequence[Entry], count: int) -> list[Entry]:
-    """Return at most `count` of the entries, in their order."""
+    """Return at most `count` of the entries, in order."""
     if len(entries) <= count:
         return list(entries)
     if count == 1:

@@ -1,4 +1,4 @@
-"""Arithmetic in LLVM's language, as Python has it: on integers of 64 bits, floats and truth values."""
+"""LLVM code for Python's arithmetic on 64-bit integers, floats and booleans."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WHOLE = 1 << 64
 
 
 def constant_of(value: float) -> Any:
-    """Return a number as a constant; an integer as its last 64 bits."""
+    """Return a number as a constant; an integer is reduced to its last 64 bits."""
     if isinstance(value, int):
         return ir.Constant(INT, (value + WHOLE // 2) % WHOLE - WHOLE // 2)
     return ir.Constant(REAL, value)
@@ -34,12 +34,12 @@ def constant_of(value: float) -> Any:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What a builder is asked for; operands of different kinds are converted."""
+    """Arithmetic operations on an LLVM builder; operands of different kinds are converted."""
 
     builder: ir.IRBuilder
 
     def truth(self, value: Any) -> Any:
-        """Return whether a value is not zero."""
+        """Return whether a value is nonzero."""
         if value.type == TRUTH:
             return value
         if value.type == REAL:
@@ -47,7 +47,7 @@ class Arithmetic:
         return self.builder.icmp_signed("!=", value, ir.Constant(value.type, 0))
 
     def cast(self, value: Any, kind: ir.Type) -> Any:
-        """Convert between kinds as an assignment does: never from floats to integers."""
+        """Convert between kinds as an assignment does, never from float to integer."""
         if value.type == kind:
             return value
         if kind == TRUTH:
@@ -63,7 +63,7 @@ class Arithmetic:
         raise TypeError(f"{value.type} where {kind} is wanted")
 
     def alike(self, values: Sequence[Any]) -> list[Any]:
-        """Convert to floats where one is a float, and to integers otherwise."""
+        """Convert all values to float if one is a float, otherwise to integers."""
         kind = REAL if any(value.type == REAL for value in values) else INT
         return [self.cast(value, kind) for value in values]
 

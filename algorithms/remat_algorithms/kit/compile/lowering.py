@@ -1,7 +1,8 @@
-"""Kernels: functions over records and numbers, from their Python text to machine code by LLVM.
+"""Kernels: functions over records and numbers, compiled from their Python source to machine code by LLVM.
 
-Compiling takes a tenth of numba's time, since all types are known from annotations and first assignments: nothing needs
-to be kept on disk, and a first start is like any other. `README.md` says what is taken, and how kernels are written.
+Compiling takes a tenth of numba's time, because annotations and first assignments fix all types. Nothing needs to be
+cached on disk, and a first start is like any other. `README.md` describes the accepted language and how to write
+kernels.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from remat_algorithms.kit.compile.translation import Module, Site
 
 VARIABLE = "REMAT_CHECK_INDICES"
-"""Environment variable that switches the check of indices on, for a whole process."""
+"""Environment variable that enables index checks for a whole process."""
 
 OUTSIDE: dict[str, Any] = {"int": ctypes.c_int64, "float": ctypes.c_double, "bool": ctypes.c_bool, "None": None}
 
@@ -34,13 +35,13 @@ _checking = bool(os.environ.get(VARIABLE))
 
 @cache
 def can_compile() -> bool:
-    """Whether LLVM is installed; without it kernels are interpreted, to the same answers, some ten times slower."""
+    """Whether LLVM is installed; without it, kernels are interpreted, some ten times slower, with the same answers."""
     return importlib.util.find_spec("llvmlite") is not None
 
 
 @contextmanager
 def checked_indices() -> Iterator[None]:
-    """Let kernels that are bound meanwhile check every index; they raise `IndexError` where one is out of range."""
+    """Check every index in kernels bound within the context; an out-of-range index raises `IndexError`."""
     global _checking
     before, _checking = _checking, True
     try:
@@ -50,15 +51,15 @@ def checked_indices() -> Iterator[None]:
 
 
 class Kernel:
-    """A function that is compiled where it is bound to records, once for each kind of them in a process.
+    """A function that is compiled when it is bound to records, once per process for each kind of records.
 
     Parameters
     ----------
     plain : function
-        It takes records, named tuples or cells, then numbers.
+        It takes records (named tuples or cells), then numbers.
     long_loops : bool
-        Whether most of the time is spent in simple loops over long rows. They are unrolled and vectorised then, which
-        takes a third of the time of compiling.
+        Whether simple loops over long rows take most of the time. They are then unrolled and vectorised, which takes
+        a third of the compile time.
     """
 
     def __init__(self, plain: Callable[..., Any], *, long_loops: bool = False) -> None:
@@ -68,15 +69,15 @@ class Kernel:
         self._compiled: dict[Any, Callable[..., Any]] = {}
 
     def bind(self, *records: Any) -> Callable[..., Any]:
-        """Return the compiled function of the numbers that follow the records; it holds no lock while it runs.
+        """Return the compiled function of the remaining numbers; it holds no lock while it runs.
 
-        What it is bound to lives as long as it. Arrays may be filled meanwhile, but not moved. Without LLVM it is the
-        interpreted function.
+        The function keeps the records alive. Arrays may be filled in the meantime, but not moved. Without LLVM, the
+        interpreted function is returned.
 
         Raises
         ------
         TypeError
-            If the compiler does not know a type, or a statement.
+            If the compiler does not support a type or a statement.
         """
         if not can_compile():
             return partial(self.plain, *records)
@@ -108,14 +109,14 @@ class Kernel:
         engine = _machine_code(module, long_loops=self._long_loops)
         kinds = [OUTSIDE.get(note, ctypes.c_void_p) for note in self._notes()]
         call = ctypes.CFUNCTYPE(kinds[-1], *kinds[:-1])(engine.get_function_address(target.name))
-        call.engine = engine  # type: ignore[attr-defined]  # The machine code lives as long as it.
+        call.engine = engine  # The function keeps the machine code alive.
         return call if failure is None else _raising(call, failure, module.sites)
 
 
 def _raising(
     call: Callable[..., Any], failure: ctypes.Array[ctypes.c_int64], sites: Sequence[Site]
 ) -> Callable[..., Any]:
-    """Return a function that raises what compiled code has noted."""
+    """Return a function that raises the error recorded by compiled code."""
 
     def called(*arguments: Any) -> Any:
         result = call(*arguments)
@@ -154,6 +155,6 @@ def _machine_code(module: Module, *, long_loops: bool) -> Any:
 
 
 def _address(name: str) -> int:
-    """Return where a function of C's library lies."""
+    """Return the address of a function of the C library."""
     library = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
     return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0

@@ -1,4 +1,4 @@
-"""What kernels work on: records of arrays and numbers, and cells, which are numbers that a kernel may change."""
+"""Arguments of kernels: records of arrays and numbers, and cells, which are numbers that a kernel may change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 OUTSIDE: dict[str, Any] = {"int": ctypes.c_int64, "float": ctypes.c_double}
-"""What C calls the numbers of `cells`."""
+"""C types of the numbers in `cells`."""
 
 ELEMENTS = {np.dtype(np.int64): "int", np.dtype(np.float64): "float", np.dtype(np.bool_): "bool"}
 
@@ -18,15 +18,16 @@ Structure = TypeVar("Structure", bound=ctypes.Structure)
 
 
 class Kind(NamedTuple):
-    """The type of one field.
+    """Type of one field.
 
     Attributes
     ----------
     name : str
     type : str
-        Of a number, or of an array's elements: ``int``, ``float`` or ``bool``; or the name of a class of cells.
+        Type of a number or of an array's elements: ``int``, ``float`` or ``bool``. Otherwise the name of a class of
+        cells.
     dimensions : int
-        0 for what is no array.
+        0 if the field is not an array.
     """
 
     name: str
@@ -37,12 +38,12 @@ class Kind(NamedTuple):
 def cells(kind: type[Structure]) -> type[Structure]:
     """Give a class of annotated numbers one memory for Python and for compiled code.
 
-    What either writes the other sees at once, from another thread, too. Integers have 64 bits, and wrap.
+    Each side immediately sees what the other writes, including from another thread. Integers have 64 bits and wrap.
 
     Raises
     ------
     TypeError
-        If an annotation is neither ``int`` nor ``float``, as text.
+        If an annotation is not the text ``int`` or ``float``.
     """
     fields = cell_kinds(kind)
     if not {field.type for field in fields} <= OUTSIDE.keys():
@@ -58,12 +59,12 @@ def cell_kinds(kind: type[ctypes.Structure]) -> tuple[Kind, ...]:
 
 
 def kinds_of(record: Any) -> tuple[Kind, ...]:
-    """Return the fields of a record: of a named tuple, by what it holds.
+    """Return the fields of a record; for a named tuple, according to its values.
 
     Raises
     ------
     TypeError
-        If compiled code has no such type.
+        If compiled code has no matching type.
     """
     if isinstance(record, ctypes.Structure):
         return cell_kinds(type(record))
@@ -84,15 +85,15 @@ def _kind_of(name: str, value: Any) -> Kind:
 
 
 def cells_within(records: Iterable[Any]) -> dict[str, tuple[Kind, ...]]:
-    """Return the classes of cells in some records, by their names."""
+    """Return the classes of cells in some records, by name."""
     found = [value for record in records for value in record if isinstance(value, ctypes.Structure)]
     return {type(value).__name__: kinds_of(value) for value in found}
 
 
 def layout(record: Any) -> Any:
-    """Return the integers that stand for a named tuple: an array's address and shape, a number itself.
+    """Return the integers that represent a named tuple: addresses and shapes of arrays, and numbers.
 
-    They, and the arrays, must live on meanwhile.
+    The caller must keep the result and the arrays alive while compiled code uses them.
     """
     parts: list[int] = []
     for value in record:
@@ -108,7 +109,7 @@ def layout(record: Any) -> Any:
 
 
 def address_of(record: Any) -> tuple[int, Any]:
-    """Return where a record lies, and what must live on meanwhile."""
+    """Return a record's address, and the objects that must stay alive while it is used."""
     if isinstance(record, ctypes.Structure):
         return ctypes.addressof(record), record
     table = layout(record)

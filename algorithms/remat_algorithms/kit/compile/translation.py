@@ -1,4 +1,4 @@
-"""From Python's syntax tree into LLVM's language: a module of functions, and the body of each; see `lowering`."""
+"""Translation from Python's syntax tree to LLVM: a module of functions, and the body of each; see `lowering`."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from remat_algorithms.kit.compile.arithmetic import (
 from remat_algorithms.kit.compile.records import Kind
 
 LIBRARY = ("pow", "exp")
-"""Functions of C's library, which `math` calls, too: so results are the same to the bit."""
+"""Functions of the C library. `math` calls them too, so results are identical to the bit."""
 
 ELEMENTS: dict[str, ir.Type] = {"int": INT, "float": REAL, "bool": BYTE}
-"""What lies in memory."""
+"""Types of array elements in memory."""
 
 LARGEST = 12
-"""Blocks of a function beyond which it is never copied into its callers: that would double the time of compiling."""
+"""Maximum number of blocks of a function that may be inlined; larger ones would double the compile time."""
 
 
 class Field(NamedTuple):
-    """A field of a record: its kind, and its place among the record's integers."""
+    """A field of a record: its kind, and its position among the record's integers."""
 
     kind: Kind
     place: int
@@ -46,7 +46,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """A named tuple, or cells, which change: a pointer to its integers."""
+    """A named tuple, or mutable cells: a pointer to its integers."""
 
     pointer: Any
     fields: dict[str, Field]
@@ -55,14 +55,14 @@ class Record:
 
 @dataclass(frozen=True)
 class View:
-    """An array, or a part of one: its first element, and its lengths, which are loaded where they are asked for."""
+    """An array or a part of one: its first element, and its lengths, which are loaded on use."""
 
     pointer: Any
     lengths: tuple[Callable[[], Any], ...]
 
 
 class Site(NamedTuple):
-    """A place in the text where an index is checked."""
+    """A source position at which an index is checked."""
 
     function: str
     line: int
@@ -84,10 +84,10 @@ class Module:
     Parameters
     ----------
     tuples, cells : mapping of str to kinds
-        What parameters are annotated with, and the fields of each.
+        Fields of each record type, by the annotation of the parameters.
     failure : ctypes array of three integers, optional
-        Where compiled code notes the first index that is out of range: the number of its `Site` from 1 on, the index,
-        the length. None: indices are not checked.
+        Compiled code stores the first out-of-range index here: the number of its `Site` from 1, the index, the
+        length. None disables the checks.
     """
 
     def __init__(
@@ -111,13 +111,13 @@ class Module:
             self.failure = ir.Constant(INT, ctypes.addressof(failure)).inttoptr(INT.as_pointer())
 
     def function(self, source: types.FunctionType, arguments: Sequence[Any] | None = None) -> ir.Function:
-        """Return the compiled twin of a function for arguments of such types, and compile it if it is new.
+        """Return the compiled twin of a function for these argument types; compile it on first use.
 
         Parameters
         ----------
         source : function
         arguments : sequence, optional
-            None for the entry, which takes records and numbers only.
+            None for the entry, which takes only records and numbers.
         """
         notes = {name: str(note) for name, note in inspect.get_annotations(source).items()}
         result = notes.pop("return")
@@ -156,7 +156,7 @@ class Module:
     def _result_of(self, note: str, *, is_entry: bool) -> ir.Type:
         if note == "None":
             return ir.VoidType()
-        # What C calls bool is a byte.
+        # A bool in C is a byte.
         return BYTE if is_entry and note == "bool" else KINDS[note]
 
 
@@ -170,7 +170,7 @@ def _fields(kinds: Sequence[Kind]) -> dict[str, Field]:
 
 @dataclass
 class Body:
-    """The body of one function on its way into LLVM's language."""
+    """Translator of the body of one function."""
 
     module: Module
     source: types.FunctionType
@@ -179,7 +179,7 @@ class Body:
     loops: list[_Loop] = field(default_factory=list)
 
     def emit(self, notes: Mapping[str, str], lengths: Sequence[int]) -> None:
-        """Translate it, its parameters annotated as `notes` say, each with so many lengths after it."""
+        """Translate the function: `notes` annotate its parameters, `lengths` count the lengths after each."""
         self.known: dict[str, Any] = self.source.__globals__  # pyright: ignore[reportAttributeAccessIssue]
         tree = ast.parse(textwrap.dedent(inspect.getsource(self.source))).body[0]
         assert isinstance(tree, ast.FunctionDef)
@@ -264,7 +264,7 @@ class Body:
         self._store(value, self.names[name])
 
     def _place(self, node: ast.expr) -> Any:
-        """Return the pointer to what can be changed."""
+        """Return the pointer to an assignable target."""
         match node:
             case ast.Name(id=name) if not isinstance(self.names.get(name), None | View | Record):
                 return self.names[name]
@@ -394,14 +394,14 @@ class Body:
         return Record(pointer, self.module.fields[name], name in self.module.cells)
 
     def _owner(self, node: ast.Attribute) -> tuple[Record, Field]:
-        """Return the record of an attribute, and which of its fields it is."""
+        """Return the record of an attribute, and its field."""
         record = self._any(node.value)
         if not isinstance(record, Record) or node.attr not in record.fields:
             raise self._refuse(node)
         return record, record.fields[node.attr]
 
     def _part(self, record: Record, place: int, kind: str = "int") -> Any:
-        """Return the pointer to one of the integers that stand for a record."""
+        """Return the pointer to one of the integers that represent a record."""
         pointer = self.builder.gep(record.pointer, [ir.Constant(INT, place)])
         return self.builder.bitcast(pointer, REAL.as_pointer()) if kind == "float" else pointer
 
@@ -431,7 +431,7 @@ class Body:
         return found
 
     def _element(self, node: ast.Subscript) -> Any:
-        """Return the pointer to an element, or what fewer indices than dimensions leave of an array."""
+        """Return the pointer to an element, or the subarray if there are fewer indices than dimensions."""
         view = self._view(node.value)
         indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(indices) > len(view.lengths):
@@ -451,7 +451,7 @@ class Body:
     # Checks.
 
     def _check(self, index: Any, length: Any, node: ast.expr) -> None:
-        """Note an index that is out of range, and leave the function; its callers leave, too."""
+        """Record an out-of-range index and return from the function; its callers return, too."""
         line = node.lineno + self.source.__code__.co_firstlineno - 1
         self.module.sites.append(Site(self.source.__name__, line, ast.unparse(node)))
         wrong, right = (self.target.append_basic_block(name) for name in ("wrong", "right"))
@@ -480,7 +480,7 @@ class Body:
     # Decisions and calls.
 
     def _compared(self, left: ast.expr, operators: Sequence[ast.cmpop], others: Sequence[ast.expr]) -> Any:
-        """Compare in a chain; all terms are evaluated, which does no harm here."""
+        """Compare in a chain; all terms are evaluated, which has no side effects here."""
         values = [self._any(left), *(self._any(other) for other in others)]
         result = None
         for operator, low, high in zip(operators, values[:-1], values[1:], strict=True):
@@ -489,7 +489,7 @@ class Body:
         return result
 
     def _shortened(self, both: bool, values: Sequence[ast.expr]) -> Any:
-        """Evaluate `and` or `or`, only as far as it is undecided."""
+        """Evaluate `and` or `or` with short-circuiting."""
         place = self.head.alloca(TRUTH)
         end = self.target.append_basic_block("decided")
         for number, value in enumerate(values):

@@ -1,1 +1,1 @@
-"""Linear, mixed-integer and constraint programs, and the solvers that are asked."""
+"""Linear, mixed-integer and constraint programs, and their solvers."""

@@ -1,8 +1,8 @@
-"""CP-SAT: at work on any model of its own, and on integer programs.
+"""CP-SAT jobs, for arbitrary models and for integer programs.
 
-Coefficients of rows are whole numbers. Costs are times, in the model's unit or in whole numbers of a step that the
-caller knows; where there is none they are rounded down. Numbers too large for the solver are scaled, and rounded so
-that every solution remains one: bounds stay bounds.
+Coefficients of rows are integers. Costs are times in the model's unit, or integer multiples of a step that the caller
+knows. Without a step they are rounded down. Numbers too large for the solver are scaled and rounded, and every
+solution remains feasible. Bounds therefore stay valid.
 """
 
 from __future__ import annotations
@@ -20,30 +20,33 @@ from remat_algorithms.kit.programs.program import ProgramBuilder
 from remat_algorithms.kit.programs.solver_status import Answer, Job, Outcome, watched
 
 LOOK = 1000
-"""Rows that are handed over between two looks at whether to stop."""
+"""Rows added to the model between two checks for a stop."""
 
 MOST_SIMPLIFIED = 5_000
-"""Variables up to which programs are simplified at length: beyond, that takes long, and cannot always be stopped."""
+"""Maximum number of variables for full presolve; beyond this it is slow and cannot always be stopped."""
 
 MOST_COMPARED = 200_000
-"""Coefficients up to which variables are looked through for some that dominate others: beyond, that takes seconds (3
-of a limit of 1.4, with a million), and hears no stop."""
+"""Maximum number of coefficients for the search for dominated variables.
+
+Beyond this the search takes seconds and ignores stop requests: 3 s under a limit of 1.4 s, with a million
+coefficients.
+"""
 
 FINEST = 1e-7
-"""Step that costs are rounded down to where they are no whole numbers: the mean task takes 1000."""
+"""Step to which fractional costs are rounded down; the mean task takes 1000."""
 
 LOWERED = 1e-7
-"""Share by which a bound is lowered against the tolerances of whoever has found it."""
+"""Share by which a bound is lowered to cover the tolerances of the solver that found it."""
 
 ROUNDED = 2.0**-50
-"""Share by which a bound in units that are no step of the costs is lowered against rounding."""
+"""Share by which a bound is lowered to cover rounding, if its unit is not a step of the costs."""
 
 LARGEST_COST, LARGEST_ROW = 2**50, 2**50
-"""Sums of all costs, and of the coefficients of a row, up to which they are taken as they are."""
+"""Maximum sums of all costs and of the coefficients of a row that are used without scaling."""
 
 
 class CpSatJob(Job):
-    """CP-SAT at work on a model of whatever shape.
+    """A run of CP-SAT on an arbitrary model.
 
     Parameters
     ----------
@@ -51,18 +54,18 @@ class CpSatJob(Job):
     threads, seed : int
     seconds : float, optional
     chosen : callable, optional
-        Makes, in the solver's thread, of the values of a solution what is handed over.
+        Extracts the reported object from a solution's values, in the solver's thread.
     found, bounded : callable, optional
-        Receive, in the caller's thread, each solution and the bound that then holds.
+        Receive each extracted solution and the bound at that time, in the caller's thread.
 
     Attributes
     ----------
     solver : CpSolver
-        Its `parameters` may be changed before it runs.
+        Its `parameters` may be changed before the run.
     work : float
-        What it took, in CP-SAT's own units, once it has come back.
+        Work of the finished run, in CP-SAT's own units.
     refusal : str
-        What CP-SAT says of a model that it does not take.
+        CP-SAT's message if it rejects the model.
     """
 
     def __init__(
@@ -84,7 +87,7 @@ class CpSatJob(Job):
         parameters = self.solver.parameters
         parameters.num_workers = max(1, threads)
         parameters.random_seed = seed % 2**31
-        # Ctrl-C is for Python: CP-SAT would take the signal for itself, and let the next one end the process.
+        # Python handles Ctrl-C. CP-SAT would catch the signal, and let the next one end the process.
         parameters.catch_sigint_signal = False
         if seconds is not None:
             parameters.max_time_in_seconds = seconds
@@ -117,7 +120,7 @@ class CpSatJob(Job):
         self.solver.stop_search()
 
     def poll(self) -> None:
-        """Hand over what was found meanwhile."""
+        """Pass on the solutions and bounds found since the last call."""
         while not self.news.empty():
             chosen, bound = self.news.get()
             if self.found is not None:
@@ -138,31 +141,31 @@ def solve(
     known: float = 0.0,
     raised: Callable[[float], None] | None = None,
 ) -> Answer:
-    """Solve a program of whole columns from 0 up, whose rows have whole coefficients and lower bounds only.
+    """Solve a program with nonnegative integer columns whose rows have integer coefficients and only lower bounds.
 
     Parameters
     ----------
     program : ProgramBuilder
     seconds : float, optional
-        Limit.
+        Time limit.
     stopped : callable
-        Asked every `POLL_SECONDS`.
+        Polled every `POLL_SECONDS`.
     step : float, optional
-        All costs are whole multiples of it.
+        All costs are integer multiples of it.
     hint : sequence of int, optional
-        Values of all variables to start from.
+        Starting values of all variables.
     work : float, optional
         Limit in CP-SAT's own units, for answers that do not depend on the clock.
     seed : int
     known : float
-        What no solution of this very program costs less than, as is known from a part of it.
+        Lower bound on the cost of this program, known from a part of it.
     raised : callable, optional
-        Receives better and better bounds, in the solver's thread.
+        Receives each improved bound, in the solver's thread.
 
     Returns
     -------
     Answer
-        The bound is infinite where there is no solution, and at least 0.
+        The bound is at least 0, and infinite if the program has no solution.
     """
     unit, costs = _whole_costs(program.cost, step)
     model, columns, complete = _model_of(program, unit, costs, known, stopped)
@@ -174,7 +177,7 @@ def solve(
         model.add_hint(column, value)
     job = CpSatJob(model, threads=1, seed=seed, seconds=None if seconds is None else max(0.001, seconds))
     parameters = job.solver.parameters
-    # Branching on the objective, over the strongest relaxation: by far the quickest on these programs.
+    # Branching on the objective over the strongest relaxation is by far the fastest on these programs.
     parameters.linearization_level = 2
     parameters.use_objective_lb_search = True
     if len(columns) > MOST_SIMPLIFIED:
@@ -198,7 +201,7 @@ def solve(
 def _model_of(
     program: ProgramBuilder, unit: float, costs: list[int], known: float, stopped: Callable[[], bool]
 ) -> tuple[Any, list[Any], bool]:
-    """Return the model and its columns, and whether all of it was built; no model where a row cannot hold."""
+    """Return the model, its columns, and whether it is complete; no model if a row cannot be satisfied."""
     from ortools.sat.python import cp_model
 
     rows = list(zip(pairwise(program.row_start), program.row_lower, strict=True))
@@ -217,7 +220,7 @@ def _model_of(
     total = cp_model.LinearExpr.weighted_sum(columns, costs)
     model.minimize(total)
     if known > 0.0:
-        # What rounding costs down may take from a solution.
+        # Maximum reduction of a solution's cost by rounding the costs down.
         lost = sum(
             abs(cost / unit - whole) * upper
             for cost, whole, upper in zip(program.cost, costs, program.upper, strict=True)
@@ -227,7 +230,7 @@ def _model_of(
 
 
 def _in_units(bound: float, unit: float, step: float | None) -> float:
-    """Return a bound, 0 at least, from what CP-SAT has made of the whole number that it is in units."""
+    """Convert a bound of CP-SAT, an integer number of units, to a cost of at least 0."""
     if not math.isfinite(bound):
         return max(0.0, bound)
     found = unit * max(0.0, float(round(bound)))
@@ -235,7 +238,7 @@ def _in_units(bound: float, unit: float, step: float | None) -> float:
 
 
 def _whole_costs(costs: Sequence[float], step: float | None) -> tuple[float, list[int]]:
-    """Return a unit, and costs in it: exact where there is a step that is coarse enough, or else rounded down."""
+    """Return a unit and the costs in it: exact if a coarse enough step is known, else rounded down."""
     if step is not None and sum(costs) / step <= LARGEST_COST:
         return step, [round(cost / step) for cost in costs]
     unit = max(FINEST, sum(costs) / LARGEST_COST)
@@ -243,9 +246,9 @@ def _whole_costs(costs: Sequence[float], step: float | None) -> tuple[float, lis
 
 
 def _safe_row(factors: list[int], least: int) -> tuple[list[int], int]:
-    """Return the coefficients and right-hand side of a row whose sums the solver can hold."""
+    """Return the coefficients and right-hand side of a row whose sums the solver can represent."""
     shift = max(0, (sum(map(abs, factors)) + abs(least)).bit_length() - LARGEST_ROW.bit_length())
     if shift == 0:
         return factors, least
-    # Up on the left and down on the right: what fulfils the row fulfils the rounded one.
+    # Rounding up on the left and down on the right relaxes the row.
     return [-(-factor >> shift) for factor in factors], least >> shift

@@ -1,4 +1,4 @@
-"""Linear programs whose optimum is a bound: by their dual solution, whatever the solver's tolerances."""
+"""Linear programs whose dual solution proves a bound, whatever the solver's tolerances."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from remat_algorithms.kit.programs.program import FloatArray, Program
 from remat_algorithms.kit.programs.solvers import LINEAR, handed_over
 
 SAFE = 1e-13
-"""Share of the terms' sum by which a bound is lowered for the rounding of its own sums."""
+"""Share of the terms' absolute sum by which a bound is lowered to cover the rounding of its own sums."""
 
 FIRM = 1e-9
-"""Share of the terms' sum that they have to make, for it to be a proof that there is no feasible point."""
+"""Minimum share of the terms' absolute sum for a proof of infeasibility."""
 
 
 @dataclass(frozen=True)
 class Solved:
-    """What came of a linear program.
+    """Result of a linear program.
 
     Attributes
     ----------
     solution : (columns,) float64 or None
-        None where the solver has none.
+        None if the solver has no solution.
     bound : float
-        No feasible point costs less: infinite where it is proved that there is none, minus infinity where nothing is
-        known.
+        Lower bound on the cost of every feasible point. Infinite if infeasibility is proved, minus infinity if
+        nothing is known.
     """
 
     solution: FloatArray | None
@@ -34,12 +34,14 @@ class Solved:
 
 
 def solve_linear(program: Program) -> Solved:
-    """Solve a program without its integrality, all columns of which have finite bounds.
+    """Solve the linear relaxation of a program whose columns all have finite bounds.
 
-    For any duals y, cost x = y A x + (cost - y A) x is at least y times the bounds of the rows, on the side that the
-    sign of y says, plus the least that the reduced costs make of the columns within theirs. With the solver's duals
-    that is its optimum, but for rounding; it holds for any. Without costs, more than 0 says that there is no feasible
-    point: where the solver says so, the duals of missing the rows by as little as can be have to prove it.
+    For any duals y, cost x = y A x + (cost - y A) x. The first term is at least y times the row bounds on the side
+    that the sign of y selects. The second is at least its minimum over the bounds of the columns. The solver's duals
+    give its optimum, except for rounding; the bound holds for any duals.
+
+    Without costs, a bound above 0 proves infeasibility. If the solver reports infeasibility, the duals of the program
+    that minimises the violation of the rows must prove it.
     """
     feasible, solution, duals = _glop(program)
     if solution is not None:
@@ -52,7 +54,7 @@ def solve_linear(program: Program) -> Solved:
 
 
 def _glop(program: Program) -> tuple[bool, FloatArray | None, FloatArray]:
-    """Return whether a program may be feasible, as GLOP says, a solution, and duals; zeros where it has none."""
+    """Return whether GLOP considers a program feasible, a solution, and duals; zeros without duals."""
     helper, model = handed_over(program.relaxed())
     solver = helper.ModelSolverHelper(LINEAR)
     solver.enable_output(False)
@@ -65,7 +67,7 @@ def _glop(program: Program) -> tuple[bool, FloatArray | None, FloatArray]:
 
 
 def _missed(program: Program) -> Program:
-    """Return the program of missing the rows of another by as little as can be, in all."""
+    """Return the program that minimises the total violation of another program's rows."""
     rows, columns = program.rows, program.columns
     ends = np.repeat(program.row_start[1:], 2)
     return Program(
@@ -82,9 +84,9 @@ def _missed(program: Program) -> Program:
 
 
 def dual_bound(program: Program, duals: FloatArray, safe: float = SAFE) -> float:
-    """Return what any duals prove, lowered by such a share of the terms' sum."""
+    """Return the bound that any duals prove, lowered by the given share of the terms' absolute sum."""
     rows = np.repeat(np.arange(program.rows), np.diff(program.row_start))
-    # Of a row without a bound on the side that its dual asks for, the dual is no proof.
+    # A dual proves nothing for a row that has no bound on the side that the dual needs.
     duals = np.where((duals > 0) & np.isinf(program.row_lower), 0.0, duals)
     duals = np.where((duals < 0) & np.isinf(program.row_upper), 0.0, duals)
     reduced = program.cost.copy()

@@ -1,4 +1,4 @@
-"""Linear and mixed-integer programs as arrays, neutral towards solvers; the back ends translate them."""
+"""Solver-independent linear and mixed-integer programs as arrays; the back ends translate them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INFINITY = float("inf")
 
 @dataclass(frozen=True)
 class Program:
-    """Minimise `cost` times the columns, each row's activity and each column within its bounds.
+    """Minimise `cost` times the columns, subject to bounds on columns and on the activities of rows.
 
     Attributes
     ----------
@@ -26,10 +26,10 @@ class Program:
     row_start : (rows + 1,) int64
         Row i has the entries ``row_start[i]:row_start[i+1]`` of `column` and `coefficient`.
     column : (entries,) int64
-        No column stands twice in a row.
+        A column occurs at most once in a row.
     coefficient : (entries,) float64
     row_lower, row_upper : (rows,) float64
-        Infinite where there is no bound.
+        Infinite where a row has no bound.
     """
 
     cost: FloatArray
@@ -67,7 +67,7 @@ class Program:
         )
 
     def activity(self, solution: FloatArray) -> FloatArray:
-        """Return each row's activity at a point."""
+        """Return the activity of each row at a point."""
         products = self.coefficient * solution[self.column]
         total = np.concatenate(([0.0], np.cumsum(products)))
         activity: FloatArray = total[self.row_start[1:]] - total[self.row_start[:-1]]
@@ -76,7 +76,7 @@ class Program:
 
 @dataclass
 class ProgramBuilder:
-    """Collects columns and rows, one by one; whole numbers stay exact, however large, until they are built."""
+    """Collect columns and rows one by one; integers of any size stay exact until `build`."""
 
     cost: list[float] = field(default_factory=list)
     lower: list[float] = field(default_factory=list)
@@ -99,7 +99,7 @@ class ProgramBuilder:
     def add_row(
         self, entries: Iterable[tuple[int, float]], *, lower: float = -INFINITY, upper: float = INFINITY
     ) -> int:
-        """Add a row of (column, coefficient), entries of one column summed up, and return its index."""
+        """Add a row of (column, coefficient) entries, summed per column, and return its index."""
         merged: dict[int, float] = {}
         for column, coefficient in entries:
             merged[column] = merged.get(column, 0) + coefficient
@@ -116,7 +116,7 @@ class ProgramBuilder:
         return len(self.column)
 
     def build(self) -> Program:
-        """Return what was collected so far; the builder may go on."""
+        """Return the program collected up to now; the builder remains usable."""
         return Program(
             np.array(self.cost, dtype=np.float64),
             np.array(self.lower, dtype=np.float64),

@@ -1,4 +1,4 @@
-"""PuLP as a back end, for those who have a solver of their own."""
+"""PuLP as a back end, for users with another solver."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from remat_algorithms.kit.programs.solver_status import Answer, Outcome
 
 
 def find_solver(name: str, limit: float | None, threads: int, *, warm: bool) -> Any:
-    """Return a PuLP solver by its PuLP name (none: CBC), with limits.
+    """Return a PuLP solver by its PuLP name (default: CBC), with limits set.
 
     Raises
     ------
     remat.OptionError
-        If PuLP does not know it, or does not find it on this computer.
+        If PuLP does not know the solver or does not find it on this computer.
     """
     with warnings.catch_warnings():
-        # PuLP 3.3 announces what version 4 will call its solvers.
+        # PuLP 3.3 warns about the solver names of version 4.
         warnings.simplefilter("ignore", DeprecationWarning)
         return _found(name, limit, threads, warm)
 
@@ -38,7 +38,7 @@ def _found(name: str, limit: float | None, threads: int, warm: bool) -> Any:
     wanted: dict[str, Any] = {"msg": False, "threads": threads, "gapRel": 0.0, "warmStart": warm}
     if limit is not None:
         wanted["timeLimit"] = limit
-    # Not every solver takes all of these. Many stop at a gap of 1e-4 by default, and call that optimal.
+    # Not every solver accepts all of these. Many stop at a gap of 1e-4 by default and call that optimal.
     accepted = inspect.signature(type(pulp.getSolver(name)).__init__).parameters
     solver = pulp.getSolver(name, **{key: value for key, value in wanted.items() if key in accepted})
     if not solver.available():
@@ -48,11 +48,11 @@ def _found(name: str, limit: float | None, threads: int, warm: bool) -> Any:
 
 
 def solve_with_pulp(program: Program, solver: Any, hint: FloatArray | None) -> Answer:
-    """Translate a program, solve it, and translate back.
+    """Translate a program, solve it, and translate the answer back.
 
     Notes
     -----
-    PuLP hands over no bound: it is known for optimal answers only.
+    PuLP exposes no bound. The bound is known for optimal answers only.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -97,7 +97,7 @@ def _solve(program: Program, solver: Any, hint: FloatArray | None) -> Answer:
         return Answer(Outcome.INFEASIBLE)
     if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return Answer(Outcome.UNKNOWN)
-    # A column that stands in no row may come back without a value.
+    # A column that appears in no row may have no value.
     solution = np.array(
         [low if column.varValue is None else column.varValue for column, low in zip(columns, lower, strict=True)]
     )

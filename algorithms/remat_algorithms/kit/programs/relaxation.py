@@ -1,14 +1,15 @@
-"""Linear relaxations whose bounds owe nothing to tolerances: a solver finds prices, whole numbers prove what they say.
+"""Linear relaxations with exact bounds: a solver finds prices, and integer arithmetic proves the bound.
 
-Of a program
+Consider a program
 
     minimise c x,   A x >= b,   0 <= x <= u
 
-with whole A, b, c and u, and any prices y >= 0 of its rows, every solution costs at least
+with integer A, b, c and u. For any prices y >= 0 of its rows, every solution costs at least
 
     y b + sum of min(0, (c - y A)_j) u_j.
 
-A floating point number is a whole multiple of a power of two, so that this is a sum of whole numbers, whatever y is.
+A floating-point number is an integer multiple of a power of two. The sum is therefore one of integers for every y,
+and solver tolerances cannot affect it.
 """
 
 from __future__ import annotations
@@ -27,23 +28,24 @@ from remat_algorithms.kit.programs.program import ProgramBuilder
 from remat_algorithms.kit.programs.solver_status import Answer, Job, Outcome, watched
 
 SHIFT = 200
-"""Prices are whole multiples of 2 to the power of minus this; what is left of smaller ones is given away."""
+"""Prices are integer multiples of 2 to the power of minus this; the remainder is discarded."""
 
 
 @dataclass(frozen=True)
 class Relaxation:
-    """What a linear relaxation says.
+    """Result of a linear relaxation.
 
     Attributes
     ----------
     bound : int
-        No solution of the program costs less; proved, and at least 0. Of an infeasible relaxation, see `infeasible`.
+        Proved lower bound on the cost of every solution, at least 0. If the relaxation is infeasible, see
+        `infeasible`.
     values : list of float
-        Of all columns; empty where the solver came to no end. Nobody has checked them.
+        Values of all columns, unchecked. Empty if the solver did not finish.
     infeasible : bool
-        Whether it is proved that there is no solution at all.
+        Whether it is proved that the program has no solution.
     prices : list of float
-        Of the rows, likewise.
+        Prices of the rows, unchecked. Empty if the solver did not finish.
     """
 
     bound: int
@@ -53,14 +55,14 @@ class Relaxation:
 
 
 def relaxed(program: ProgramBuilder, *, stopped: Callable[[], bool], work: float | None = None) -> Relaxation:
-    """Solve the linear relaxation of a program of columns from 0 up, with lower bounds of rows only.
+    """Solve the linear relaxation of a program with nonnegative columns and only lower bounds on its rows.
 
     Parameters
     ----------
     program : ProgramBuilder
-        Costs and coefficients are whole numbers.
+        Costs and coefficients are integers.
     stopped : callable
-        Asked every `POLL_SECONDS`.
+        Polled every `POLL_SECONDS`.
     work : float, optional
         Limit in GLOP's own units, for answers that do not depend on the clock.
     """
@@ -68,14 +70,17 @@ def relaxed(program: ProgramBuilder, *, stopped: Callable[[], bool], work: float
     answer = watched(job, stopped)
     if answer.outcome is not Outcome.INFEASIBLE:
         return Relaxation(max(0, math.ceil(proved(program, job.prices))), answer.values, prices=job.prices)
-    # Of how much the rows must be missed, in all: prices that say so are the proof that none is not enough.
+    # Total violation of the rows. Prices that prove it positive prove infeasibility.
     missed = _Glop(program, work, elastic=True)
     watched(missed, stopped)
     return Relaxation(0, infeasible=proved(program, missed.prices, costs=False) > 0)
 
 
 def proved(program: ProgramBuilder, prices: Sequence[float], *, costs: bool = True) -> Fraction:
-    """Return what prices of the rows prove, exactly; without costs, more than 0 says that there is no solution."""
+    """Return the bound that prices of the rows prove, exactly.
+
+    Without costs, a value above 0 proves that the program has no solution.
+    """
     whole = [int(math.ldexp(price, SHIFT)) if 0 < price < math.inf else 0 for price in prices]
     left = [int(cost) << SHIFT if costs else 0 for cost in program.cost]
     column, coefficient = program.column, program.coefficient
@@ -92,14 +97,14 @@ def proved(program: ProgramBuilder, prices: Sequence[float], *, costs: bool = Tr
 
 
 class _Glop(Job):
-    """GLOP, through OR-Tools' model builder, with the prices of the rows.
+    """GLOP through OR-Tools' model builder, including the prices of the rows.
 
-    It is handed shares: columns are parts of their upper bounds, rows and costs parts of their largest terms. Bytes and
-    times as they are take it to its tolerances.
+    The model is scaled: columns are shares of their upper bounds, and rows and costs are shares of their largest
+    terms. Unscaled bytes and times would strain the solver's tolerances.
     """
 
     def __init__(self, program: ProgramBuilder, work: float | None, *, elastic: bool = False) -> None:
-        """Hand a program over; if `elastic`, that of missing its rows by as little as can be."""
+        """Build the scaled model; if `elastic`, minimise the violation of the rows instead of the cost."""
         helper: Any = import_module("ortools.linear_solver.python.model_builder_helper")
         self.helper = helper
         self.prices: list[float] = []
@@ -153,7 +158,7 @@ class _Glop(Job):
         status, codes = self.solver.status(), self.helper.SolveStatus
         if self.solver.has_response():
             prices = self.solver.dual_values()
-            if len(prices) == len(self.rows):  # there are none where it ended before it had any
+            if len(prices) == len(self.rows):  # empty if GLOP ended before it had prices
                 self.prices = [price * self.cost / row for price, row in zip(prices, self.rows, strict=True)]
         if status == codes.INFEASIBLE:
             return Answer(Outcome.INFEASIBLE)

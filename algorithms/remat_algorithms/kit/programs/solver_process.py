@@ -1,7 +1,7 @@
-"""Programs solved in a process of their own: a solver that does not hear is killed, and nothing of it stays.
+"""Programs solved in a separate process: a solver that ignores a stop request is killed.
 
-The process is kept for the next program, ends by itself when nobody asks it for some time, and with its parent. What
-goes to and fro are pickles, each behind its length.
+The process is reused for the next program. It ends with its parent, or after some time without a request. Messages in
+both directions are pickles, each preceded by its length.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from remat_algorithms.kit.programs.program import FloatArray, Program
 from remat_algorithms.kit.programs.solver_status import Answer, Job, Outcome
 
 GRACE = 0.7
-"""Seconds within which a solver that was asked to stop has to hand over what it has."""
+"""Seconds between a stop request and the kill, in which a solver can return its best answer."""
 
 IDLE_SECONDS = 20.0
-"""Seconds without a program after which a process ends."""
+"""Seconds without a program after which a process exits."""
 
 LENGTH = struct.Struct("<Q")
 
 SERVICE = "remat_algorithms.kit.programs.solver_worker"
-"""The module that the process runs."""
+"""Module that the process runs."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A program, its solver, and what it may take.
+    """A program, its solver and the limits of the run.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Task:
     threads, seed : int
     hint : (columns,) float64 or None
     until : float or None
-        `time.time()` at which to stop, which all processes share.
+        `time.time()` at which to stop; this clock is common to all processes.
     gap : float
     """
 
@@ -59,12 +59,12 @@ class Task:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the end; None without one."""
+        """Seconds until the deadline; None without one."""
         return None if self.until is None else max(0.001, self.until - time.time())
 
 
 class Apart(Job):
-    """A task at work in a process of its own."""
+    """A task that runs in a separate process."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -72,9 +72,9 @@ class Apart(Job):
         self._kill_at: float | None = None
 
     def solve(self) -> Answer:
-        """Solve; see `Job`. The answer is unknown where the process is killed, or dies."""
+        """Solve; see `Job`. The answer is unknown if the process is killed or dies."""
         reply, used = None, True
-        while reply is None and used and self._kill_at is None:  # one that was waiting may have ended just now
+        while reply is None and used and self._kill_at is None:  # a waiting process may have exited in the meantime
             process, used = _process()
             self._process = process
             reply = process.ask(self.task)
@@ -87,7 +87,7 @@ class Apart(Job):
         return reply or Answer(Outcome.UNKNOWN)
 
     def stop(self) -> None:
-        """Ask the solver to stop; kill it when it has not done so within `GRACE`."""
+        """Ask the solver to stop; kill it if it has not stopped within `GRACE`."""
         now = time.monotonic()
         if self._kill_at is None:
             self._kill_at = now + GRACE
@@ -97,7 +97,7 @@ class Apart(Job):
 
 
 class _Process:
-    """A process that solves programs, one after the other."""
+    """A process that solves programs one after another."""
 
     def __init__(self) -> None:
         self._sent = False
@@ -108,12 +108,12 @@ class _Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(places)},
-            # Ctrl-C at the terminal is for the parent; what a solver starts is killed with it.
+            # Ctrl-C at the terminal reaches only the parent. Killing the group also kills the solver's children.
             process_group=0 if os.name == "posix" else None,
         )
 
     def ask(self, task: Task) -> Answer | BaseException | None:
-        """Have a program solved; None where the process has died meanwhile."""
+        """Solve a program in the process; return None if the process dies."""
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
         self._sent = False
@@ -125,7 +125,7 @@ class _Process:
         return None
 
     def hurry(self) -> bool:
-        """Ask the solver to stop; return whether there is anybody to ask."""
+        """Ask the solver to stop; return whether the process has a task to stop."""
         if not self._sent or self._popen.stdin is None:
             return False
         with suppress(OSError, ValueError):
@@ -133,7 +133,7 @@ class _Process:
         return True
 
     def kill(self) -> None:
-        """Kill the process, and what it has started."""
+        """Kill the process and its children."""
         with suppress(OSError):
             if self._popen.returncode is not None:
                 return
@@ -143,7 +143,7 @@ class _Process:
                 self._popen.kill()
 
     def end(self) -> None:
-        """Kill the process, and wait for its end."""
+        """Kill the process and wait for its end."""
         self.kill()
         for stream in (self._popen.stdin, self._popen.stdout):
             if stream is not None:
@@ -157,7 +157,7 @@ _idle: list[_Process] = []
 
 
 def _process() -> tuple[_Process, bool]:
-    """Return a process, and whether it has been waiting."""
+    """Return a process, and whether it was waiting."""
     with suppress(IndexError):
         return _idle.pop(), True
     return _Process(), False
@@ -174,14 +174,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def send(stream: IO[bytes], what: object) -> None:
-    """Write an object behind its length."""
+    """Write an object, preceded by its length."""
     content = pickle.dumps(what, pickle.HIGHEST_PROTOCOL)
     stream.write(LENGTH.pack(len(content)) + content)
     stream.flush()
 
 
 def receive(stream: IO[bytes]) -> Any:
-    """Read what `send` has written."""
+    """Read an object written by `send`."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         raise EOFError

@@ -1,4 +1,4 @@
-"""What a solver of programs says, and running one in a thread, so that the deadline and Ctrl-C are seen meanwhile."""
+"""Answers of solvers, and a thread runner that watches the deadline and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 from remat_algorithms.kit.programs.program import FloatArray
 
 POLL_SECONDS = 0.02
-"""How often the caller of a running solver is asked whether to stop."""
+"""Seconds between two checks whether to stop a running solver."""
 
 LATE = 0.3
-"""Seconds after its limit at which a solver that has not come back by itself is stopped."""
+"""Seconds after its limit at which a solver that has not returned is stopped."""
 
 
 class Outcome(Enum):
-    """How a solver ended, as it says."""
+    """Reported termination status of a solver."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
@@ -30,16 +30,16 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a solver says; nobody has checked it.
+    """Unchecked answer of a solver.
 
     Attributes
     ----------
     outcome : Outcome
     solution : (columns,) float64 or None
     bound : float
-        Lower bound on the objective; minus infinity if there is none.
+        Lower bound on the objective; minus infinity without one.
     work : float
-        What it took, in the solver's own units, where it counts them.
+        Work of the run in the solver's own units; 0 if the solver does not count any.
     """
 
     outcome: Outcome
@@ -49,43 +49,44 @@ class Answer:
 
     @property
     def ended(self) -> bool:
-        """Whether the search came to its end, rather than to a limit."""
+        """Whether the search finished without reaching a limit."""
         return self.outcome in (Outcome.OPTIMAL, Outcome.INFEASIBLE)
 
     @property
     def values(self) -> list[float]:
-        """The solution's columns; empty if there is none."""
+        """Values of the solution's columns; empty without a solution."""
         return [] if self.solution is None else self.solution.tolist()
 
 
 class Job:
-    """One run of a solver, and a way to stop it."""
+    """One run of a solver that can be stopped."""
 
     def solve(self) -> Answer:
-        """Solve, in a thread of its own."""
+        """Solve; called in a separate thread."""
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Ask the solver to come back; it is asked again until it does."""
+        """Ask the solver to return; repeated until it does."""
 
     def poll(self) -> None:
-        """Look, in the caller's thread, at what the solver has found."""
+        """Process the solver's new findings, in the caller's thread."""
 
 
 def watched(job: Job, over: Callable[[], bool], limit: float | None = None) -> Answer:
-    """Run a solver in a thread of its own, stop it when the time is over or somebody says so, and wait for its end.
+    """Run a solver in a separate thread, stop it on timeout or request, and wait for its end.
 
-    Nothing is left behind, not even where the caller's thread is interrupted: a thread that comes back from a solver
-    while the interpreter ends would abort the process. A job must therefore hear `stop`, or be short; what may be deaf
-    for long goes into a process (`remat_algorithms.kit.programs.solver_process`), which is killed.
+    The thread never outlives the call, even if the caller's thread is interrupted. A thread that returns from a
+    solver while the interpreter exits would abort the process. A job must therefore react to `stop`, or be short. A
+    solver that may ignore `stop` for long runs in a process (`remat_algorithms.kit.programs.solver_process`), which
+    can be killed.
 
     Parameters
     ----------
     job : Job
     over : callable
-        Asked every `POLL_SECONDS`, and sooner at first, whether to stop.
+        Whether to stop. Polled every `POLL_SECONDS`, and more often at first.
     limit : float, optional
-        Seconds after which the solver comes back by itself; it is stopped `LATE` later.
+        Seconds after which the solver should return without a request. It is stopped `LATE` seconds later.
     """
     answers: list[Answer] = []
     errors: list[BaseException] = []
@@ -93,10 +94,10 @@ def watched(job: Job, over: Callable[[], bool], limit: float | None = None) -> A
     def work() -> None:
         try:
             answers.append(job.solve())
-        except BaseException as error:  # handed over to the caller's thread
+        except BaseException as error:  # re-raised in the caller's thread
             errors.append(error)
 
-    # No daemon: where even the wait below is interrupted, the interpreter waits at its end.
+    # Not a daemon: if the wait below is interrupted too, the interpreter waits for the thread before it exits.
     thread = threading.Thread(target=work)
     thread.start()
     end = None if limit is None else time.monotonic() + limit + LATE
@@ -108,7 +109,7 @@ def watched(job: Job, over: Callable[[], bool], limit: float | None = None) -> A
             wait = min(POLL_SECONDS, 2 * wait)
     finally:
         while thread.is_alive():
-            job.stop()  # more than once: before it has begun, a solver does not hear it
+            job.stop()  # repeated, because a solver that has not started ignores it
             thread.join(POLL_SECONDS)
     job.poll()
     if errors:

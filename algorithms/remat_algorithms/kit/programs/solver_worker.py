@@ -1,4 +1,4 @@
-"""The process that solves programs one after the other; `kit.programs.solver_process` starts it."""
+"""Process that solves programs one after another; `kit.programs.solver_process` starts it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remat_algorithms.kit.programs.solvers import job_of
 
 
 class _Service:
-    """Solves what comes in; a thread listens meanwhile."""
+    """Solve incoming tasks while a thread listens for stop requests."""
 
     def __init__(self) -> None:
         self.tasks: list[Task] = []
@@ -24,7 +24,7 @@ class _Service:
         self.job: Job | None = None
 
     def listen(self) -> None:
-        """Take tasks and calls to stop, and end with the parent, together with what a solver has started."""
+        """Receive tasks and stop requests; when the parent ends, kill this process and the solver's children."""
         with suppress(OSError, EOFError, pickle.UnpicklingError):
             while True:
                 task = receive(sys.stdin.buffer)
@@ -44,17 +44,17 @@ class _Service:
             try:
                 self.job = job_of(self.tasks.pop())
                 reply = self.job.solve()
-            except Exception as error:  # the parent's, as from a thread
+            except Exception as error:  # the parent raises it, like an error of a thread
                 reply = error
             self.job = None
             send(out, reply)
 
 
 def main() -> None:
-    """Serve the parent until it, or its patience, is at an end."""
+    """Serve the parent until it ends or sends no task for `IDLE_SECONDS`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a solver prints
+    os.dup2(2, 1)  # redirects everything that a solver prints
     service = _Service()
     threading.Thread(target=service.listen, daemon=True).start()
     service.serve(out)

@@ -1,4 +1,4 @@
-"""Solvers for `Program`: OR-Tools (SCIP, HiGHS, CP-SAT, GLOP) and PuLP (CBC, or whatever it finds)."""
+"""Solvers for `Program`: OR-Tools (SCIP, HiGHS, CP-SAT, GLOP) and PuLP (CBC or any solver that PuLP finds)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LINEAR = "glop"
 PULP = "pulp"
 
 ABSOLUTE_GAP = 0.9
-"""Where all costs are whole numbers, a gap below one is none."""
+"""If all costs are integers, a gap below one counts as closed."""
 
 MOST_ENTRIES_HERE = 5_000
-"""Coefficients up to which a program is solved in this process: whatever a solver does at a stretch, it is short."""
+"""Maximum number of coefficients to solve in this process: no solver phase takes long then."""
 
 
 def solve_program(
@@ -35,20 +35,19 @@ def solve_program(
     seconds: float | None = None,
     gap: float = 0.0,
 ) -> Answer:
-    """Solve a program, and come back when it is solved, late or interrupted.
+    """Solve a program; return when it is solved, out of time or interrupted.
 
     Parameters
     ----------
     program : Program
     solver : str
-        ``scip``, ``highs``, ``cp-sat``, ``glop`` (relaxations only), ``pulp`` (its default solver) or
-        ``pulp:NAME``.
+        ``scip``, ``highs``, ``cp-sat``, ``glop`` (relaxations only), ``pulp`` (its default solver) or ``pulp:NAME``.
     context : Context
-        Deadline, threads and seed; `stopped` is looked at every few hundredths of a second.
+        Deadline, threads and seed. Its `interrupted` is polled every few hundredths of a second.
     hint : (columns,) float64, optional
-        A feasible point to start from, where the solver can.
+        A feasible starting point, for solvers that accept one.
     seconds : float, optional
-        A limit besides the deadline.
+        A limit in addition to the deadline.
     gap : float
         Relative gap at which ``scip`` may call a solution optimal.
 
@@ -76,14 +75,14 @@ def solve_program(
 
 
 def may_be_deaf(program: Program, solver: str) -> bool:
-    """Whether a solver may not hear for long that it has to stop, on a program of this size."""
+    """Whether a solver may ignore a stop request for long on a program of this size."""
     if solver.partition(":")[0] == PULP or len(program.coefficient) > MOST_ENTRIES_HERE:
         return True
     return solver == "highs" and bool(program.integer.any())
 
 
 def job_of(task: Task) -> Job:
-    """Hand a program over to its solver; for the process in which it is solved."""
+    """Build the solver's job for a task, in the process that solves it."""
     limit = task.seconds_left
     if task.solver == "scip":
         return _Scip(task, limit)
@@ -101,7 +100,7 @@ class _Function(Job):
 
 
 def handed_over(program: Program) -> tuple[Any, Any]:
-    """Return the module of OR-Tools' model builder, and its model of a program."""
+    """Return the module of OR-Tools' model builder, and the program as its model."""
     helper: Any = import_module("ortools.linear_solver.python.model_builder_helper")
     model = helper.ModelBuilderHelper()
     model.add_var_array_with_bounds(program.lower, program.upper, program.integer, "")
@@ -118,7 +117,7 @@ def handed_over(program: Program) -> tuple[Any, Any]:
 
 
 class _Builder(Job):
-    """HiGHS, CP-SAT and GLOP, through OR-Tools' model builder."""
+    """HiGHS, CP-SAT and GLOP through OR-Tools' model builder."""
 
     def __init__(self, task: Task, limit: float | None) -> None:
         program, solver, hint = task.program, task.solver, task.hint
@@ -134,7 +133,7 @@ class _Builder(Job):
             self.solver.set_time_limit_in_seconds(limit)
         gap = ABSOLUTE_GAP if _whole_costs(program) else 0
         if solver == "highs":
-            # Without the flag, HiGHS greets on standard output.
+            # Without the flag, HiGHS prints a banner on standard output.
             self.solver.set_solver_specific_parameters(
                 f"output_flag=false\nmip_rel_gap=0\nmip_abs_gap={gap}\nrandom_seed={task.seed % 2**31}"
             )
@@ -163,7 +162,7 @@ class _Builder(Job):
 
 
 class _Scip(Job):
-    """SCIP, through OR-Tools' linear solver wrapper: the only way that stops when asked."""
+    """SCIP through OR-Tools' linear solver wrapper, the only interface that stops on request."""
 
     def __init__(self, task: Task, limit: float | None) -> None:
         program, hint, self.gap = task.program, task.hint, task.gap
@@ -193,7 +192,7 @@ class _Scip(Job):
             self.solver.SetTimeLimit(max(1, int(limit * 1000)))
         gap = f"limits/absgap = {ABSOLUTE_GAP}\n" if _whole_costs(program) else ""
         self.solver.SetSolverSpecificParametersAsString(
-            # Ctrl-C is for Python.
+            # Python handles Ctrl-C.
             f"misc/catchctrlc = FALSE\nrandomization/randomseedshift = {task.seed % 2**31}\n{gap}"
         )
 
@@ -201,7 +200,7 @@ class _Scip(Job):
         self.solver.InterruptSolve()
 
     def solve(self) -> Answer:
-        # By default 0 instead of the wrapper's 1e-4: what is called optimal has to be.
+        # The default gap is 0 instead of the wrapper's 1e-4: a reported optimum must be one.
         exact = self.wrapper.MPSolverParameters()
         exact.SetDoubleParam(self.wrapper.MPSolverParameters.RELATIVE_MIP_GAP, self.gap)
         status = self.solver.Solve(exact)
@@ -218,5 +217,5 @@ class _Scip(Job):
 
 
 def _whole_costs(program: Program) -> bool:
-    """Whether the objective takes whole numbers only."""
+    """Whether the objective takes integer values only."""
     return bool(program.integer[program.cost != 0].all() and (program.cost == np.rint(program.cost)).all())
