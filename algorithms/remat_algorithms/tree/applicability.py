@@ -1,4 +1,4 @@
-"""Which trees are for which algorithm."""
+"""Conditions on trees, which decide which algorithm applies."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def alone(problem: Problem) -> bool:
-    """Whether one processor works in one memory."""
+    """Whether the machine has one processor and one memory."""
     return one_processor(problem) and not problem.machine.links

@@ -1,4 +1,4 @@
-"""Catalogue of the algorithms for task trees, one after the other in one memory: metadata only."""
+"""Catalogue of the sequential algorithms for task trees in one memory: metadata only."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""`liu`: the traversal of a task tree that needs the least memory, over all traversals.
+"""`liu`: the traversal of a task tree with the minimum peak over all traversals.
 
 Liu 1987, "An application of generalized tree pebbling to sparse matrix factorization". The best traversal of a
-subtree is a sequence of *segments*, each known by its hill h, the most bytes held above those at its start, and its
-net n, the bytes by which it ends above its start. Subtrees whose parent has not run do not depend on each other: their
-segments are interleaved in order of non-increasing h - n, in which each subtree's own stand already. Then node i
-follows, with h = f_1 + ... + f_c + m_i + f_i - (f_1 + ... + f_c) = m_i + f_i and n = f_i - (f_1 + ... + f_c), and is
-merged with the segments before it for as long as stopping between the two is no use:
+subtree is a sequence of *segments*. A segment is described by its hill h, the maximum number of bytes held above
+those at its start, and its net n, the bytes at its end minus those at its start. Subtrees of the same parent are
+independent. Their segments are interleaved in order of non-increasing h - n; the segments of one subtree are already
+in that order. Node i follows, with h = f_1 + ... + f_c + m_i + f_i - (f_1 + ... + f_c) = m_i + f_i and n = f_i - (f_1
++ ... + f_c). It is merged with the segments before it while a pause between the two has no use:
 
-    while there is a segment (h', n') before it, the one of least h' - n', and n <= 0 or h' - n' <= h - n:
+    while a segment precedes it, (h', n') being the one of smallest h' - n', and n <= 0 or h' - n' <= h - n:
         h = max(h', n' + h),  n = n' + n.
 
-So a subtree is a heap of segments by h - n, and the heaps of the children are melded at their parent.
+A subtree is thus a heap of segments ordered by h - n, and the heaps of the children are melded at their parent.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from remat.plugin import Context, IntArray, Problem, Proposal
 from remat_algorithms.tree.tree_arrays import TRAVERSALS, TaskTree, propose
 
 COMPILED_FROM = 50_000
-"""Nodes from which compiling the merges (`remat_algorithms.tree.liu_kernel`) pays."""
+"""Number of nodes from which it pays to compile the merges (`remat_algorithms.tree.liu_kernel`)."""
 
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
-    """Run the traversal of least peak (`best_traversal`).
+    """Run the traversal of minimum peak (`best_traversal`).
 
-    Takes instances of kind `tree`; an out-tree is traversed in the reverse of the in-tree's order, with the same peak.
-    Claims the peak. Infeasible if the memory is smaller: within all schedules on a machine with one memory
-    (`remat_algorithms.tree.tree_arrays.propose` has the argument), else within `TRAVERSALS`.
+    Takes instances of kind `tree`. An out-tree is traversed in the reverse of the in-tree's order, with the same
+    peak. Claims the peak. If the memory is smaller, the instance is infeasible: within all schedules on a machine
+    with one memory (proof in `remat_algorithms.tree.tree_arrays.propose`), else within `TRAVERSALS`.
     """
     tree = TaskTree.of(problem)
     return propose(problem, tree, best_traversal(tree), TRAVERSALS)
 
 
 def best_traversal(tree: TaskTree) -> IntArray:
-    """Return a traversal of least peak.
+    """Return a traversal of minimum peak.
 
     Returns
     -------
@@ -47,11 +47,14 @@ def best_traversal(tree: TaskTree) -> IntArray:
 
     Notes
     -----
-    Each node makes one segment, known by the node, which is its last one. Its nodes are a linked list (`first`,
-    `following`), so that segments join in O(1); `code` packs its h - n, never negative, and the node into one
-    integer. A node's own segment is the last of its subtree's and comes first when the parent merges, so it stays out
-    of the heap, which for most subtrees is empty or small; of two heaps the smaller one moves. That is O(n log n) as
-    long as heaps are small, and O(n log^2 n) at worst (with binomial heaps, as in the paper, it would be O(n log n)).
+    Each node creates one segment, identified by that node, which is its last one. The nodes of a segment form a
+    linked list (`first`, `following`), so two segments join in O(1). `code` packs h - n, which is never negative, and
+    the node into one integer.
+
+    The segment that contains a subtree's root is the last of the subtree and comes first in the parent's merge. It
+    therefore stays out of the heap, which is empty or small for most subtrees. Of two heaps, the smaller one is
+    moved. This takes O(n log n) while heaps are small, and O(n log^2 n) in the worst case. Binomial heaps, as in the
+    paper, would give O(n log n).
     """
     n = len(tree)
     if n >= COMPILED_FROM:
@@ -65,7 +68,7 @@ def best_traversal(tree: TaskTree) -> IntArray:
     first = list(range(n))
     following = [-1] * n
     code = _leaf_codes(tree, shift)
-    heaps: list[list[int] | None] = [None] * n  # of each subtree: all segments but the last
+    heaps: list[list[int] | None] = [None] * n  # for each subtree, all segments except the last
     for node, start, end in tree.rows():
         if end - start == 1:
             segments, heap = [code[start]], heaps[start]
@@ -112,7 +115,7 @@ def best_traversal(tree: TaskTree) -> IntArray:
 
 
 def _leaf_codes(tree: TaskTree, shift: int) -> list[int]:
-    """Pack h - n = m and the number of each leaf; what this makes of the other nodes is not used."""
+    """Pack h - n = m and the number of each leaf; the codes of other nodes are not used."""
     node = np.arange(len(tree), dtype=np.int64)
     if int(tree.workspace.max()).bit_length() + shift < 63:
         codes: list[int] = ((tree.workspace << shift) | node).tolist()

@@ -1,7 +1,7 @@
-"""The compiled twin of `remat_algorithms.tree.liu`: the same merging, with skew heaps in arrays.
+"""Compiled twin of `remat_algorithms.tree.liu`: the same merging, with skew heaps in arrays.
 
-Each node makes one segment, so a segment's children in its heap have a place of their own, and heaps meld in O(log n)
-amortised, whatever their sizes (Sleator & Tarjan 1986, "Self-adjusting heaps").
+Each node creates one segment, so the heap links of a segment have a fixed position in the arrays. Heaps of any sizes
+meld in O(log n) amortised (Sleator & Tarjan 1986, "Self-adjusting heaps").
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remat_algorithms.kit.compile.lowering import Kernel
 
 
 class Tree(NamedTuple):
-    """Places with children, bottom-up, and where these are (as in `TaskTree`)."""
+    """Places with children, bottom-up, and the ranges of all children (as in `TaskTree`)."""
 
     inner: IntArray
     start: IntArray
@@ -23,18 +23,18 @@ class Tree(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """Segments, each known by its last node.
+    """Segments, each identified by its last node.
 
     Attributes
     ----------
     hill, net, key : (nodes,) int64
         h, n and h - n.
     first, following : (nodes,) int64
-        The first node of each segment, and the node after each one; -1 behind the last.
+        First node of each segment, and successor of each node; -1 after the last.
     left, right : (nodes,) int64
-        A segment's children in its heap; -1 for none.
+        Children of a segment in its heap; -1 for none.
     heap : (nodes,) int64
-        The least of all segments of a subtree but its last; -1 for none.
+        Smallest of all segments of a subtree except its last; -1 for none.
     order : (nodes,) int64
         The traversal.
     """
@@ -51,7 +51,7 @@ class Segments(NamedTuple):
 
 
 def traverse(tree: Tree, segments: Segments) -> None:
-    """Merge all subtrees, and write down the traversal."""
+    """Merge all subtrees and write the traversal."""
     for row in range(tree.inner.shape[0]):
         node = tree.inner[row]
         heap = -1
@@ -74,7 +74,7 @@ def traverse(tree: Tree, segments: Segments) -> None:
         segments.heap[node] = heap
     root = segments.heap.shape[0] - 1
     heap = int(segments.heap[root])
-    # The least comes last: as they leave the heap, each points to the one that left before it.
+    # The smallest segment comes last. As segments leave the heap, each points to the one that left before it.
     behind = root
     while heap >= 0:
         least = heap
@@ -89,7 +89,7 @@ def traverse(tree: Tree, segments: Segments) -> None:
 
 
 def write_down(segments: Segments, segment: int, count: int) -> int:
-    """Let the nodes of a segment follow the first ones of the traversal; return how many these are now."""
+    """Append the nodes of a segment to the traversal; return the new number of nodes."""
     node = segments.first[segment]
     while node >= 0:
         segments.order[count] = node
@@ -99,13 +99,13 @@ def write_down(segments: Segments, segment: int, count: int) -> int:
 
 
 def before(segments: Segments, one: int, other: int) -> bool:
-    """Whether a segment comes before another one."""
+    """Whether a segment precedes another one."""
     a, b = segments.key[one], segments.key[other]
     return a < b or (a == b and one < other)
 
 
 def meld(segments: Segments, one: int, other: int) -> int:
-    """Meld two heaps; return the least segment."""
+    """Meld two heaps; return the smallest segment."""
     if one < 0:
         return other
     if other < 0:
@@ -131,7 +131,7 @@ TRAVERSE = Kernel(traverse)
 
 
 def traversal(inner: IntArray, start: IntArray, end: IntArray, hill: IntArray, net: IntArray) -> IntArray:
-    """Return the traversal of least peak; of the nodes alone, `hill` is m + f and `net` f less what is read."""
+    """Return the traversal of minimum peak, given `hill` = m + f and `net` = f minus the bytes read, per node."""
     n = len(hill)
     none = np.full((4, n), -1, dtype=np.int64)
     segments = Segments(

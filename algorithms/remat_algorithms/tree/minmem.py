@@ -1,17 +1,17 @@
-"""`minmem`: the traversal of least memory by exploring the tree from its root with more and more memory.
+"""`minmem`: the traversal of minimum memory, by exploring the tree from its root with growing memory.
 
 Jacquelin, Marchal, Robert and Uçar 2011, "On optimal tree traversals for sparse matrix factorization", algorithms
-Explore and MinMem. Seen from the root, running node i takes its output f_i away and brings its children's, and needs
-f_i + m_i + f_1 + ... + f_c. The nodes that wait make a *cut* C. Explore(i, A) runs nodes of the subtree of i with A
-bytes until it stands at the least cut that it can reach:
+Explore and MinMem. Seen from the root, node i consumes its output f_i and produces the outputs of its children. It
+needs f_i + m_i + f_1 + ... + f_c. The waiting nodes form a *cut* C. Explore(i, A) runs nodes of the subtree of i with
+A bytes until it reaches the smallest reachable cut:
 
     while a node j of C can make progress with A_j = A - sum of f_k over the other nodes k of C:
-        Explore(j, A_j), which comes to stand at a cut C_j;
-        if C_j holds no more than f_j: put C_j into C in place of j.
+        Explore(j, A_j), which stops at a cut C_j;
+        if C_j holds at most f_j: replace j in C by C_j.
 
-It answers with the least memory with which it would get further: the least, over the nodes of C, of what a node needs
-plus the outputs of the others. MinMem explores from the root, each time with what the last exploration lacked, and goes
-on from the cuts at which that stood, until nothing waits. Backwards, the order is a traversal of the in-tree.
+It returns the minimum memory for further progress. This is the minimum, over the nodes j of C, of what j needs plus
+the outputs of the other nodes. MinMem explores from the root until no node waits. Each exploration gets the memory
+that the previous one lacked, and resumes from its cuts. The reversed order is a traversal of the in-tree.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from remat_algorithms.tree.tree_arrays import TRAVERSALS, TaskTree, propose
 
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
-    """Run the traversal of least peak (`least_memory_traversal`).
+    """Run the traversal of minimum peak (`least_memory_traversal`).
 
-    Takes instances of kind `tree`; an out-tree is traversed in the reverse of the in-tree's order, with the same peak.
-    Claims the peak. Infeasible if the memory is smaller: within all schedules on a machine with one memory
-    (`remat_algorithms.tree.tree_arrays.propose` has the argument), else within `TRAVERSALS`.
+    Takes instances of kind `tree`. An out-tree is traversed in the reverse of the in-tree's order, with the same
+    peak. Claims the peak. If the memory is smaller, the instance is infeasible: within all schedules on a machine
+    with one memory (proof in `remat_algorithms.tree.tree_arrays.propose`), else within `TRAVERSALS`.
     """
     tree = TaskTree.of(problem)
     return propose(problem, tree, least_memory_traversal(tree), TRAVERSALS)
 
 
 def least_memory_traversal(tree: TaskTree) -> IntArray:
-    """Return a traversal of least peak.
+    """Return a traversal of minimum peak.
 
     Returns
     -------
@@ -45,9 +45,10 @@ def least_memory_traversal(tree: TaskTree) -> IntArray:
 
     Notes
     -----
-    O(n height log n), O(n^2 log n) at worst and usually far less: an exploration begins only if it, or one inside it,
-    is going to run a new node, and they nest no deeper than the tree. The paper has O(n^2), and looks through the whole
-    cut for each step, where a heap names the node that needs least; of two cuts the smaller one moves.
+    O(n height log n), which is O(n^2 log n) in the worst case and usually far less. An exploration starts only if it,
+    or one nested in it, will run a new node. The nesting is at most as deep as the tree. The paper has O(n^2) and
+    scans the whole cut in each step. Here a heap finds the node with the smallest need, and of two cuts the smaller
+    one is moved.
     """
     exploration = _Exploration(tree)
     memory = int(tree.requirement.max())
@@ -57,18 +58,19 @@ def least_memory_traversal(tree: TaskTree) -> IntArray:
 
 
 class _Exploration:
-    """The cuts at which the explorations of all subtrees stand.
+    """The current cuts of the explorations of all subtrees.
 
-    A waiting node j is known by one integer, its lack and its number packed: the lack is the memory with which
-    exploring the subtree would get further, less f_j, which is what it needs above the bytes of the cut around it.
+    A waiting node j is one integer: its lack and its number, packed. The lack is the memory with which an exploration
+    of the subtree of j would progress, minus f_j. In other words, it is the need of j beyond the bytes of the
+    surrounding cut.
 
     Attributes
     ----------
     code : list of int
         Lack and number of each node.
     cut : list
-        Heap of codes, the cut of each explored subtree; None where the node itself waits, and emptied where another
-        cut has taken over.
+        Cut of each explored subtree, a heap of codes. None while the node itself waits; empty after another cut has
+        absorbed it.
     held : list of int
         Bytes of that cut.
     first, last, following : list of int
@@ -88,19 +90,19 @@ class _Exploration:
         self.first, self.last, self.following = list(range(n)), list(range(n)), [-1] * n
 
     def explore(self, root: int, memory: int) -> int:
-        """Explore a subtree as far as it goes with so much memory (enough for some progress).
+        """Explore a subtree until the given memory (enough for some progress) allows no further step.
 
         Returns
         -------
         int
-            The least memory with which it would go further; -1 when the whole subtree has run.
+            Minimum memory for further progress; -1 when the whole subtree has run.
         """
-        # The explorations that have begun, one inside the other, and the memory of each.
+        # The nested explorations in progress, and the memory of each.
         path, memories = [root], [memory]
         while True:
             node, memory = path[-1], memories[-1]
             cut = self.cut[node]
-            if cut is None:  # it runs, and its children wait
+            if cut is None:  # it runs, and its children start to wait
                 cut = self.cut[node] = self.code[self.start[node] : self.end[node]]
                 heapify(cut)
             room = memory - self.held[node]
@@ -122,7 +124,7 @@ class _Exploration:
                 heappush(self._cut_of(above), self.code[node])
 
     def order(self, root: int) -> IntArray:
-        """Return the nodes run from the root, backwards: children first."""
+        """Return the nodes run from the root, in reverse: children first."""
         nodes = []
         node = root
         while node >= 0:
@@ -136,7 +138,7 @@ class _Exploration:
         return cut
 
     def _take_over(self, node: int, inside: int, inner: list[int]) -> None:
-        """Replace a node in another's cut, from which it has been popped, by the cut inside it."""
+        """Replace a node, popped from another node's cut, by its own cut."""
         self.held[node] += self.held[inside] - self.size[inside]
         self.following[self.last[node]] = self.first[inside]
         self.last[node] = self.last[inside]

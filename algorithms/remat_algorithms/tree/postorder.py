@@ -1,7 +1,7 @@
-"""Post-orders of task trees: in the order in which the children are given, and with the least peak.
+"""Post-orders of task trees: in the given order of the children, and with the minimum peak.
 
-A post-order finishes a subtree before it begins the next. Its peak at node i, above what was held before the
-subtree of i, with the children 1..c in their order (f outputs, m workspaces):
+A post-order finishes a subtree before it starts the next. Its peak at node i is relative to the bytes held before the
+subtree of i. With the children 1..c in their order (f outputs, m workspaces), it is
 
     P_i = max( max_k (f_1 + ... + f_{k-1} + P_k),  f_1 + ... + f_c + m_i + f_i ).
 """
@@ -15,10 +15,10 @@ POSTORDERS = "post-order traversals"
 
 
 def solve_given(problem: Problem, options: None, context: Context) -> Proposal:
-    """Run the post-order that takes the children of each node by their numbers, in O(n).
+    """Run the post-order that takes the children of each node by number, in O(n).
 
-    Takes instances of kind `tree`; an out-tree is traversed in the reverse of the in-tree's order, with the same peak.
-    Gives the one schedule, whatever the budget; claims its peak.
+    Takes instances of kind `tree`. An out-tree is traversed in the reverse of the in-tree's order, with the same
+    peak. Returns this one schedule for every budget and claims its peak.
     """
     tree = TaskTree.of(problem)
     order = postorder_by(tree)
@@ -31,20 +31,20 @@ def solve_given(problem: Problem, options: None, context: Context) -> Proposal:
 
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
-    """Run the post-order of least peak, in O(n log n) (`best_postorder`).
+    """Run the post-order of minimum peak, in O(n log n) (`best_postorder`).
 
-    Takes instances of kind `tree`; an out-tree is traversed in the reverse of the in-tree's order, with the same peak.
-    Claims the peak; infeasible within `POSTORDERS` if the memory is smaller.
+    Takes instances of kind `tree`. An out-tree is traversed in the reverse of the in-tree's order, with the same
+    peak. Claims the peak. Infeasible within `POSTORDERS` if the memory is smaller.
     """
     tree = TaskTree.of(problem)
     return propose(problem, tree, best_postorder(tree), POSTORDERS)
 
 
 def best_postorder(tree: TaskTree) -> IntArray:
-    """Return the post-order of least peak.
+    """Return the post-order of minimum peak.
 
     Liu 1986, "On the storage requirement in the out-of-core multifrontal method for sparse factorization": the
-    children of each node in order of non-increasing P - f (ties by their numbers). O(n log n).
+    children of each node in order of non-increasing P - f (ties by number). O(n log n).
 
     Returns
     -------
@@ -52,8 +52,8 @@ def best_postorder(tree: TaskTree) -> IntArray:
         Places of the tree.
     """
     f = tree.size.tolist()
-    peak = tree.requirement.tolist()  # of a leaf; of a node with children, so far only what it needs by itself
-    loss = (-tree.workspace).tolist()  # f - P, of a leaf: small where the subtree should come early
+    peak = tree.requirement.tolist()  # peak of a leaf; for a node with children, initially its own requirement
+    loss = (-tree.workspace).tolist()  # f - P of a leaf: small where the subtree should run early
     rank = list(range(len(tree)))
     for node, start, end in tree.rows():
         highest = peak[node]

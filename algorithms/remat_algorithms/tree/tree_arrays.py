@@ -1,9 +1,9 @@
-"""Task trees as arrays, and what every algorithm on them shares: numbering, memory along an order, the proposal.
+"""Task trees as arrays, with the common parts of all tree algorithms: numbering, memory along an order, the proposal.
 
-All algorithms think of an in-tree, whose nodes come after their children. An out-tree's schedules are the reverse of
-the in-tree's, with the same memory at every node: while node i runs, both hold the outputs f of i and of its
-children, the workspace m of i, and the outputs of all other nodes of which exactly one end (the node, or its parent)
-has run.
+All algorithms work on an in-tree, whose nodes follow their children. The schedules of an out-tree are those of the
+in-tree in reverse, with the same memory at every node. While node i runs, both hold the outputs f of i and of its
+children, and the workspace m of i. They also hold the output of every other node of which exactly one of the two has
+run: the node or its parent.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ import numpy as np
 from remat.plugin import ALL_SCHEDULES, IntArray, LeastBudget, Problem, Proposal, Steps, TreeInstance, run_in_order
 
 TRAVERSALS = "traversals in one memory"
-"""Orders of all tasks, one after the other, everything in the working memory: the class of the exact algorithms."""
+"""Orders that run all tasks one after another in the working memory: the class of the exact algorithms."""
 
 
 @dataclass(frozen=True)
 class TaskTree:
-    """An in-tree (an out-tree is turned round), numbered so that children are neighbours and come before their parents.
+    """An in-tree (an out-tree is reversed), numbered so that siblings are adjacent and precede their parents.
 
-    Children stand in the order of their node numbers; the root comes last. The numbering makes the algorithms read
-    memory nearly in order, and lets them take slices for the children of a node: several times as fast at 10^6 nodes.
+    Siblings are in the order of their node numbers, and the root is last. With this numbering the algorithms access
+    memory almost sequentially, and the children of a node are a slice. That makes them several times as fast at 10^6
+    nodes.
 
     Attributes
     ----------
     node : (nodes,) int64
         Node of the instance at each place.
     start, end : (nodes,) int64
-        The children of each place are the places from `start` up to `end`.
+        The children of each place are the places from `start` to `end` (exclusive).
     inner : (inner nodes,) int64
-        The places that have children, by their children: each after all places below it.
+        The places that have children, in the order of their children: each after all places below it.
     size, workspace : (nodes,) int64
         f and m.
     """
@@ -58,16 +59,16 @@ class TaskTree:
 
     @staticmethod
     def from_arrays(parent: IntArray, size: IntArray, workspace: IntArray) -> TaskTree:
-        """Number an in-tree: O(n log n), array operations only.
+        """Number an in-tree, with array operations only: O(n log n).
 
         Parameters
         ----------
         parent, size, workspace : (nodes,) int64
-            Of each node; the root's parent is -1.
+            Values of each node; the root's parent is -1.
         """
         n = len(parent)
         turn = _turns(parent)
-        # Places go by the turn of the parent, so that siblings are neighbours; the root is nobody's child.
+        # Places are sorted by the turn of the parent, so that siblings are adjacent. The root has no parent.
         turn_above = np.where(parent < 0, n, turn[parent])
         node = np.argsort(turn_above, kind="stable")
         count = np.zeros(n + 1, dtype=np.int64)
@@ -104,7 +105,7 @@ class TaskTree:
 
     @cached_property
     def requirement(self) -> IntArray:
-        """Bytes that each node needs by itself: its children's outputs, its workspace, its own output."""
+        """Bytes that each node alone needs: its children's outputs, its workspace and its output."""
         return self.read + self.workspace + self.size
 
     def rows(self) -> Iterator[tuple[int, int, int]]:
@@ -130,7 +131,7 @@ class TaskTree:
         return held
 
     def peak_of(self, order: IntArray) -> tuple[int, int]:
-        """Return the peak of an order, and the first place at which it stands."""
+        """Return the peak of an order, and the first place that reaches it."""
         held = self.memory_along(order)
         place = int(np.argmax(held))
         return int(held[place]), int(order[place])
@@ -145,7 +146,7 @@ def _turns(parent: IntArray) -> IntArray:
         return node
     if (parent < node).all():
         return node[::-1]
-    # Depths by pointer jumping: each round doubles the distance to `above`, until all stand at the root.
+    # Depths by pointer jumping: each round doubles the distance to `above`, until all reach the root.
     above = np.where(root, node, parent)
     depth = (~root).astype(np.int64)
     while not root[above].all():
@@ -163,8 +164,8 @@ def postorder_by(tree: TaskTree, rank: list[int] | None = None) -> IntArray:
     ----------
     tree
     rank : list of int, optional
-        Places; those of a node's children stand where the children do, in the order of their visits. Default: as
-        they are.
+        Places. The entries at the positions of a node's children are these children in the order of their visits.
+        Default: unchanged.
 
     Returns
     -------
@@ -172,10 +173,10 @@ def postorder_by(tree: TaskTree, rank: list[int] | None = None) -> IntArray:
         Places.
     """
     n = len(tree)
-    count = [1] * n  # nodes of each subtree
+    count = [1] * n  # number of nodes of each subtree
     for node, start, end in tree.rows():
         count[node] = 1 + sum(count[start:end])
-    begin = [0] * n  # when each subtree is begun
+    begin = [0] * n  # position at which each subtree begins
     for node, start, end in tree.rows_top_down():
         now = begin[node]
         for child in range(start, end) if rank is None else rank[start:end]:
@@ -187,7 +188,7 @@ def postorder_by(tree: TaskTree, rank: list[int] | None = None) -> IntArray:
 
 
 def propose(problem: Problem, tree: TaskTree, order: IntArray, within: str) -> Proposal:
-    """Turn an order of least peak into steps, or into the proof that there are none.
+    """Convert an order of minimum peak to steps, or to a proof of infeasibility.
 
     Parameters
     ----------
@@ -195,23 +196,27 @@ def propose(problem: Problem, tree: TaskTree, order: IntArray, within: str) -> P
     order : (nodes,) int64
         Places, children first.
     within : str
-        The class of schedules in which no order has a lower peak.
+        Class of schedules in which no order has a lower peak.
 
     Returns
     -------
     Proposal
-        Claims the peak, and that the makespan (the sum of all times) is the least of the class.
+        Claims the peak, and that the makespan (the sum of all times) is the minimum of the class.
 
     Notes
     -----
-    If the order has the least peak of all traversals, no schedule whatever does with less on a machine with one
-    memory, however many processors share it. Every task runs once and nothing can be recomputed; there are no
-    copies, as no other memory is there; nothing runs in place. Take any valid schedule of an in-tree, and order
-    its tasks by their starts. When T_i starts, the schedule holds f_i and m_i, and each f_j whose T_j has started
-    before and whose reader has not, or is T_i: outputs are allocated at the start of the writer, and may not be
-    freed before the end of the reader. These are the bytes of the sequential order while it runs T_i. For an
-    out-tree order by the ends instead, and look at the moment before T_i ends. With several memories values might
-    be moved away for a while, so there the proof covers only schedules that keep all in the first one.
+    Suppose that the order has the minimum peak of all traversals. Then no schedule needs less memory on a machine
+    with one memory, even if several processors share it. Every task runs once and cannot be recomputed. Without a
+    second memory, schedules contain no copies. No task runs in place.
+
+    Take any valid schedule of an in-tree, and order its tasks by start time. When T_i starts, the schedule holds f_i
+    and m_i. It also holds each f_j whose T_j has started before, unless its reader has started before T_i: outputs
+    are allocated at the start of the writer and cannot be freed before the end of the reader. These are the bytes
+    that the sequential order holds while it runs T_i.
+
+    For an out-tree, order the tasks by end time instead, and consider the instant before T_i ends. With several
+    memories, a schedule may move values away temporarily. The proof then covers only schedules that keep everything
+    in the first memory.
     """
     peak, place = tree.peak_of(order)
     peak += problem.graph.static_memory
@@ -228,7 +233,7 @@ def propose(problem: Problem, tree: TaskTree, order: IntArray, within: str) -> P
 
 
 def steps_of(problem: Problem, tree: TaskTree, order: IntArray) -> Steps:
-    """Run the nodes in an order of the in-tree's places; backwards for an out-tree."""
+    """Run the nodes in an order of the in-tree's places; in reverse for an out-tree."""
     assert isinstance(problem.instance, TreeInstance)
     nodes = tree.node[order]
     return run_in_order(problem.graph, problem.machine, nodes if problem.instance.orientation == "in" else nodes[::-1])

@@ -1,1 +1,1 @@
-"""Algorithms for task trees that do not fit, with evictions to a second memory."""
+"""Algorithms for task trees that exceed the memory, with evictions to a second memory."""

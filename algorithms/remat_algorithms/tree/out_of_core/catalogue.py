@@ -1,4 +1,4 @@
-"""Catalogue of the algorithms for task trees that do not fit, with evictions to a second memory: metadata only."""
+"""Catalogue of the algorithms for task trees that exceed the memory and evict to a second one: metadata only."""
 
 from __future__ import annotations
 

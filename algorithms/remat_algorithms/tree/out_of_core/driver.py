@@ -1,4 +1,4 @@
-"""What every out-of-core algorithm does around its traversal and its rule: fits, infeasible, evictions, no room."""
+"""Common driver of the out-of-core algorithms: checks of both capacities, evictions, proposals and notes."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ NO_DISK = (
 )
 
 MakePolicy = Callable[[list[int], list[int]], Policy]
-"""From the sizes of all values, and the positions at which they are read, to a fresh policy."""
+"""Creates a policy from the sizes of all values and the positions at which they are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """A traversal for each capacity, a rule of eviction, and the class that they stand for.
+    """A traversal for each capacity, an eviction rule, and the class of schedules that they represent.
 
     Attributes
     ----------
     order : callable
-        From a capacity (at least the largest requirement of a node; None: unbounded) to a traversal of the in-tree.
+        Returns a traversal of the in-tree for a capacity. The capacity is at least the largest requirement of a node;
+        None means unbounded.
     policy : callable
     scope : str
-        The schedules of which infeasibility is said.
+        Class of schedules for which infeasibility is claimed.
     least_of : str
-        The schedules of which none moves fewer bytes; empty if nothing is known.
+        Class of schedules over which the I/O volume is minimum; empty if unknown.
     """
 
     order: Callable[[int | None], IntArray]
@@ -50,9 +51,8 @@ def solve_with(problem: Problem, tree: InTree, store: Store, method: Method) -> 
     Returns
     -------
     Proposal
-        Without evictions where the traversal fits as it is. Infeasible where some task does not fit by itself,
-        where there is no disk, or where all memories together hold less than any schedule needs; nothing
-        where merely this plan asks more of the disk than it has.
+        Without evictions if the traversal fits. Infeasible if a task alone does not fit, if no disk exists, or if all
+        memories together hold less than every schedule needs. Without a schedule if only this plan exceeds the disk.
     """
     capacity = store.capacity
     if capacity is not None and capacity < int(tree.requirement.max()):
@@ -100,7 +100,7 @@ def _plan(problem: Problem, tree: InTree, store: Store, method: Method, order: I
 
 
 def _too_small(problem: Problem, tree: InTree, store: Store, method: Method) -> Proposal:
-    """Some task does not fit by itself; find out whether all is well once that one does."""
+    """Propose infeasibility because a task alone does not fit; check whether its requirement suffices as budget."""
     task = int(np.argmax(tree.requirement))
     least = int(tree.requirement[task])
     order = method.order(least)
@@ -109,7 +109,7 @@ def _too_small(problem: Problem, tree: InTree, store: Store, method: Method) -> 
     notes: tuple[str, ...] = ()
     if peak > least:
         if store.disk is None:
-            # Only what the traversal takes without evictions is enough.
+            # Without a disk, the budget must cover the whole traversal.
             least, task = tree.peak_of(method.order(None))
             notes = (NO_DISK,)
         elif store.disk_capacity is not None:
@@ -119,10 +119,10 @@ def _too_small(problem: Problem, tree: InTree, store: Store, method: Method) -> 
 
 
 def _full_disk(problem: Problem, tree: InTree, store: Store, plan: EvictionPlan) -> Proposal:
-    """The plan needs more of the disk than there is; perhaps any schedule would.
+    """Propose no schedule because the plan exceeds the disk; prove infeasibility if every schedule would.
 
-    At every instant the values that a schedule holds lie, byte by byte, in some memory, so no schedule holds
-    less than Liu's traversal at its peak (`remat_algorithms.tree.tree_arrays` has the argument).
+    At every instant, each byte of the values that a schedule holds is in some memory. No schedule therefore holds
+    less than Liu's traversal at its peak (proof in `remat_algorithms.tree.tree_arrays.propose`).
     """
     assert store.disk is not None
     assert store.disk_capacity is not None

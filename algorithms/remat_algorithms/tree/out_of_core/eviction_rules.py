@@ -1,9 +1,10 @@
-"""What to evict when memory runs out: the rules, each on the list S of resident values.
+"""Eviction rules for a full memory, each on the list S of resident values.
 
-S lists the values in memory that the coming task does not read, by decreasing time of their use (in a tree
-every value is used once). A policy is told what enters and leaves S, and chooses what to evict when so many
-bytes are needed. Only `FurthestInFuture` splits values; the others evict whole ones, after Jacquelin, Marchal,
-Robert and Uçar 2011, "On optimal tree traversals for sparse matrix factorization", section on MinIO.
+S lists the values in memory that the next task does not read, by decreasing time of use. In a tree, every value is
+used once. The caller reports to the policy which values enter and leave S. The policy chooses the values to evict
+when the caller needs a number of bytes. Only `FurthestInFuture` splits values. The others evict whole values, after
+Jacquelin, Marchal, Robert and Uçar 2011, "On optimal tree traversals for sparse matrix factorization", section on
+MinIO.
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ from typing import Protocol
 
 
 class Policy(Protocol):
-    """A rule of eviction; it forgets what it has chosen (all of it, or the part)."""
+    """An eviction rule; it removes the chosen values, or parts of them, from S."""
 
     def add(self, value: int) -> None:
-        """A value of positive size has come into memory, whole."""
+        """Record that a whole value of positive size has entered the memory."""
 
     def remove(self, value: int) -> None:
-        """A value is about to be read: it may be evicted no more."""
+        """Record that a value is about to be read and can no longer be evicted."""
 
     def choose(self, need: int) -> list[tuple[int, int]]:
-        """Return (value, bytes) pairs that make up `need` bytes or more, as far as there are that many."""
+        """Return (value, bytes) pairs with at least `need` bytes in total, or all values if S holds fewer."""
         ...
 
 
 class FurthestInFuture:
-    """Evict parts of values, the one used last first: optimal for a traversal with divisible values.
+    """Evict parts of values, last used first: optimal for a traversal with divisible values.
 
-    Every byte that leaves comes back once, so a byte out of memory from now to a later time does all that one
-    back earlier would do (Belady's exchange argument). O(log n) for each value and eviction.
+    Every evicted byte returns once. A byte that stays out until a later time serves at least as well as one that
+    returns earlier (Belady's exchange argument). O(log n) for each value and eviction.
     """
 
     def __init__(self, size: list[int], use: list[int]) -> None:
@@ -42,15 +43,15 @@ class FurthestInFuture:
         self._heap: list[tuple[int, int]] = []
 
     def add(self, value: int) -> None:
-        """Put a value into S."""
+        """Add a value to S."""
         heapq.heappush(self._heap, (-self._use[value], value))
 
     def remove(self, value: int) -> None:
-        """Take a value out of S, wherever its bytes are."""
+        """Remove a value from S, wherever its bytes are."""
         self._gone[value] = True
 
     def choose(self, need: int) -> list[tuple[int, int]]:
-        """Take exactly `need` bytes from the end of S that is used last."""
+        """Take exactly `need` bytes from the values of S that are used last."""
         chosen = []
         heap, left = self._heap, self._left
         while need > 0 and heap:
@@ -66,7 +67,7 @@ class FurthestInFuture:
 
 
 class _Ranked:
-    """Values by rank, some of them present; finds present ones of at least some weight, by rank.
+    """Weights by rank; finds the first or last rank whose weight is at least a given value.
 
     A tree of maxima in an array: O(log n) for each operation.
     """
@@ -76,7 +77,7 @@ class _Ranked:
         self._most = [0] * (2 * self._half)
 
     def put(self, rank: int, weight: int) -> None:
-        """Set the weight at a rank; 0 takes it away."""
+        """Set the weight at a rank; 0 removes it."""
         most, at = self._most, rank + self._half
         most[at] = weight
         at >>= 1
@@ -85,12 +86,12 @@ class _Ranked:
             at >>= 1
 
     def first(self, weight: int, start: int = 0) -> int:
-        """Return the first rank from `start` on with at least that weight; -1 if there is none."""
+        """Return the first rank from `start` with at least that weight; -1 without one."""
         most, at = self._most, start + self._half
         if start >= self._half:
             return -1
         while most[at] < weight:
-            while at & 1:  # a right child: what follows lies beyond its parent
+            while at & 1:  # a right child: its successors lie beyond its parent
                 at >>= 1
             if at == 0:
                 return -1
@@ -100,12 +101,12 @@ class _Ranked:
         return at - self._half
 
     def last(self, weight: int, before: int) -> int:
-        """Return the last rank below `before` with at least that weight; -1 if there is none."""
+        """Return the last rank below `before` with at least that weight; -1 without one."""
         if before <= 0:
             return -1
         most, at = self._most, before - 1 + self._half
         while most[at] < weight:
-            while at > 1 and not at & 1:  # a left child: what precedes lies beyond its parent
+            while at > 1 and not at & 1:  # a left child: its predecessors lie beyond its parent
                 at >>= 1
             if at <= 1:
                 return -1
@@ -116,7 +117,7 @@ class _Ranked:
 
 
 class _WholeValues:
-    """S as ranks: 0 is the value used last. Subclasses say which of its values to evict next."""
+    """S as ranks, where rank 0 is used last. Subclasses choose the next values to evict."""
 
     def __init__(self, size: list[int], use: list[int]) -> None:
         self._size = size
@@ -127,15 +128,15 @@ class _WholeValues:
         self._listed = _Ranked(len(size))
 
     def add(self, value: int) -> None:
-        """Put a value into S."""
+        """Add a value to S."""
         self._listed.put(self._rank[value], self._size[value])
 
     def remove(self, value: int) -> None:
-        """Take a value out of S."""
+        """Remove a value from S."""
         self._listed.put(self._rank[value], 0)
 
     def choose(self, need: int) -> list[tuple[int, int]]:
-        """Take whole values until they make up `need` bytes."""
+        """Take whole values until they hold at least `need` bytes."""
         chosen: list[tuple[int, int]] = []
         while need > 0:
             values = self._next(need)
@@ -156,21 +157,21 @@ class _WholeValues:
 
 
 class LastScheduledFirst(_WholeValues):
-    """LSNF, last scheduled node first: the first of S, again and again."""
+    """LSNF, last scheduled node first: evict the first value of S, repeatedly."""
 
     def _next(self, need: int) -> list[int]:
         return self._first(1)
 
 
 class FirstFit(_WholeValues):
-    """The first of S with at least the needed bytes; if there is none, as LSNF."""
+    """Evict the first value of S with at least the needed bytes; without one, follow LSNF."""
 
     def _next(self, need: int) -> list[int]:
         return self._first(need) or self._first(1)
 
 
 class BestFit(_WholeValues):
-    """The value of S whose size is closest to what is needed, again and again (on a tie the larger one)."""
+    """Evict the value of S closest in size to the need, repeatedly (on a tie, the larger one)."""
 
     def __init__(self, size: list[int], use: list[int]) -> None:
         super().__init__(size, use)
@@ -182,11 +183,11 @@ class BestFit(_WholeValues):
         self._present = _Ranked(len(size))
 
     def add(self, value: int) -> None:
-        """Put a value into S."""
+        """Add a value to S."""
         self._present.put(self._size_rank[value], 1)
 
     def remove(self, value: int) -> None:
-        """Take a value out of S."""
+        """Remove a value from S."""
         self._present.put(self._size_rank[value], 0)
 
     def _next(self, need: int) -> list[int]:
@@ -196,14 +197,14 @@ class BestFit(_WholeValues):
             above = below
         if above < 0:
             return []
-        # Of equal sizes the one that is used last.
+        # Of equal sizes, take the value used last.
         return [self._by_size[self._present.first(1, bisect_left(self._sizes, self._sizes[above]))]]
 
 
 class BestCombination(_WholeValues):
-    """Of the first K values of S the combination whose size is closest to what is needed, again and again.
+    """Evict the combination of the first K values of S closest in size to the need, repeatedly.
 
-    On a tie one that suffices, then fewer values, then those used last. O(2^K) for each eviction.
+    Ties prefer a sufficient combination, then fewer values, then values used last. O(2^K) for each eviction.
     """
 
     def __init__(self, size: list[int], use: list[int], k: int) -> None:

@@ -1,4 +1,4 @@
-"""From a traversal and a rule of eviction to steps: copies to the disk, copies back, runs."""
+"""Steps of a traversal under an eviction rule: copies to the disk, copies back, runs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class EvictionPlan:
     steps : Steps
         Without start times.
     written : int
-        Bytes that go to the disk; as many come back: the I/O volume.
+        Bytes written to the disk, the I/O volume; the same number returns.
     evictions : int
-        Copies to the disk.
+        Number of copies to the disk.
     disk_peak : int
-        Most bytes on the disk, if steps follow one another.
+        Maximum number of bytes on the disk, if steps run one after another.
     disk_task : int or None
-        The task whose evictions set it.
+        Task whose evictions set that peak.
     """
 
     steps: Steps
@@ -34,7 +34,7 @@ class EvictionPlan:
 
 
 def use_of_values(graph: TaskGraph, order: IntArray) -> list[int]:
-    """Return the position in the order at which each value of a tree is read; its length if none reads it."""
+    """Return the position at which each value of a tree is read; the length of the order if no task reads it."""
     position = [0] * len(order)
     for at, task in enumerate(order.tolist()):
         position[task] = at
@@ -45,28 +45,28 @@ def use_of_values(graph: TaskGraph, order: IntArray) -> list[int]:
 
 
 def plan_evictions(graph: TaskGraph, order: IntArray, policy: Policy, *, capacity: int, disk: int) -> EvictionPlan:
-    """Walk through a traversal, evicting as late and as little as the rule allows.
+    """Simulate a traversal, evicting as late and as little as the rule allows.
 
-    Before a task runs, what it reads is brought back, whole; if that, what it writes and its workspace do not
-    fit, the policy says what goes to the disk. Every value is read once, so each evicted byte returns once.
+    Before a task runs, its inputs return completely. If the inputs, the outputs and the workspace do not fit, the
+    policy chooses the values to evict. Every value is read once, so each evicted byte returns once.
 
     Parameters
     ----------
     graph : TaskGraph
-        Of a tree.
+        Graph of a tree.
     order : (tasks,) int64
-        Topological.
+        Topological order.
     policy : Policy
-        Fresh.
+        Not used before.
     capacity : int
         Bytes for the tree in the memory (index 0), at least the largest working set of a task.
     disk : int
-        Index of the other memory.
+        Index of the second memory.
 
     Returns
     -------
     EvictionPlan
-        Whatever the capacity of the disk.
+        Ignores the capacity of the disk.
     """
     reads, writes = graph.reads.to_lists(), graph.writes.to_lists()
     size, workspace = graph.size.tolist(), graph.workspace.tolist()

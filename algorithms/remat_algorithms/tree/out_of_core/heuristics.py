@@ -1,8 +1,8 @@
-"""`min-io-lsnf`, `min-io-first-fit`, `min-io-best-fit`, `min-io-best-k`: rules of eviction on a given traversal.
+"""`min-io-lsnf`, `min-io-first-fit`, `min-io-best-fit`, `min-io-best-k`: eviction rules on a given traversal.
 
-After Jacquelin, Marchal, Robert and Uçar 2011, "On optimal tree traversals for sparse matrix factorization":
-choosing the whole values to write, so that the I/O volume is least, is NP-hard even for a given traversal, and
-these four rules choose greedily. The rules themselves stand in `remat_algorithms.tree.out_of_core.eviction_rules`.
+After Jacquelin, Marchal, Robert and Uçar 2011, "On optimal tree traversals for sparse matrix factorization". Choosing
+whole values to write with the minimum I/O volume is NP-hard even for a given traversal; these four rules choose
+greedily. `remat_algorithms.tree.out_of_core.eviction_rules` implements the rules.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ class BestCombinationOptions(TraversalOptions):
 
 
 def solve_lsnf(problem: Problem, options: LastScheduledOptions, context: Context) -> Proposal:
-    """Evict the values that are used last, whole; with `divisible` no more of them than needed. O(n log n)."""
+    """Evict whole values, last used first; with `divisible`, no more bytes than needed. O(n log n)."""
     return _solve(problem, options, FurthestInFuture if options.divisible else LastScheduledFirst)
 
 
 def solve_first_fit(problem: Problem, options: TraversalOptions, context: Context) -> Proposal:
-    """Evict the first value, from the one used last on, that is large enough by itself. O(n log n)."""
+    """Evict the first value that is large enough alone, starting with the one used last. O(n log n)."""
     return _solve(problem, options, FirstFit)
 
 
 def solve_best_fit(problem: Problem, options: TraversalOptions, context: Context) -> Proposal:
-    """Evict the value whose size is closest to what is needed. O(n log n)."""
+    """Evict the value closest in size to the need. O(n log n)."""
     return _solve(problem, options, BestFit)
 
 
 def solve_best_k(problem: Problem, options: BestCombinationOptions, context: Context) -> Proposal:
-    """Evict the best combination of the k values that are used last. O(n (log n + 2^k))."""
+    """Evict the best combination of the k values used last. O(n (log n + 2^k))."""
 
     def policy(size: list[int], use: list[int]) -> BestCombination:
         return BestCombination(size, use, options.k)
@@ -72,13 +72,13 @@ def solve_best_k(problem: Problem, options: BestCombinationOptions, context: Con
 
 
 def _solve(problem: Problem, options: TraversalOptions, policy: MakePolicy) -> Proposal:
-    """Put a rule on the chosen traversal, which does not depend on the budget.
+    """Apply a rule to the chosen traversal, which does not depend on the budget.
 
     Returns
     -------
     Proposal
-        Its note names the I/O volume. Infeasible if some task does not fit by itself; if the traversal does
-        not fit and there is no disk, then for this traversal.
+        Its note states the I/O volume. Infeasible if a task alone does not fit. Without a disk, infeasible for this
+        traversal if the traversal does not fit.
     """
     tree, store = InTree.of(problem), Store.of(problem, options)
     order = traverse(problem, tree, options.traversal)

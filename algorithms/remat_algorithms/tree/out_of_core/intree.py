@@ -1,4 +1,4 @@
-"""A task tree as an in-tree, whatever its orientation, and what the out-of-core algorithms ask of it."""
+"""Task trees as in-trees, whatever their orientation, for the out-of-core algorithms."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from remat.plugin import IntArray, Problem, TaskGraph, TreeInstance
 
 @dataclass(frozen=True)
 class InTree:
-    """A task tree as an in-tree; an out-tree is the same one, run backwards.
+    """A task tree as an in-tree; an out-tree is the same tree run in reverse.
 
     Attributes
     ----------
     graph : TaskGraph
     children : list of list of int
-        By their numbers.
+        Children of each node, by number.
     root : int
     outward : bool
         Whether the tasks run from the root to the leaves.
     requirement : (nodes,) int64
-        Bytes that each node needs by itself: the children's outputs, the workspace, its own output.
+        Bytes that each node alone needs: its children's outputs, its workspace and its output.
     """
 
     graph: TaskGraph
@@ -59,7 +59,7 @@ class InTree:
         """Return the post-order that visits the children of each node in the given order (O(n))."""
         order = []
         stack = [self.root]
-        # "Parent first, then its children from the last to the first" is the post-order backwards.
+        # "Parent first, then its children from the last to the first" is the reversed post-order.
         while stack:
             node = stack.pop()
             order.append(node)
@@ -67,7 +67,7 @@ class InTree:
         return np.array(order[::-1], dtype=np.int64)
 
     def tasks(self, order: IntArray) -> IntArray:
-        """Turn a traversal of the in-tree into an order of the tasks, or back."""
+        """Convert a traversal of the in-tree to an order of the tasks, or back."""
         return order[::-1] if self.outward else order
 
     def peak_of(self, order: IntArray) -> tuple[int, int]:

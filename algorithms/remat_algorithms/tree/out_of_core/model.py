@@ -1,4 +1,4 @@
-"""What an out-of-core algorithm works with: the memory, and the disk behind it."""
+"""Memories of an out-of-core algorithm: the working memory and the disk."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class DiskOptions(Options):
 
 @dataclass(frozen=True)
 class Store:
-    """The memory that the processor works in, and the disk behind it.
+    """The processor's memory and the disk to which values are evicted.
 
     Attributes
     ----------
     capacity : int or None
-        Bytes for the tree in the memory, what is static taken off (it may be negative); None is unbounded.
+        Bytes for the tree in the memory, after the static bytes; may be negative. None means unbounded.
     static : int
     disk : int or None
-        Index of the memory to evict to; None if there is none.
+        Index of the memory to evict to; None without one.
     disk_capacity : int or None
     free_links : bool
         Whether transfers take no time.
@@ -46,7 +46,7 @@ class Store:
         Raises
         ------
         remat.OptionError
-            If the option names no memory, or one without links both ways.
+            If the option names an unknown memory, or one without links in both directions.
         """
         machine = problem.machine
         disk = _find_disk(machine, options.disk)

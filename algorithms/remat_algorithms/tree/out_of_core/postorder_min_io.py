@@ -1,12 +1,12 @@
-"""`postorder-min-io`: the post-order of a tree with the least I/O volume.
+"""`postorder-min-io`: the post-order of a tree with the minimum I/O volume.
 
-Agullo, Guermouche and L'Excellent 2010, "Reducing the I/O volume in sparse out-of-core multifrontal methods".
-With M bytes of memory, P_i the peak of the subtree of i, and A_i = min(M, P_i) what it takes of the memory,
-the children of each node come in order of non-increasing A - f, and
+Agullo, Guermouche and L'Excellent 2010, "Reducing the I/O volume in sparse out-of-core multifrontal methods". Let M
+be the bytes of memory, P_i the peak of the subtree of i, and A_i = min(M, P_i) its use of the memory. The children of
+each node run in order of non-increasing A - f, and
 
     V_i = max(0, max_j (A_j + f_1 + ... + f_{j-1}) - M) + V_1 + ... + V_c.
 
-V_root bytes are written (and read again): those of the values used furthest in the future, which are divisible.
+V_root bytes are written and read again. They belong to the values used furthest in the future, which are divisible.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ SCOPE = "post-order traversals with divisible files"
 def solve(problem: Problem, options: DiskOptions, context: Context) -> Proposal:
     """Solve a task tree in O(n log n).
 
-    Takes instances of kind `tree`. An out-tree runs backwards through the in-tree's traversal; what is out of memory
-    between two tasks is out of it backwards, too, so the volume is the same. Its note names the I/O volume, which is
-    the least of all post-orders; the makespan is that of this schedule, with no promise unless the links take no time.
-    Infeasible if some task does not fit.
+    Takes instances of kind `tree`. An out-tree runs the in-tree's traversal in reverse. Bytes that are out of memory
+    between two tasks are out of it in reverse, too, so the volume is the same. The note states the I/O volume, which
+    is the minimum over all post-orders. The makespan is that of this schedule; it is not claimed unless the links
+    take no time. Infeasible if a task does not fit.
 
     Raises
     ------
     remat.OptionError
-        If the option `disk` names no memory that could serve.
+        If the option `disk` names no suitable memory.
     """
     tree, store = InTree.of(problem), Store.of(problem, options)
 
@@ -53,23 +53,23 @@ class IOPostorder:
 
 
 def best_postorder_for_io(tree: InTree, capacity: int | None) -> IOPostorder:
-    """Return the post-order with the least I/O volume under a capacity, by the recurrence above.
+    """Return the post-order with the minimum I/O volume under a capacity, by the recurrence above.
 
     Parameters
     ----------
     tree : InTree
     capacity : int or None
-        M, what is static taken off; at least the largest requirement of a node. None is unbounded: then this
-        is Liu's best post-order, and the volume is 0.
+        M after the static bytes, at least the largest requirement of a node. None means unbounded: the result is
+        Liu's best post-order, with volume 0.
 
     Returns
     -------
     IOPostorder
-        O(n log n); ties by the numbers of the children.
+        O(n log n); ties are broken by the numbers of the children.
     """
     f = tree.graph.size.tolist()
     children = [list(below) for below in tree.children]
-    # P of a leaf; of a node with children, so far only what it needs by itself, which does fit.
+    # P of a leaf. For a node with children, initially its own requirement, which fits.
     taken = tree.requirement.tolist()
     volume = 0
     for node in reversed(tree.top_down()):
@@ -81,7 +81,7 @@ def best_postorder_for_io(tree: InTree, capacity: int | None) -> IOPostorder:
             highest = max(highest, held + taken[child])
             held += f[child]
         if capacity is not None and highest > capacity:
-            volume += highest - capacity  # V_root is the sum of what each node adds
+            volume += highest - capacity  # V_root is the sum of these additions over all nodes
             highest = capacity
         taken[node] = max(taken[node], highest)
     return IOPostorder(tree.postorder(children), volume)

@@ -1,4 +1,4 @@
-"""Traversals of a task tree to evict on."""
+"""Traversals of a task tree on which the eviction rules work."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ def traverse(problem: Problem, tree: InTree, traversal: Traversal) -> IntArray:
     ----------
     problem : Problem
     tree : InTree
-        Of the same problem.
+        Tree of the same problem.
     traversal : str
-        `liu`: the traversal of least peak; `liu-postorder`: the post-order of least peak; `postorder`: the
-        post-order that takes children by their numbers; `listed`: the tasks by their numbers, or the
-        topological order closest to that.
+        `liu`: the traversal of minimum peak. `liu-postorder`: the post-order of minimum peak. `postorder`: the
+        post-order that takes children by number. `listed`: the tasks by number, or the closest topological order.
 
     Returns
     -------
     (nodes,) int64
-        An out-tree runs backwards through it.
+        An out-tree runs it in reverse.
     """
     match traversal:
         case "liu":
@@ -44,6 +43,6 @@ def traverse(problem: Problem, tree: InTree, traversal: Traversal) -> IntArray:
 
 
 def least_peak_traversal(problem: Problem) -> IntArray:
-    """Return Liu's traversal, of the least peak of all."""
+    """Return Liu's traversal, of minimum peak over all traversals."""
     by_place = TaskTree.of(problem)
     return by_place.node[best_traversal(by_place)]
