@@ -1,4 +1,4 @@
-"""Which instances are for which algorithm for several devices."""
+"""Conditions on instances, which decide which algorithm for several devices applies."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ if TYPE_CHECKING:
 
 
 MOST_PLACED = 200
-"""Tasks up to which a program chooses the processor of each."""
+"""Maximum number of tasks for programs that choose a processor for each."""
 
 MOST_PROVED = 300
-"""Pipelines of more tasks are rarely proved within a minute."""
+"""Pipelines with more tasks are rarely proved within a minute."""
 
 
 def devices(problem: Problem) -> bool:
-    """Whether a graph that runs once says what runs where, or small ones can be shared out among processors."""
+    """Whether a graph that runs once fixes devices, or is small enough to distribute among processors."""
     small = several_processors(problem) and len(problem.graph.tasks) <= MOST_PLACED
     return runs_once(problem) and (names_devices(problem) or small)
 
 
 def inference(problem: Problem) -> bool:
-    """Whether samples follow each other without end."""
+    """Whether samples follow each other indefinitely."""
     return problem.instance.samples_seen is not None
 
 
 def has_copies(problem: Problem) -> bool:
-    """Whether a stream's inputs may lie in several memories, or some tasks read none that ties them to one."""
+    """Whether inputs of a stream may have several copies, or some tasks read no input that ties them to one memory."""
     if problem.samples is None:
         return False
     placeable = {place.value: place.copies for place in problem.samples.graph.placeable}
@@ -38,15 +38,15 @@ def has_copies(problem: Problem) -> bool:
 
 
 def changing_weights(problem: Problem) -> bool:
-    """Whether parameters change while micro-batches are under way."""
+    """Whether parameters change while micro-batches are in flight."""
     return is_stream(problem) and not inference(problem)
 
 
 def has_groups(problem: Problem) -> bool:
-    """Whether several devices may run a layer together."""
+    """Whether several devices may run one layer together."""
     return bool(getattr(problem.instance, "has_tensor", False))
 
 
 def small_step(problem: Problem) -> bool:
-    """Whether a pipeline ends, and has few operations."""
+    """Whether a pipeline runs once and has few operations."""
     return runs_once(problem) and len(problem.graph.tasks) <= MOST_PROVED

@@ -1,16 +1,18 @@
-"""`dag-list-memory`: list scheduling of any task graph on P processors that never exceeds the memory, nor gets stuck.
+"""`dag-list-memory`: list scheduling of any task graph on P processors, within the memory and without deadlock.
 
-A banker's algorithm with a sequential order as the safe way out. Let the order run each needed task once within
-the budget. A state is *safe* if, once all that runs has ended, the tasks that have not started can run one after
-the other in that order within the budget. The initial state is safe. A ready task may start if its bytes fit
-now, and the state in which it has ended, too, is safe. The first task of the order that has not started always
-leaves a safe state; when nothing runs, it is ready, and its bytes fit because the state is safe: so the schedule
-always goes on. A ready task of highest priority that may not start holds back all others but that first one:
-to fill processors with tasks of lower priority wastes the memory (on assembly trees, up to twice the makespan).
+It is a banker's algorithm with a sequential order as the safe continuation. The order runs each needed task once
+within the budget. In a *safe* state, the unstarted tasks can run sequentially in that order within the budget, once
+all running tasks have ended. The initial state is safe. A ready task may start if its bytes fit now and the state
+after its end is also safe.
 
-`Profile` holds, for each task that has not started, the bytes in memory while it runs in that sequential rest. A task
-at place k of the order that starts early changes it before k only: there its outputs lie already, and the inputs
-whose last user it would have been go after the user before it.
+The first unstarted task of the order always leaves a safe state. When no task runs, it is ready, and its bytes fit
+because the state is safe. The schedule therefore always progresses. If the ready task of highest priority may not
+start, it blocks all others except that first one. Filling processors with tasks of lower priority wastes memory: on
+assembly trees, it costs up to twice the makespan.
+
+For each unstarted task, `Profile` holds the bytes in memory while the task runs in the sequential remainder. A task
+at place k of the order that starts early changes only the places before k. Its outputs are already in memory there.
+An input whose last user it was is now freed after the previous user.
 """
 
 from __future__ import annotations
@@ -58,12 +60,12 @@ class ListOptions(Options):
 def solve(problem: Problem, options: ListOptions, context: Context) -> Proposal:
     """Run every needed task once, on all processors that share the working memory.
 
-    Tasks with `parallel` share out the idle processors equally when they start. O((n + accesses) (log n +
-    n / BLOCK)) at worst with small constants: see `Profile`.
+    Tasks with `parallel` share the idle processors equally when they start. O((n + accesses) (log n + n / BLOCK)) in
+    the worst case, with small constants: see `Profile`.
 
-    Takes instances of any kind; values are not recomputed, and stay in the first processor's memory. Stays within the
-    budget, if that is at least the peak of the sequential order; otherwise nothing, and that peak as a budget that is
-    enough.
+    Takes instances of any kind. Values are not recomputed and stay in the first processor's memory. The schedule
+    stays within the budget if the budget is at least the peak of the sequential order. Otherwise the algorithm
+    returns no schedule and reports that peak as a sufficient budget.
     """
     model = _best_model(problem, options.order)
     peak, usage = model.peak, model.usage
@@ -83,7 +85,7 @@ def solve(problem: Problem, options: ListOptions, context: Context) -> Proposal:
 
 
 def _best_model(problem: Problem, wanted: str) -> CopyModel:
-    """Return the model of a sequential order that fits the budget, else of the one with the least peak."""
+    """Return the model of a sequential order that fits the budget, else of the one with the minimum peak."""
     graph, machine = problem.graph, problem.machine
     if wanted == "best" and problem.kind == "tree":
         tree = ParallelTree.of(problem)
@@ -96,14 +98,14 @@ def _best_model(problem: Problem, wanted: str) -> CopyModel:
         return model
     try:
         ordered = order_model(problem, "dag-list-memory")
-    except OptionError:  # values with several origins: only the listed order says which one is meant
+    except OptionError:  # several origins: only the listed order determines which one is read
         return model
     other = copy_model(graph, machine, [ordered.tasks[index] for index in greedy_order(ordered)])
     return min(model, other, key=lambda model: model.peak)
 
 
 def _critical_path(problem: Problem, model: CopyModel) -> list[int]:
-    """Return the runs by non-increasing time of the longest path that starts with them."""
+    """Return the runs by non-increasing length of the longest path that starts with them."""
     time = problem.graph.time.tolist()
     length: list[Number] = [time[task] for task in model.tasks]
     follow: list[Number] = [0] * len(model)
@@ -116,7 +118,7 @@ def _critical_path(problem: Problem, model: CopyModel) -> list[int]:
 
 
 class _Scheduler:
-    """The state of the list scheduler at one instant."""
+    """State of the list scheduler at one instant."""
 
     def __init__(self, problem: Problem, model: CopyModel, ranking: list[int]) -> None:
         graph = problem.graph
@@ -134,8 +136,8 @@ class _Scheduler:
         self.usable = processors_of(problem)
         self.memory = problem.machine.processors[0].memory
         self.free = list(range(len(self.usable)))
-        self.left = [len(users) for users in model.users]  # users that have not ended
-        self.open = [len(users) - 1 for users in model.users]  # the last user that has not started
+        self.left = [len(users) for users in model.users]  # number of users that have not ended
+        self.open = [len(users) - 1 for users in model.users]  # index of the last user that has not started
         self.started = [False] * len(model)
         self.listed: list[int] = [0] * len(model)  # line of each run
         self.front = 0  # first run that has not started
@@ -149,14 +151,14 @@ class _Scheduler:
         everything = model.at_start + sum(model.size) + sum(model.workspace)
         self.budget = problem.budget
         if self.budget is not None and everything <= self.budget:
-            self.budget = None  # whatever runs when, it fits
+            self.budget = None  # everything fits at the same time
         self.profile = None if self.budget is None else Profile(model.usage, 2 * everything)
-        # The lines of the schedule: a run (and what it drops), or -1 and the values of a drop.
+        # Lines of the schedule: a run and the values that it drops, or -1 and the values of a separate drop.
         self.lines: list[tuple[int, list[int]]] = [(-1, model.unused)] if model.unused else []
         self.on: list[list[int]] = [[] for _ in range(len(model))]
 
     def schedule(self) -> None:
-        """Run everything."""
+        """Run all tasks."""
         ready = [self.rank[run] for run, count in enumerate(self.missing) if count == 0]
         heapq.heapify(ready)
         running: list[tuple[Number, int]] = []
@@ -175,7 +177,7 @@ class _Scheduler:
             raise AssertionError("dag-list-memory got stuck, although its sequential order fits the budget")
 
     def _starting(self, ready: list[int]) -> list[int]:
-        """Choose the runs that start now, at most one for each free processor, and take their memory."""
+        """Choose the runs that start now, at most one per free processor, and allocate their memory."""
         chosen: list[int] = []
         while ready and len(chosen) < len(self.free):
             run = self.ranking[ready[0]]
@@ -193,7 +195,7 @@ class _Scheduler:
         return chosen
 
     def _run_on(self, run: int, most: int) -> Number:
-        """Give a run at most so many of the free processors, as far as it can use them; return its duration."""
+        """Give a run at most `most` free processors, limited to what it can use; return its duration."""
         width = 1 if self.most is None else min(most, self.most[run])
         self.on[run] = [heapq.heappop(self.free) for _ in range(width)]
         if width == 1 or self.alpha is None:
@@ -201,7 +203,7 @@ class _Scheduler:
         return self.time[run] / float(width ** self.alpha[run])
 
     def _may_start(self, run: int) -> bool:
-        """Whether the bytes of a ready run fit now, and the state after it is safe."""
+        """Whether the bytes of a ready run fit now, and the state after its end is safe."""
         if self.budget is None or self.profile is None:
             return True
         if self.used + self.model.added(run, self._dropped(run)) > self.budget:
@@ -212,7 +214,7 @@ class _Scheduler:
         return earlier <= 0 or not self.profile.exceeds(run, self.budget - earlier)
 
     def _dropped(self, run: int) -> int:
-        """Bytes of its inputs that a run drops for certain: nobody else uses them any more."""
+        """Bytes of inputs that a run certainly drops, because no other user remains."""
         model = self.model
         if not model.in_place[run]:
             return 0
@@ -221,7 +223,7 @@ class _Scheduler:
         )
 
     def _change_before(self, run: int) -> int:
-        """Bytes by which the memory of all earlier runs that have not started changes if this one has ended."""
+        """Bytes by which the memory of all earlier unstarted runs changes once this run has ended."""
         model = self.model
         change = model.written[run]
         for copy in model.uses[run]:
@@ -230,12 +232,12 @@ class _Scheduler:
             if users[place] == run:
                 while place > 0 and self.started[users[place - 1]]:
                     place -= 1
-                if place == 0:  # no other user is left
+                if place == 0:  # no other user remains
                     change -= model.size[copy]
         return change
 
     def _start(self, run: int) -> None:
-        """Take the memory of a run that starts, and change what the sequential rest will hold."""
+        """Allocate the memory of a starting run, and update the memory of the sequential remainder."""
         model = self.model
         self.taken[run] = model.added(run, self._dropped(run))
         self.used += self.taken[run]
@@ -251,7 +253,7 @@ class _Scheduler:
             place = self.open[copy]
             while place >= 0 and self.started[users[place]]:
                 place -= 1
-            # The copy was there up to `run`, and now goes after the last other user that has not started.
+            # The copy was held until `run`. Now the last other unstarted user frees it.
             if self.profile is not None and users[self.open[copy]] == run and place >= 0:
                 self.profile.add(users[place] + 1, run, -model.size[copy])
             self.open[copy] = place
@@ -259,7 +261,7 @@ class _Scheduler:
             self.front += 1
 
     def _finish(self, run: int) -> list[int]:
-        """End a run: free what nobody uses any more; return the runs that are ready now."""
+        """End a run: free the values without remaining users; return the runs that become ready."""
         model = self.model
         for processor in self.on[run]:
             heapq.heappush(self.free, processor)
@@ -272,7 +274,7 @@ class _Scheduler:
             self.used -= model.size[copy]
             if model.replaced[copy]:
                 continue
-            # A run frees a value only if it is the last one listed that uses it: placement may shift runs.
+            # A run drops a value only if it is the last listed user: placement may shift runs.
             if all(self.listed[user] <= self.listed[run] for user in model.users[copy]):
                 self.lines[self.listed[run]][1].append(model.value[copy])
             else:
@@ -287,7 +289,7 @@ class _Scheduler:
         return ready
 
     def steps(self) -> Steps:
-        """Return the lines as steps, without start times."""
+        """Return the lines as steps without start times."""
         builder = StepBuilder()
         several = len(self.usable) > 1
         for run, dropped in self.lines:

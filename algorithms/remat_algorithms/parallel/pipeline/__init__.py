@@ -1,1 +1,1 @@
-"""Schedules of pipelines: several devices, each with some stages of a model, and many micro-batches."""
+"""Pipeline schedules: several devices, each with some stages of a model, and many micro-batches."""

@@ -1,16 +1,17 @@
-"""Lower bounds on the makespan of a pipeline, and on the largest span of a device, each named by its source.
+"""Lower bounds on the makespan of a pipeline and on the largest span of a device, by source.
 
 `work`
-    What the busiest device has to run, and nothing else.
+    The total work of the busiest device.
 `fill`
-    One device at a time: an operation has a head (before which its sources cannot be done) and a tail (what its result
-    still has to go through); the best preemptive order of the device's operations bounds every order (Jackson 1955).
+    One device at a time. An operation has a head, the earliest time at which its sources are done, and a tail, the
+    remaining time after its result. The best preemptive order of the device's operations bounds every order (Jackson
+    1955).
 `in-flight`
-    The same, where heads and tails know that a stage has room for so many micro-batches only: the next forward waits
-    for a backward, or for a W.
+    The same, with heads and tails that include the memory: a stage can hold a limited number of micro-batches. The
+    next forward waits for a backward or for a W.
 `little`
-    Memory x time (Little's law): what the micro-batches hold for no less than their way there and back fits into the
-    bytes of a device times the time that it can use them.
+    Memory x time (Little's law). A device holds each micro-batch at least for its round trip. These byte-times fit
+    into the bytes of the device times the time in which it can use them.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from remat_algorithms.parallel.pipeline.model import B, F, Op, PipelineModel, W,
 
 
 def waits(model: PipelineModel) -> Iterator[tuple[Op, Op]]:
-    """Yield pairs: the first operation ends before the second, a forward, has room to start.
+    """Yield pairs of operations where the memory requires the first to end before the second, a forward, starts.
 
-    When a forward of stage s starts, the micro-batches between it and the last one that has gone back through s are
-    held by s and by all stages before s on the same device.
+    When a forward of stage s starts, let b be the last micro-batch whose backward has passed s. The micro-batches
+    after b are held by s and by all stages before s on the same device.
     """
     for free, own in zip(model.free, model.on, strict=True):
         if free is None:
@@ -43,13 +44,13 @@ def waits(model: PipelineModel) -> Iterator[tuple[Op, Op]]:
 
 
 def lower_bounds(model: PipelineModel, *, span: bool = False) -> dict[str, float]:
-    """Return bounds on the makespan, or on the largest span of a device, by source; for a model that is feasible.
+    """Return bounds on the makespan or on the largest span of a device, by source, for a feasible model.
 
     Parameters
     ----------
     model : PipelineModel
     span : bool
-        The span of a device is from the start of its first operation to the end of its last.
+        Bound the span of a device, from the start of its first operation to the end of its last.
     """
     graph = _Graph(model, memory=False)
     limited = _Graph(model, memory=True)
@@ -65,12 +66,12 @@ def lower_bounds(model: PipelineModel, *, span: bool = False) -> dict[str, float
 
 
 def lower_bound(model: PipelineModel, *, span: bool = False) -> float:
-    """Return the best of them."""
+    """Return the largest of these bounds."""
     return max(lower_bounds(model, span=span).values())
 
 
 class _Graph:
-    """Operations with what they wait for, in an order in which sources come first: micro-batch after micro-batch."""
+    """Operations and their predecessors, in topological order: micro-batch after micro-batch."""
 
     def __init__(self, model: PipelineModel, *, memory: bool) -> None:
         self.model = model
@@ -93,7 +94,7 @@ class _Graph:
         self.work = [sum(self.time[op] for op in own) for own in self.on]
 
     def heads(self, origin: Op | None = None) -> dict[Op, float]:
-        """Return the least starts of all; of those that follow an operation, counted from its start."""
+        """Return the earliest start of each operation; given an origin, of its successors relative to its start."""
         found: dict[Op, float] = {}
         for op in self.order:
             ends = (found[source] + self.time[source] + delay for source, delay in self.sources[op] if source in found)
@@ -105,7 +106,7 @@ class _Graph:
         return found
 
     def tails(self, device: int | None = None) -> dict[Op, float]:
-        """Return the least times from the end of each to the end of all, or of all of a device."""
+        """Return the minimum time from the end of each operation to the end of all, or of all on one device."""
         found: dict[Op, float] = dict.fromkeys(self.order if device is None else self.on[device], 0)
         for op in reversed(self.order):
             if op in found:
@@ -118,12 +119,12 @@ def _device_by_device(graph: _Graph, *, span: bool) -> float:
     if not span:
         heads, tails = graph.heads(), graph.tails()
         return max((_jackson(graph, own, heads, tails) for own in graph.on if own), default=0)
-    # Whatever a device runs follows the first forward of its first stage.
+    # All operations of a device follow the first forward of its first stage.
     return max(_jackson(graph, own, graph.heads(own[0]), graph.tails(k)) for k, own in enumerate(graph.on) if own)
 
 
 def _jackson(graph: _Graph, own: list[Op], heads: dict[Op, float], tails: dict[Op, float]) -> float:
-    """Return the least end of all, tails included, where a device may interrupt its operations."""
+    """Return the earliest end of all operations, tails included, if a device may preempt operations."""
     waiting = sorted(own, key=lambda op: -heads[op])
     ready: list[tuple[float, float]] = []
     clock: float = 0
@@ -145,7 +146,7 @@ def _jackson(graph: _Graph, own: list[Op], heads: dict[Op, float], tails: dict[O
 
 
 def _little(model: PipelineModel, graph: _Graph, *, span: bool) -> float:
-    """Return the least time in which a device holds what it has to hold for so long as it has to."""
+    """Return the minimum time in which a device can hold its activations for their minimum lifetimes."""
     there: float = 0
     ways: list[float] = []
     for stage in range(model.stages):
@@ -168,7 +169,7 @@ def _little(model: PipelineModel, graph: _Graph, *, span: bool) -> float:
             model.kept[s] * model.weight[s] + max(0, model.kept[s] - model.activation[s]) * model.backward[s]
             for s in own
         )
-        # Activations are gone when the last backward ends on the device, and the gradient goes on to stage 0.
+        # Activations are freed when the last backward on the device ends. The gradient then continues to stage 0.
         outside = 0 if span else begin + sum(model.delays[: own[0] + 1]) + sum(model.backward[: own[0]])
         most = max(most, held / free + outside, (held + late) / free + (0 if span else begin))
     return most

@@ -1,4 +1,4 @@
-"""The largest span of a device: the time between two training steps that follow each other without a barrier."""
+"""The largest span of a device: the time between two consecutive training steps without a barrier."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from remat_algorithms.parallel.pipeline.model import B, Evaluation, Op, Pipeline
 
 
 def least_span(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> tuple[float, Evaluation] | None:
-    """Return the least largest span of lists, and an evaluation whose starts have it; None where they do not end.
+    """Return the minimum largest span of lists, and an evaluation that attains it; None if the lists deadlock.
 
-    The span of a device is from the start of its first operation to the end of its last. It is the largest mean of a
-    circle of longest ways, from the first start of a device to the last end of the next (Karp 1978); rounded up where
-    all times are whole numbers, so that all starts are.
+    The span of a device is from the start of its first operation to the end of its last. The largest span is the
+    maximum cycle mean of longest paths, each from the first start of a device to the last end of the next (Karp
+    1978). It is rounded up if all times are integers, so that all starts are integers.
     """
     first = evaluate(model, lists)
     if first is None:
@@ -29,7 +29,7 @@ def least_span(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> tuple[flo
     span = _largest_mean(reach, used)
     if model.whole:
         span = math.ceil(span)
-    # What a device's first start is, from those of the others: the next step begins one span later.
+    # First starts of the devices, each from those of the others: the next step begins one span later.
     begins: dict[int, float] = dict.fromkeys(used, 0)
     for _ in used:
         for target in used:
@@ -44,7 +44,7 @@ def least_span(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> tuple[flo
 def _in_order(
     model: PipelineModel, lists: Sequence[Sequence[Op]], order: list[tuple[float, int, int]]
 ) -> list[tuple[int, Op]]:
-    """Return all operations with their devices, sources first: by start, and those of one start as they wait."""
+    """Return all operations with their devices in topological order: by start, and by precedence at equal starts."""
     found: list[tuple[int, Op]] = []
     done: set[Op] = set()
     nexts = [0] * len(lists)
@@ -67,7 +67,7 @@ def _in_order(
 def _ways(
     model: PipelineModel, ops: list[tuple[int, Op]], begins: dict[int, float]
 ) -> tuple[dict[Op, float], dict[int, float]]:
-    """Return the starts of all that follows the first starts of some devices, and the last end of each device."""
+    """Return the starts of all operations that follow the first starts of some devices, and each device's last end."""
     starts: dict[Op, float] = {}
     ends: dict[Op, float] = {}
     clocks: dict[int, float] = dict(begins)
@@ -85,7 +85,7 @@ def _ways(
 
 
 def _largest_mean(reach: dict[int, dict[int, float]], used: list[int]) -> float:
-    """Return the largest mean of the circles of a graph with weights (Karp 1978)."""
+    """Return the maximum cycle mean of a weighted graph (Karp 1978)."""
 
     def longer(path: dict[int, float], _: int) -> dict[int, float]:
         found: dict[int, float] = {}

@@ -1,4 +1,4 @@
-"""A model and room for walks over its orders, laid out in arrays for the kernels, and what they find as lists again."""
+"""Arrays for the local search kernels: models, scratch space, and conversion of results back to lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from remat_algorithms.parallel.pipeline.priority_keys import Progress
 
 
 def shared_facts(model: PipelineModel, kind: type) -> dict[str, Any]:
-    """Return the fields that the facts of kernels share (see `walk.Facts`), with times as numbers of a kind."""
+    """Return the fields common to the facts of all kernels (see `local_search.Facts`), with times of a numeric type."""
     stages, batches = model.stages, model.batches
     phases = 3 if model.split else 2
     duration: Any = np.array([time for row in model.times[:phases] for time in row], dtype=kind)
@@ -37,7 +37,7 @@ def shared_facts(model: PipelineModel, kind: type) -> dict[str, Any]:
 
 
 def facts_of(model: PipelineModel, *, span: bool) -> Facts:
-    """Lay out a model."""
+    """Convert a model to arrays."""
     classes = (3 if model.split else 2) * model.stages
     more = [max(0, kept - own) for kept, own in zip(model.kept, model.activation, strict=True)]
     left = [kept - own for kept, own in zip(model.kept, model.activation, strict=True)]
@@ -53,7 +53,7 @@ def facts_of(model: PipelineModel, *, span: bool) -> Facts:
 
 
 def shared_state(facts: Any, seed: int) -> dict[str, Any]:
-    """Return the fields that the states of kernels share (see `walk.State`): room, and random numbers."""
+    """Return the fields common to the states of all kernels (see `local_search.State`): work arrays, random numbers."""
     classes, batches, devices, stages = len(facts.runs), facts.batches, facts.devices, facts.stages
     most = batches * (classes // stages) * int(np.diff(facts.first_own).max())
     times = facts.duration.dtype
@@ -77,7 +77,7 @@ def shared_state(facts: Any, seed: int) -> dict[str, Any]:
 
 
 def state_of(facts: Facts, seed: int) -> State:
-    """Return room for walks."""
+    """Return the scratch space of a local search."""
     devices = facts.devices
     return State(
         **shared_state(facts, seed),
@@ -88,18 +88,18 @@ def state_of(facts: Facts, seed: int) -> State:
 
 
 def whole(*shape: int) -> IntArray:
-    """Return room for whole numbers."""
+    """Return an array of integer zeros."""
     return np.zeros(shape, dtype=np.int64)
 
 
 def first_progress(seed: int) -> Progress:
-    """Return the numbers that a walk begins with: random ones differ from those of other seeds in all their bits."""
+    """Return the initial counters of a local search; the random states of different seeds differ in all their bits."""
     drawn = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]) >> 1 | 1
     return Progress(random=drawn, current=math.inf, best=math.inf, period=0.0, moves=0)
 
 
 def start_keys(model: PipelineModel, lists: Lists) -> Any:
-    """Return the start times of complete lists as keys; None where they do not end."""
+    """Return the start times of complete lists as keys; None if the lists deadlock."""
     evaluation = evaluate(model, lists)
     if evaluation is None:
         return None
@@ -111,7 +111,7 @@ def start_keys(model: PipelineModel, lists: Lists) -> Any:
 
 
 def lists_of(facts: Any, order: Any) -> Lists:
-    """Return the lists that a kernel's orders mean."""
+    """Convert a kernel's orders to lists."""
     count = [0] * len(facts.runs)
     lists = []
     for device in range(facts.devices):

@@ -1,4 +1,4 @@
-"""Blocks of layers that any device may run: what they take there, and patterns of them."""
+"""Blocks of layers that any device may run: their times and bytes there, and their patterns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remat_algorithms.parallel.pipeline.stages import held_bytes, steady_peaks
 
 @dataclass(frozen=True)
 class Times:
-    """When micro-batch 0 does what: starts by block, and of the transfers to the next block and back."""
+    """Start times of micro-batch 0, by block: forwards, backwards, and transfers to the next block and back."""
 
     forward: tuple[Number, ...]
     backward: tuple[Number, ...]
@@ -32,7 +32,7 @@ class Blocks:
     problem : Problem
     instance : PipelineInstance
     parts : tuple of (int, int)
-        First layer of each part, and the one behind its last.
+        First layer of each part, and the layer after its last.
     """
 
     problem: Problem
@@ -46,7 +46,7 @@ class Blocks:
 
     @cached_property
     def capacity(self) -> tuple[int | None, ...]:
-        """Bytes of each device; None: without limit."""
+        """Bytes of each device; None means unlimited."""
         machine = self.problem.machine
         return tuple(machine.memories[processor.memory].capacity for processor in machine.processors)
 
@@ -57,7 +57,7 @@ class Blocks:
 
     @cached_property
     def times(self) -> dict[str, tuple[tuple[Number, Number, Number] | None, ...]]:
-        """By type of device, for each block: forward, backward, and its second half; None where it cannot run."""
+        """By device type, for each block: forward, backward, and weight-gradient times; None if it cannot run there."""
         layers, names = self.instance.each_layer(), ("forward_time", "backward_time", "weight_time")
         found: dict[str, tuple[tuple[Number, Number, Number] | None, ...]] = {}
         for kind in dict.fromkeys(self.types):
@@ -70,18 +70,18 @@ class Blocks:
         return found
 
     def time(self, block: int, device: int) -> tuple[Number, Number, Number] | None:
-        """Return what a block takes on a device."""
+        """Return the times of a block on a device."""
         return self.times[self.types[device]][block]
 
     @cached_property
     def held(self) -> tuple[int, ...]:
-        """Bytes that a block holds of a micro-batch, each by itself (see `held_bytes`)."""
+        """Bytes that each block alone holds for a micro-batch (see `held_bytes`)."""
         layers = self.instance.each_layer()
         return tuple(held_bytes(self.instance, layers, range(first, end)) for first, end in self.parts)
 
     @cached_property
     def shared(self) -> tuple[int, ...]:
-        """Bytes that it does not hold besides where the block before it is on the same device: its input."""
+        """Bytes of a block's input, which it does not hold separately if the block before it is on the same device."""
         layers = self.instance.each_layer()
         found = []
         for first, end in self.parts:
@@ -93,19 +93,19 @@ class Blocks:
 
     @cached_property
     def fixed(self) -> tuple[int, ...]:
-        """Bytes of a block's parameters and all that belongs to them."""
+        """Bytes of a block's parameters and everything stored with them."""
         layers = self.instance.each_layer()
         return tuple(sum(sum(layer.of_parameters) for layer in layers[first:end]) for first, end in self.parts)
 
     @cached_property
     def parameters(self) -> tuple[int, ...]:
-        """Bytes of one more version of a block's parameters."""
+        """Bytes of an additional version of a block's parameters."""
         layers = self.instance.each_layer()
         return tuple(sum(layer.parameter_size for layer in layers[first:end]) for first, end in self.parts)
 
     @cached_property
     def whole(self) -> bool:
-        """Whether all times, those of transfers included, are whole numbers."""
+        """Whether all times are integers, including those of transfers."""
         ways = [self.hop(block, *ends) for block in range(len(self.parts) - 1) for ends in self.pairs]
         each = [time for hop in ways for time in (hop.forward, hop.backward, *hop.later)]
         each += [time for rows in self.times.values() for row in rows if row is not None for time in row]
@@ -118,13 +118,13 @@ class Blocks:
 
     @cached_property
     def alike(self) -> bool:
-        """Whether any two devices can be exchanged."""
+        """Whether all devices are interchangeable."""
         ways = {tuple(self.hop(block, *ends) for block in range(len(self.parts) - 1)) for ends in self.pairs}
         return len(set(self.types)) == 1 and len(set(self.capacity)) == 1 and len(ways) <= 1
 
     @cached_property
     def least_period(self) -> Number:
-        """No period is less than this: the share of each device in all work, and the longest block."""
+        """Lower bound on the period: an equal share of the total work, and the longest block."""
         most: Number = 0
         total: Number = 0
         for block in range(len(self.parts)):
@@ -136,7 +136,7 @@ class Blocks:
 
     @cached_property
     def time_of_one(self) -> Number:
-        """A time in which one micro-batch goes through all blocks and back, wherever they are."""
+        """Upper bound on the time in which one micro-batch passes all blocks and returns, on any devices."""
         total: Number = 0
         for block in range(len(self.parts)):
             able = [time for rows in self.times.values() if (time := rows[block]) is not None]
@@ -147,7 +147,7 @@ class Blocks:
         return total or 1
 
     def hop(self, block: int, one: int, other: int) -> Hop:
-        """Return the way from a block on a device to the next block on another one."""
+        """Return the connection from a block on one device to the next block on another."""
         machine = self.problem.machine
         here, there = (machine.processors[device].memory for device in (one, other))
         if here == there:
@@ -162,7 +162,7 @@ class Blocks:
         )
 
     def channels(self, one: int, other: int) -> tuple[object, object]:
-        """Return the channels from a device to another, and back."""
+        """Return the channels from one device to another and back."""
         machine = self.problem.machine
         here, there = (machine.processors[device].memory for device in (one, other))
         ways = ((here, there), (there, here))
@@ -170,7 +170,7 @@ class Blocks:
         return out, back
 
     def joined(self, cuts: Sequence[int]) -> Blocks:
-        """Return blocks of these blocks: those from one cut to the next are one."""
+        """Return larger blocks, each from one cut to the next."""
         return Blocks(
             self.problem,
             self.instance,
@@ -178,7 +178,7 @@ class Blocks:
         )
 
     def pattern(self, homes: Sequence[int], period: Number, times: Times) -> Pattern:
-        """Return what blocks do, each on its device, as a pattern."""
+        """Return the pattern of blocks on their devices."""
 
         def beat(phase: Phase, stage: int, time: Number, *, is_copy: bool = False) -> Beat:
             shift, start = divmod(time, period)
@@ -201,14 +201,14 @@ class Blocks:
         return Pattern(stages, period, tuple(beats))
 
     def excess(self, pattern: Pattern, in_flight: Sequence[int]) -> list[int]:
-        """Return by how many bytes each device's peak is beyond its capacity, as the referee counts."""
+        """Return the bytes by which each device's peak exceeds its capacity, as the verifier counts."""
         versions = [versions_of(self.instance.weights, count) for count in in_flight]
         peaks = steady_peaks(self.problem, pattern, versions)
         return [0 if limit is None else max(0, peak - limit) for peak, limit in zip(peaks, self.capacity, strict=True)]
 
 
 def blocks_of(problem: Problem, instance: PipelineInstance, most: int) -> Blocks:
-    """Return the layers one by one, or merged into so many blocks of about the same time if there are more."""
+    """Return the layers one by one, or merged into at most `most` blocks of about equal time."""
     layers = instance.each_layer()
     if len(layers) <= most:
         return Blocks(problem, instance, tuple((k, k + 1) for k in range(len(layers))))
@@ -218,7 +218,7 @@ def blocks_of(problem: Problem, instance: PipelineInstance, most: int) -> Blocks
     cuts = [0]
     for index, time in enumerate(each):
         left = most - len(cuts)
-        # The middle of a layer decides to which part it belongs.
+        # The middle of a layer determines its part.
         if index > cuts[-1] and left and done + time / 2 >= total * len(cuts) / most:
             cuts.append(index)
         done += time

@@ -1,20 +1,20 @@
-"""The kernel of `pipe-search`: a walk over the orders of a pipeline; interpreted, `walk` is its plain twin.
+"""Kernel of `pipe-search`: local search over the orders of a pipeline; interpreted, `walk` is its plain twin.
 
-An order is made from *keys*, one an operation, by list scheduling (after Giffler & Thompson 1960): of the operations
-that could run, the one that could end first names a device; of those that could start on this device before that end
-(for `patience` 1; for 0: no later than the first), the one with the least key runs. Below 0, the
-one with the least key of all runs, however long its device waits for it: so the start times of any schedule are keys
-that make it again.
+List scheduling builds an order from *keys*, one per operation (after Giffler & Thompson 1960). Of the operations that
+could run, the one that could end first selects a device. The candidates are the operations that could start on this
+device before that end (`patience` 1), or no later than the first one (`patience` 0). The candidate with the smallest
+key runs. For a negative `patience`, the operation with the smallest key of all runs, however long its device waits
+for it. The start times of any schedule, used as keys, thus reproduce that schedule.
 
-No deadlock, by construction. What has been admitted can always finish, micro-batch after micro-batch: a forward is
-admitted only if its device still has room for all its other stages' forwards of the oldest micro-batch that has not
-yet passed them. On its way back that needs nothing more, and the next one finds what it has released. Looking at the
-device of the forward and at that oldest micro-batch suffices: nothing changes on other devices, and of younger ones
-less is held while their turn comes.
+Deadlock is impossible by construction, because all admitted micro-batches can finish one after another. A forward is
+admitted only if its device keeps enough free memory for the oldest micro-batch that has not passed all of its stages.
+That memory covers the micro-batch's forwards in the device's other stages. Its backwards need no additional memory,
+and the next micro-batch reuses what it frees. A check of the forward's device and of that oldest micro-batch
+suffices: other devices do not change, and younger micro-batches hold less when their turn comes.
 
-`drift` looks for regular schedules, in which every micro-batch does as the one before it, a period later, until memory
-or a busy device delays it: few numbers, however many micro-batches. `walk` changes a few keys of the present schedule,
-whose start times are its keys. Either takes what comes of it if that is no, or hardly, worse.
+`drift` looks for regular schedules. In these, every micro-batch repeats the previous one a period later, until memory
+or a busy device delays it. Few numbers describe them for any number of micro-batches. `walk` changes a few keys of
+the current schedule, whose keys are its start times. Both accept a neighbour that is not, or hardly, worse.
 """
 
 from __future__ import annotations
@@ -52,31 +52,31 @@ Array = Any
 FloatArray = NDArray[Any]
 
 LARGEST = 2**62
-"""The clock of a device where no schedule was made."""
+"""Clock value that marks a failed schedule."""
 
 
 class Facts(NamedTuple):
-    """The pipeline, by class: class ``phase * stages + stage`` has one operation a micro-batch, or none.
+    """The pipeline, by class: class ``phase * stages + stage`` has one operation per micro-batch, or none.
 
     Attributes
     ----------
     duration, device, runs : (classes,)
-        Time and device of an operation, and how many there are.
+        Time, device and number of the operations.
     delay : (stages,)
-        Hop into each stage from the one before it.
+        Hop into each stage from the previous one.
     taken, left : (classes,) int
-        Bytes that an operation takes at its start, and by how many more are held after it.
+        Bytes that an operation allocates at its start, and its net change of the bytes held.
     room : (devices,) int
-        Bytes of each device.
+        Memory of each device for activations.
     spared : (devices,) int
-        Bytes of it that forwards leave to what its backwards take.
+        Part of it that forwards leave free for the allocations of backwards.
     first_own, own : (devices + 1,), (stages,)
         Stages of device d, ascending: ``own[first_own[d]:first_own[d + 1]]``.
     stages, devices, batches : int
     spans : bool
-        Whether what counts is the largest span of a device, rather than the makespan.
+        Whether the objective is the largest span of a device instead of the makespan.
     step, load : float
-        Mean time of an operation; the most that a device runs for one micro-batch.
+        Mean time of an operation; maximum work of a device per micro-batch.
     """
 
     duration: Array
@@ -98,30 +98,31 @@ class Facts(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the walk writes.
+    """Mutable state of the local search.
 
     Attributes
     ----------
     key : (classes, batches) float64
     start, end : (classes, batches)
-        Of the schedule that was made last.
+        Times of the last schedule built.
     current, best : (classes, batches) float64
-        Keys of the present schedule and of the best one: their start times.
+        Keys of the current and of the best schedule: their start times.
     done : (classes,)
-        Operations scheduled.
+        Number of operations scheduled.
     ready : (classes,)
-        When the data of the next one are there; below 0 while that is not known.
+        Time at which the data of the next operation are available; negative while unknown.
     clock, held : (devices,)
     order, used : (devices, operations), (devices,)
         Classes in the order of each device.
     best_order : (devices, operations)
     gap, late : (2, 2 * stages), (2, stages) float64
-        Of a regular schedule, the one that is tried and the present one: what each stage, forwards and backwards, waits
-        beyond what it must, and each W.
+        Regular schedules: the candidate and the current one. `gap` is the wait of each stage beyond the necessary,
+        for forwards and backwards; `late` is the delay of each W.
     offset : (classes,) float64
-        When a regular schedule runs the operations of micro-batch 0.
+        Start times of micro-batch 0 in a regular schedule.
     reach, path : (devices, devices) float64, (devices + 1, devices) float64
-        Longest ways from the first start of a device to the last end of another, and longest walks of so many of them.
+        Longest paths from the first start of a device to the last end of another, and longest chains of that many
+        paths.
     """
 
     key: FloatArray
@@ -145,7 +146,7 @@ class State(NamedTuple):
 
 
 def _admitted(facts: Facts, state: State, index: int) -> bool:
-    """Whether the next operation of a class fits, and leaves a way on for all that is under way."""
+    """Whether the next operation of a class fits and leaves every micro-batch in flight able to finish."""
     device = facts.device[index]
     stages = facts.stages
     if index >= stages:
@@ -166,7 +167,7 @@ def _admitted(facts: Facts, state: State, index: int) -> bool:
 
 
 def schedule(facts: Facts, state: State, patience: float) -> None:
-    """Make a schedule from the keys."""
+    """Build a schedule from the keys."""
     classes = len(facts.runs)
     total = 0
     for index in range(classes):
@@ -181,14 +182,14 @@ def schedule(facts: Facts, state: State, patience: float) -> None:
     for _ in range(total):
         chosen = _least_key(facts, state) if patience < 0.0 else _in_time(facts, state, patience)
         if chosen < 0:
-            # Only where what backwards take has been spared for them: an order that cannot go on is none.
+            # This happens only if bytes are spared for backwards. A dead end yields no schedule.
             state.clock[0] = LARGEST
             return
         _run(facts, state, chosen)
 
 
 def _least_key(facts: Facts, state: State) -> int:
-    """Return the class whose next operation has the least key of all; -1: none is admitted."""
+    """Return the class whose next operation has the smallest key; -1 if none is admitted."""
     chosen = -1
     key = math.inf
     for index in range(len(facts.runs)):
@@ -199,7 +200,7 @@ def _least_key(facts: Facts, state: State) -> int:
 
 
 def _in_time(facts: Facts, state: State, patience: float) -> int:
-    """Return the class that runs next on the device that could end something first; -1: none is admitted."""
+    """Return the class that runs next on the device that could end an operation first; -1 if none is admitted."""
     stages, classes = facts.stages, len(facts.runs)
     chosen = -1
     least = math.inf
@@ -234,7 +235,7 @@ def _in_time(facts: Facts, state: State, patience: float) -> int:
 
 
 def _run(facts: Facts, state: State, index: int) -> None:
-    """Put the next operation of a class behind the others of its device."""
+    """Append the next operation of a class to the order of its device."""
     device = facts.device[index]
     batch = state.done[index]
     start = max(state.clock[device], state.ready[index])
@@ -246,7 +247,7 @@ def _run(facts: Facts, state: State, index: int) -> None:
 
 
 def figure(facts: Facts, state: State) -> float:
-    """Return the makespan of the schedule made last, or its least largest span; infinite where none was made."""
+    """Return the makespan or the minimum largest span of the last schedule; infinite if it failed."""
     if state.clock[0] == LARGEST:
         return math.inf
     if facts.spans:
@@ -258,9 +259,9 @@ def figure(facts: Facts, state: State) -> float:
 
 
 def span(facts: Facts, state: State) -> float:
-    """Return the least largest span of the orders made last: the largest mean of a circle of longest ways (Karp 1978).
+    """Return the minimum largest span of the last orders: the maximum cycle mean of longest paths (Karp 1978).
 
-    Where the next step begins on a device when it has ended there, that is the time between two steps.
+    If the next step starts on each device when the device has finished, this is the time between two steps.
     """
     devices = facts.devices
     for device in range(devices):
@@ -286,9 +287,9 @@ def span(facts: Facts, state: State) -> float:
 
 
 def _longest(facts: Facts, state: State, source: int) -> None:
-    """Find the longest ways from the first start on a device, along the lists made last; uses `key` as its scratch."""
+    """Find the longest paths from the first start on a device, along the last lists; overwrites `key`."""
     stages = facts.stages
-    # Operations in an order in which all sources come first: the lists are merged by what is known.
+    # Merge the lists into a topological order of the operations.
     for device in range(facts.devices):
         state.held[device] = 0
         state.reach[source, device] = 0.0 if device == source else -math.inf
@@ -328,7 +329,7 @@ def _longest(facts: Facts, state: State, source: int) -> None:
 
 
 def _disturb(facts: Facts, state: State) -> None:
-    """Change some of the keys: those of an operation, of a class for some micro-batches, or of a micro-batch."""
+    """Change the keys of one operation, of a class for some micro-batches, or of a micro-batch."""
     progress = state.progress
     set_keys(facts, state)
     count = 1 + int(3 * random(progress) * random(progress))
@@ -342,7 +343,7 @@ def _disturb(facts: Facts, state: State) -> None:
 
 
 def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> None:
-    """Make some moves, or as many as it takes to come down to the bound."""
+    """Make the given number of moves, or fewer if the bound is reached."""
     progress = state.progress
     for _ in range(moves):
         if progress.best <= bound:
@@ -358,9 +359,10 @@ def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> N
 
 
 def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -> None:
-    """Look for a regular schedule; ends at the bound.
+    """Look for a regular schedule; stop at the bound.
 
-    Begins with one whose gaps are drawn from up to `spread` loads, or, where that is below 0, with the present one.
+    The search starts with random gaps of up to `spread` loads. If `spread` is negative, it starts with the current
+    gaps.
     """
     progress = state.progress
     begun = spread < 0.0
@@ -388,7 +390,7 @@ def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -
 
 
 def _vary(facts: Facts, state: State) -> None:
-    """Change a gap, some gaps that follow each other, or when the W's of a stage run."""
+    """Change one gap, some consecutive gaps, or the delay of a stage's W."""
     progress = state.progress
     kind = random(progress)
     shift = facts.load * (random(progress) + random(progress) - 1)
@@ -397,7 +399,7 @@ def _vary(facts: Facts, state: State) -> None:
 
 
 def _lay_out(facts: Facts, state: State, period: float) -> None:
-    """Make the keys of a regular schedule."""
+    """Compute the keys of a regular schedule."""
     stages = facts.stages
     clock = 0.0
     for step in range(2 * stages):

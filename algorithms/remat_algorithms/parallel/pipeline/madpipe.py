@@ -1,23 +1,27 @@
-"""`madpipe`: cuts where one device may hold several stages (after Beaumont, Eyraud-Dubois and Shilova 2022).
+"""`madpipe`: cuts for streams, with several stages on one device (after Beaumont, Eyraud-Dubois and Shilova 2022).
 
-**Cuts.** For a period T, stages are taken from the last layer to the first. A *normal* device holds one stage; one
-device, the *special* one, any number. With V the time from the first forward of what has been taken to the end of its
-backward, as 1F1B* has it (see `star`), a stage with work U in front of it keeps
+**Cuts.** For a period T, stages are built from the last layer to the first. A *normal* device holds one stage. One
+*special* device may hold any number. Let V be the time from the first forward of the stages built up to now to the
+end of their backward, as in 1F1B* (see `one_f_one_b_star`). A stage with work U in front of them keeps
 
     g = ceil(V' / T),    V' = V (+) transfers (+) U
 
-micro-batches, where V (+) x is V + x, or T ceil(V / T) + x if that begins a group. It fits a normal device if U <= T,
-and its parameters, their versions for g, and g activations fit its memory. On the special device works add up to T at
-most, and bytes of g - 1 activations each to its memory, as the paper has it: that is less than such a device holds,
-but all of its stages rarely hold their most at once. A label (V, work and bytes of the special device) is kept for each
-first layer, last normal device, and whether the last stage is special, unless another one is no larger in any of the
-three; the paper has these as indices, rounded to a grid. Without a special device a label is V alone, and that is
-exact: if the least V does not fit, nothing does.
+micro-batches, where V (+) x is V + x, or T ceil(V / T) + x if x begins a group.
 
-**Pattern.** Stages one a device run as 1F1B*, in the least period that fits. Otherwise a constraint program for each
-period that is tried (`period_program`), in place of the paper's integer program.
+The stage fits a normal device if U <= T and if the memory holds its parameters, their versions for g, and g
+activations. On the special device, the works sum to at most T. The bytes, with g - 1 activations per stage, sum to at
+most its memory, as in the paper. The device may hold more than that, but its stages rarely reach their maxima at the
+same time.
 
-T is bisected. Devices are taken in their order; which one is special is tried, but for devices that are alike.
+A label (V, work and bytes of the special device) is kept per first layer, last normal device, and whether the last
+stage is special. A label is discarded if another one is at most as large in all three. The paper uses these figures
+as indices, rounded to a grid. Without a special device, a label is only V. This is exact: if the smallest V does not
+fit, nothing does.
+
+**Pattern.** Stages on distinct devices run as 1F1B*, in the smallest period that fits. Otherwise a constraint program
+for each trial period (`period_program`) replaces the paper's integer program.
+
+T is bisected. Devices are used in order. Each choice of the special device is tried, except among identical devices.
 """
 
 from __future__ import annotations
@@ -43,10 +47,10 @@ from remat_algorithms.parallel.pipeline.period_search import (
 from remat_algorithms.parallel.pipeline.periodic_pipelines import most_in_flight, stream_of, versions_of
 
 HALVINGS = 20
-"""How often the period of the cuts is halved where times are no whole numbers."""
+"""Number of bisection steps for the period of the cuts, if times are not integers."""
 
 ROUNDS = 4
-"""How often devices are given less room, where what is only passing does not fit beside what is kept."""
+"""Maximum number of retries with less memory per device, when transient values do not fit along with the kept ones."""
 
 
 class MadPipeOptions(Options):
@@ -69,16 +73,16 @@ class Allocation:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether no device holds two stages."""
+        """Whether every device holds at most one stage."""
         return len(set(self.homes)) == len(self.homes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Label:
-    """What is known of the stages behind a layer.
+    """Label of a partial solution: the stages from a layer to the last.
 
-    `gap` is V; `work` and `size` are those of the special device; `normal` is the first normal device that is in use,
-    and `home` the device of the first stage.
+    `gap` is V. `work` and `size` belong to the special device. `normal` is the first normal device in use, and `home`
+    the device of the first stage.
     """
 
     gap: Number
@@ -94,17 +98,17 @@ class _Label:
 
 
 class Cutting:
-    """The dynamic program over cuts.
+    """Dynamic program over cuts.
 
     Parameters
     ----------
     blocks : Blocks
     special : int or None
-        The device that may hold several stages.
+        Device that may hold several stages.
     labels : int
-        Most labels of one place.
+        Maximum number of labels of one place.
     less : sequence of int
-        By how much each device has less room.
+        Reduction of each device's memory.
     """
 
     def __init__(self, blocks: Blocks, special: int | None, labels: int, less: tuple[int, ...]) -> None:
@@ -116,7 +120,7 @@ class Cutting:
         return self.blocks.joined((first, end))
 
     def allocation(self, period: Number) -> Allocation | None:
-        """Return stages of the least V for a period; None if there are none."""
+        """Return the stages with the smallest V for a period; None without any."""
         count = len(self.blocks.parts)
         places: list[dict[tuple[int, bool], list[_Label]]] = [{} for _ in range(count + 1)]
         places[count][len(self.normal), False] = [_Label(0, 0, 0, count, len(self.normal), -1, None)]
@@ -138,7 +142,7 @@ class Cutting:
         return Allocation(tuple(cuts), tuple(homes[:-1]))
 
     def _thinned(self, labels: list[_Label]) -> list[_Label]:
-        """Return so many of the labels, from one end to the other."""
+        """Return at most `labels` of the labels, evenly spread."""
         if len(labels) <= self.labels:
             return labels
         ordered = sorted(labels, key=lambda label: (label.gap, label.work, label.size))
@@ -146,7 +150,7 @@ class Cutting:
         return [ordered[k * last // max(1, self.labels - 1)] for k in range(self.labels)]
 
     def _longer(self, label: _Label, period: Number) -> Iterator[_Label]:
-        """Yield what comes of one stage more."""
+        """Yield the labels with one more stage in front."""
         for home, normal in self._homes(label):
             begun = self._sent(label, home, period)
             if begun is None:
@@ -166,7 +170,7 @@ class Cutting:
                     yield _Label(gap, work, size, first, normal, home, label)
 
     def _homes(self, label: _Label) -> Iterator[tuple[int, int]]:
-        """Yield the devices of a stage in front, with the first normal one in use then."""
+        """Yield the possible devices of a stage in front, each with the first normal device then in use."""
         for normal in range(label.normal - 1, -1, -1):
             yield self.normal[normal], normal
             if self.blocks.alike:
@@ -175,7 +179,7 @@ class Cutting:
             yield self.special, label.normal
 
     def _sent(self, label: _Label, home: int, period: Number) -> Number | None:
-        """Return V with the transfers to what is behind; None if these take longer than a period."""
+        """Return V with the transfers to the next stage; None if these exceed a period."""
         if label.home < 0:
             return 0
         hop = self.blocks.hop(label.first - 1, home, label.home)
@@ -187,7 +191,7 @@ class Cutting:
         return gap + hop.forward + hop.backward + hop.later[1]
 
     def _size(self, label: _Label, stage: Blocks, home: int, kept: int) -> int | None:
-        """Return the bytes of the special device with a stage that keeps so many; None if that does not fit."""
+        """Return the special device's bytes with another stage that keeps `kept` micro-batches; None if it is over."""
         instance, limit = self.blocks.instance, self.blocks.capacity[home]
         if kept > most_in_flight(instance, kept):
             return None
@@ -199,14 +203,14 @@ class Cutting:
 
 
 def _keep(labels: list[_Label], label: _Label) -> None:
-    """Add a label, unless one is as good; those that it is as good as go."""
+    """Add a label unless another dominates it; remove the labels that it dominates."""
     if not any(other.is_as_good(label) for other in labels):
         labels[:] = [other for other in labels if not label.is_as_good(other)]
         labels.append(label)
 
 
 class _Search:
-    """The best pattern so far, and what leads to better ones."""
+    """Best pattern found, and the search for better ones."""
 
     def __init__(self, problem: Problem, options: MadPipeOptions, context: Context) -> None:
         self.instance = stream_of(problem, "madpipe", ("stash", "double", "single"))
@@ -217,7 +221,7 @@ class _Search:
         self.seen: set[Allocation] = set()
 
     def run(self, special: int | None) -> Number | None:
-        """Bisect the period of the cuts; return the least one that has any, where nothing had to be given less room."""
+        """Bisect the period of the cuts; return the smallest feasible one, or None if a device needed less memory."""
         less = (0,) * self.blocks.devices
         exact: Number | None = None
         for number in range(ROUNDS):
@@ -233,7 +237,7 @@ class _Search:
         return exact
 
     def _bisected(self, special: int | None, less: tuple[int, ...]) -> tuple[Allocation | None, Number | None]:
-        """Return the cuts of the least period that has some; those on the way are tried, too, if one is special."""
+        """Return the cuts of the smallest feasible period; with a special device, also try intermediate cuts."""
         cutting = Cutting(self.blocks, special, self.options.labels, less)
         low: Number = self.blocks.least_period or 1
         high: Number = self.blocks.time_of_one
@@ -255,7 +259,7 @@ class _Search:
         return found, best
 
     def _consider(self, allocation: Allocation, period: Number, less: tuple[int, ...]) -> list[int]:
-        """Find the least period of an allocation; return what 1F1B* takes beyond the capacity of devices."""
+        """Find the smallest period of an allocation; return the bytes by which 1F1B* exceeds each device's capacity."""
         if allocation.is_contiguous:
             return self._as_star(allocation, less)
         if allocation in self.seen or (self.best is not None and period >= self.best.period):
@@ -314,12 +318,12 @@ class _Search:
 
 
 def solve(problem: Problem, options: MadPipeOptions, context: Context) -> Proposal:
-    """Find cuts with one stage a device, then with a special device, and keep the pattern of the least period.
+    """Find cuts with one stage per device, then with a special device, and keep the pattern with the smallest period.
 
     Raises
     ------
     OptionError
-        For parameters that do not change meanwhile, or links that wait for others.
+        If parameters do not change during the stream, or links wait for others.
     """
     search = _Search(problem, options, context)
     least = search.run(None)

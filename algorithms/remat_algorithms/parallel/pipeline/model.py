@@ -1,11 +1,12 @@
-"""One training step of a pipeline, as its orders are searched: stages on devices, micro-batches, times and bytes.
+"""One training step of a pipeline, for searches over its orders: stages on devices, micro-batches, times and bytes.
 
-Stages form a chain 0..n-1. Micro-batch b passes forwards (F) through all of them, then backwards (B) in reverse; where
-a stage has a time for the gradient of its parameters, that (W) follows its B at any time. A device runs one operation
-at a time. Micro-batches are alike, so each stage takes them in ascending order, phase by phase: exchanging the names of
-two of them makes any schedule such a one, no later and with the same bytes.
+Stages form a chain 0..n-1. Micro-batch b runs forwards (F) through all of them, then backwards (B) in reverse. If a
+stage has a separate time for the gradient of its parameters, that operation (W) follows its B at any time. A device
+runs one operation at a time.
 
-A device runs its list strictly in order; so the bytes that it holds depend on its list alone, and not on the times.
+Micro-batches are identical, so each stage takes them in ascending order in each phase. Exchanging the names of two
+micro-batches brings any schedule into this form, with the same bytes and no later end. A device runs its list
+strictly in order. The bytes that it holds therefore depend only on its list, not on the times.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ Op: TypeAlias = tuple[int, int, int]
 """Phase, stage and micro-batch, all counted from 0."""
 
 Lists: TypeAlias = tuple[tuple[Op, ...], ...]
-"""One list of operations a device, in its order."""
+"""One ordered list of operations per device."""
 
 F, B, W, BW = range(4)
-"""Phases: forward, backward (of the input, where W is apart), gradient of the parameters, and B with W at one go."""
+"""Phases: forward, backward (only of the input if W is separate), gradient of the parameters, and B and W together."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +35,21 @@ class PipelineModel:
     place : tuple of int
         Device of each stage.
     batches : int
-        Micro-batches.
+        Number of micro-batches.
     forward, backward, weight : tuple of int or float
         Times of a stage for one micro-batch. A stage without `weight` has no W: its B is whole.
     hop : tuple of int or float
-        Delay between consecutive stages, in both directions; it counts where their devices differ, and any number of
-        transfers may be under way.
+        Delay between consecutive stages, in both directions. It counts only between different devices, and any number
+        of transfers may overlap.
     activation : tuple of int
         Bytes that a stage holds for a micro-batch from the start of F to the end of B.
     kept : tuple of int
-        Bytes that it holds from the end of B to the end of W. What of them exceeds `activation` is taken at the start
-        of B (a stage that is recomputed there).
+        Bytes that it holds from the end of B to the end of W. Any excess over `activation` is allocated at the start
+        of B, where the stage is recomputed.
     fixed : tuple of int
-        Bytes that a device holds throughout, parameters and the like; also of devices without a stage.
+        Bytes that a device always holds, such as parameters; includes devices without a stage.
     capacity : tuple of int or None
-        Bytes of each device; None: without limit.
+        Bytes of each device; None means unlimited.
     """
 
     place: tuple[int, ...]
@@ -83,23 +84,23 @@ class PipelineModel:
 
     @property
     def devices(self) -> int:
-        """Number of devices, those without a stage included."""
+        """Number of devices, including those without a stage."""
         return len(self.fixed)
 
     @property
     def split(self) -> bool:
-        """Whether any stage has its W apart."""
+        """Whether any stage has a separate W."""
         return any(self.weight)
 
     @property
     def whole(self) -> bool:
-        """Whether all times are whole numbers; then all starts are."""
+        """Whether all times are integers; then all starts are."""
         rows = (self.forward, self.backward, self.weight, self.hop)
         return all(isinstance(time, int) for row in rows for time in row)
 
     @cached_property
     def delays(self) -> tuple[float, ...]:
-        """The hop into each stage from the one before it: 0 on one device."""
+        """Hop into each stage from the previous one; 0 on the same device."""
         pairs = zip(self.place[:-1], self.place[1:], self.hop, strict=True)
         return (0, *(hop if one != other else 0 for one, other, hop in pairs))
 
@@ -111,25 +112,25 @@ class PipelineModel:
 
     @cached_property
     def on(self) -> tuple[tuple[int, ...], ...]:
-        """The stages on each device, ascending."""
+        """Stages on each device, ascending."""
         return tuple(
             tuple(stage for stage, own in enumerate(self.place) if own == device) for device in range(self.devices)
         )
 
     @cached_property
     def free(self) -> tuple[int | None, ...]:
-        """Bytes of each device for what its stages hold."""
+        """Bytes of each device for the activations of its stages."""
         pairs = zip(self.capacity, self.fixed, strict=True)
         return tuple(None if capacity is None else capacity - fixed for capacity, fixed in pairs)
 
     @property
     def holds_fixed(self) -> bool:
-        """Whether each device has room for what it holds throughout."""
+        """Whether the fixed bytes of each device fit."""
         return all(free is None or free >= 0 for free in self.free)
 
     @property
     def feasible(self) -> bool:
-        """Whether any order fits: all stages of a device hold one micro-batch, and it goes back through them."""
+        """Whether any order fits: the stages of each device can hold one micro-batch and run its backwards."""
         for free, own in zip(self.free, self.on, strict=True):
             more = max((self.kept[stage] - self.activation[stage] for stage in own), default=0)
             if free is not None and sum(self.activation[stage] for stage in own) > free:
@@ -139,7 +140,7 @@ class PipelineModel:
         return self.holds_fixed
 
     def _backs(self, own: tuple[int, ...], free: int) -> bool:
-        """Whether one micro-batch goes back through the stages of a device."""
+        """Whether the backwards of one micro-batch fit in the stages of a device."""
         held = sum(self.activation[stage] for stage in own)
         for stage in reversed(own):
             if held + max(0, self.kept[stage] - self.activation[stage]) > free:
@@ -148,7 +149,7 @@ class PipelineModel:
         return True
 
     def operations(self) -> list[Op]:
-        """All operations, each B apart from its W."""
+        """Return all operations, with separate B and W."""
         return [
             (phase, stage, batch)
             for phase in (F, B, W)
@@ -159,15 +160,16 @@ class PipelineModel:
 
 
 class Evaluation(NamedTuple):
-    """What comes of lists: every operation starts as early as its list and its data allow.
+    """Result of lists in which every operation starts as early as its list and its data allow.
 
     Attributes
     ----------
     makespan : int or float
     starts : tuple of tuple
-        Start times, as the operations stand in the lists.
+        Start times, in the order of the lists.
     peaks : tuple of int
-        Most bytes of each device, fixed ones included; a release comes before an acquisition of the same instant.
+        Maximum number of bytes of each device, including fixed ones. A release precedes an allocation at the same
+        instant.
     """
 
     makespan: float
@@ -176,7 +178,7 @@ class Evaluation(NamedTuple):
 
 
 def needed(model: PipelineModel, op: Op) -> list[tuple[Op, float]]:
-    """Return the operations whose results an operation waits for, each with the delay; B stands for BW, too."""
+    """Return the operations whose results an operation waits for, with their delays; B also represents BW."""
     phase, stage, batch = op
     if phase == F:
         return [((F, stage - 1, batch), model.delays[stage])] if stage else []
@@ -188,13 +190,13 @@ def needed(model: PipelineModel, op: Op) -> list[tuple[Op, float]]:
 
 
 def evaluate(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> Evaluation | None:
-    """Run lists; None where they come to no end: an operation waits for itself, or for one that is in no list.
+    """Run lists; None on deadlock: an operation waits for itself, or for one that no list contains.
 
     Parameters
     ----------
     model : PipelineModel
     lists : sequence of sequences of (phase, stage, micro-batch)
-        One a device; micro-batches in any order. Whether all operations are there is for the caller to know.
+        One per device, with micro-batches in any order. The caller ensures that all operations are included.
     """
     ends: dict[Op, float] = {}
     starts: list[list[float]] = [[] for _ in lists]
@@ -223,7 +225,7 @@ def evaluate(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> Evaluation 
 
 
 def peaks(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> tuple[int, ...]:
-    """Return the most bytes of each device, which its list alone decides."""
+    """Return the maximum number of bytes of each device, which only its list determines."""
     found = []
     for fixed, listed in zip(model.fixed, lists, strict=True):
         held = most = fixed
@@ -236,7 +238,7 @@ def peaks(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> tuple[int, ...
 
 
 def _bytes(model: PipelineModel, phase: int, stage: int) -> tuple[int, int]:
-    """Return the bytes that an operation takes at its start, and by how many more its device holds after it."""
+    """Return the bytes that an operation allocates at its start, and its net change of the bytes held."""
     activation, kept = model.activation[stage], model.kept[stage]
     if phase == F:
         return activation, activation
@@ -246,9 +248,9 @@ def _bytes(model: PipelineModel, phase: int, stage: int) -> tuple[int, int]:
 
 
 def complete(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> Lists | None:
-    """Return lists with micro-batches renamed so that each stage takes them in order, and BW as B and W.
+    """Return lists with micro-batches renamed to run in order in each stage, and with BW split into B and W.
 
-    None where they are not what the model has to run: each operation once, on the device of its stage.
+    None if the lists do not contain exactly the model's operations: each once, on the device of its stage.
     """
     if len(lists) != model.devices:
         return None

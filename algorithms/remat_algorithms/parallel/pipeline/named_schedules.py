@@ -1,4 +1,4 @@
-"""The schedules that have a name: layers cut evenly by time, and operations in the order of a rule (see `rules`)."""
+"""Named schedules: layers cut evenly by time, and operations in the order of a rule (see `rules`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from remat_algorithms.parallel.pipeline.stages import check_copies, needs_flush
 
 
 class ReplicaOptions(Options):
-    """Options of schedules that have a name."""
+    """Options of named schedules."""
 
     replicas: int = Field(
         default=1, ge=1, le=4096, description="devices that hold each stage; the instance's `copies` have to allow it"
@@ -35,10 +35,10 @@ class ChunkOptions(ReplicaOptions):
 
 
 def orders_of(instance: PipelineInstance, lists: rules.Lists | rules.PairedLists, *, every: int = 1) -> Orders:
-    """Give each part of a rule its layers, so that the slowest part is as quick as can be.
+    """Assign layers to the parts of a rule, minimising the time of the slowest part.
 
-    Operations on halves that the layers of a stage do not have become those on the whole. `every` k-th device of the
-    instance is one of the rule.
+    Operations on halves become whole operations if the layers of a stage have no halves. The rule's devices are every
+    `every`-th device of the instance.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def orders_of(instance: PipelineInstance, lists: rules.Lists | rules.PairedLists
 
 
 def _paired(stages: tuple[Stage, ...], lists: rules.PairedLists, halves: list[bool]) -> Orders:
-    """Return orders in which some operations go on at once."""
+    """Return orders in which some operations run at the same time."""
     found: list[tuple[Pass, ...]] = []
     paired: list[frozenset[int]] = []
     for operations in lists.lists:
@@ -82,7 +82,7 @@ def _paired(stages: tuple[Stage, ...], lists: rules.PairedLists, halves: list[bo
 
 
 def without_halves(operations: tuple[Pass, ...], halves: list[bool]) -> list[Pass]:
-    """Return operations without the second halves that stages do not have."""
+    """Return operations without the weight-gradient halves that stages do not have."""
     return [
         operation._replace(phase=Phase.B) if operation.phase is Phase.BW and not halves[operation.stage] else operation
         for operation in operations
@@ -99,14 +99,14 @@ def _solved(
     assert isinstance(instance, PipelineInstance)
     lists = rule(devices, instance.micro_batches // (1 if replicas.parts else replicas.count))
     check_copies(instance, replicas.count * max(Counter(lists.part).values()))
-    # Cuts are those for every first device, which does the same as the others.
+    # The cuts are those of every first device; its replicas run the same operations.
     return Proposal(orders=replicas.spread(orders_of(instance, lists, every=replicas.count)))
 
 
 def _whole_backwards(
     problem: Problem, rule: Callable[..., rules.Lists], options: ReplicaOptions, **more: int
 ) -> Proposal:
-    """Solve with a rule that takes each backward as a whole, in halves or not."""
+    """Solve with a rule that runs each backward as a whole, whether it has halves or not."""
     split = _has_halves(problem)
     return _solved(problem, lambda devices, batches: rule(devices, batches, split=split, **more), options)
 
@@ -116,7 +116,7 @@ def _has_halves(problem: Problem) -> bool:
 
 
 def _in_halves(problem: Problem, rule: Callable[[int, int], rules.Lists], options: ReplicaOptions) -> Proposal:
-    """Solve with a rule that runs the halves of backwards apart."""
+    """Solve with a rule that runs the halves of backwards separately."""
     if not _has_halves(problem):
         raise OptionError(
             "this schedule runs the two halves of a backward apart, and no layer gives a weight_time",
@@ -126,7 +126,7 @@ def _in_halves(problem: Problem, rule: Callable[[int, int], rules.Lists], option
 
 
 def named_orders(problem: Problem) -> Iterator[Orders]:
-    """Yield the orders of every named schedule that there is for a problem."""
+    """Yield the orders of every named schedule that applies to a problem."""
     instance, devices = problem.instance, len(problem.machine.processors)
     assert isinstance(instance, PipelineInstance)
     whole = (rules.gpipe, rules.one_forward_one_backward, rules.eager_one_forward_one_backward, rules.interleaved)
@@ -144,12 +144,12 @@ def solve_gpipe(problem: Problem, options: ReplicaOptions, context: Context) -> 
 
 
 def solve_1f1b(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
-    """One forward, one backward, after as few forwards as keep the last stage fed (Fan et al. 2021)."""
+    """One forward, one backward, after the fewest forwards that keep the last stage busy (Fan et al. 2021)."""
     return _whole_backwards(problem, rules.one_forward_one_backward, options)
 
 
 def solve_eager(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
-    """1F1B with twice the forwards first, which hides hops."""
+    """1F1B with twice as many initial forwards, which hides hops."""
     return _whole_backwards(problem, rules.eager_one_forward_one_backward, options)
 
 
@@ -164,17 +164,17 @@ def solve_chimera(problem: Problem, options: ReplicaOptions, context: Context) -
 
 
 def solve_gems(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
-    """Micro-batches in turns from both ends, one activation a device (Jain et al. 2020)."""
+    """Alternate micro-batches from both ends, with one activation per device (Jain et al. 2020)."""
     return _whole_backwards(problem, rules.gems, options)
 
 
 def solve_dualpipe(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
-    """Two pipelines in opposite directions, forwards and backwards at once (DeepSeek-AI 2024)."""
+    """Two pipelines in opposite directions, with simultaneous forwards and backwards (DeepSeek-AI 2024)."""
     return _solved(problem, rules.dualpipe, options)
 
 
 def solve_dualpipev(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
-    """DualPipe folded: two chunks a device in a V, one copy of the model (DeepSeek-AI 2025)."""
+    """DualPipe folded: two chunks per device in a V, one copy of the model (DeepSeek-AI 2025)."""
     return _solved(problem, rules.dualpipev, options)
 
 
@@ -189,15 +189,15 @@ def solve_zb_h2(problem: Problem, options: ReplicaOptions, context: Context) -> 
 
 
 def solve_zb_v(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
-    """Two chunks a device in a V, in the memory of 1F1B (Qi et al. 2024)."""
+    """Two chunks per device in a V, in the memory of 1F1B (Qi et al. 2024)."""
     return _in_halves(problem, rules.zb_v, options)
 
 
 def solve_v_half(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
-    """Two chunks a device in a V, in about half the memory of 1F1B (Qi et al. 2024)."""
+    """Two chunks per device in a V, in about half the memory of 1F1B (Qi et al. 2024)."""
     return _in_halves(problem, rules.v_half, options)
 
 
 def solve_v_min(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
-    """Two chunks a device in a V, in about a third of the memory of 1F1B (Qi et al. 2024)."""
+    """Two chunks per device in a V, in about a third of the memory of 1F1B (Qi et al. 2024)."""
     return _in_halves(problem, rules.v_min, options)

@@ -1,14 +1,14 @@
-"""1F1B*: of all patterns of a period, one that keeps the fewest micro-batches, on every stage at once.
+"""1F1B*: a pattern that keeps the fewest micro-batches of all patterns with its period, on every stage.
 
-Stages lie one a device. Say that a stage runs the backward of a micro-batch so long after its forward that `gap` lies
-between the two. The stage before it cannot have less than ``gap + forward + backward``, and the transfers between, in
-its own gap; and a gap is possible within a period T only where forward and backward do not meet modulo T: its remainder
-must be at most ``T - forward - backward``, else the gap goes on to the next multiple of T. Least gaps from the last
-stage on are therefore least for all stages at once, and a stage with a gap keeps ``gap // T + 1`` micro-batches.
+Each device holds one stage. The `gap` of a stage is the time between the forward and the backward of a micro-batch.
+The gap of the previous stage is at least ``gap + forward + backward`` plus the transfers between the two. For a
+period T, a gap is possible only if forward and backward do not overlap modulo T. Its remainder is then at most ``T -
+forward - backward``; otherwise the gap grows to the next multiple of T. The smallest gaps, from the last stage
+backwards, are therefore minimum for all stages at once. A stage with a gap keeps ``gap // T + 1`` micro-batches.
 
-This is 1F1B* (Beaumont, Eyraud-Dubois and Shilova 2021): whenever the gap goes on to a multiple of T, a group begins.
-There a link carries both directions one at a time; here a link with a channel for each direction is none that could be
-met twice, and its transfers only take their time.
+This is 1F1B* (Beaumont, Eyraud-Dubois and Shilova 2021): each time the gap grows to a multiple of T, a group begins.
+In the paper, a link carries one direction at a time. Here, a link may have a channel for each direction. Its
+transfers then cannot conflict, and only take time.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from itertools import accumulate
 from remat.plugin import Number
 
 MOST_UNITS = 200
-"""Stages and links up to which all sums of consecutive ones are tried as periods of times that are no whole numbers."""
+"""Maximum number of stages and links for which all consecutive sums are tried as periods, if times are not integers."""
 
 HALVINGS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A link between two stages: times in which a transfer occupies it, and that pass until it has arrived.
+    """A link between two stages: the times for which a transfer occupies it, and the remaining delays until arrival.
 
     Attributes
     ----------
     forward, backward : int or float
-        Time in which it is occupied.
+        Time for which the link is occupied.
     later : (int or float, int or float)
-        Time from then on until the data has arrived, forwards and backwards.
+        Time from then until the data arrives, forwards and backwards.
     is_shared : bool
         Whether both directions share one channel.
     """
@@ -48,13 +48,13 @@ class Hop:
 
     @property
     def load(self) -> Number:
-        """The busier channel's time in each period."""
+        """Time per period of the busier channel."""
         return self.forward + self.backward if self.is_shared else max(self.forward, self.backward)
 
 
 @dataclass(frozen=True)
 class Row:
-    """Stages in a row, one a device, with the links between them.
+    """Stages in a row, one per device, with the links between them.
 
     Attributes
     ----------
@@ -69,20 +69,20 @@ class Row:
 
     @property
     def least_period(self) -> Number:
-        """Time in which the busiest of stages and links is done with a micro-batch; no period is less."""
+        """Time of the busiest stage or link per micro-batch, a lower bound on the period."""
         stages = (f + b for f, b in zip(self.forward, self.backward, strict=True))
         return max(*stages, 0, *(hop.load for hop in self.hops))
 
     @property
     def time(self) -> Number:
-        """Time in which one micro-batch goes through all stages and back: with that, one is kept at a time."""
+        """Time in which one micro-batch passes all stages and returns; with this period, one is kept at a time."""
         there = sum(self.forward) + sum(self.backward)
         return there + sum(hop.forward + hop.backward + sum(hop.later) for hop in self.hops)
 
 
 @dataclass(frozen=True)
 class Star:
-    """A pattern.
+    """A 1F1B* pattern.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Star:
     forward, backward : (stages,) tuples of int or float
         Starts of micro-batch 0.
     sent, returned : (stages - 1,) tuples of int or float
-        Starts of the transfers to the next stage, and back.
+        Starts of the transfers to the next stage and back.
     """
 
     period: Number
@@ -106,7 +106,7 @@ class Star:
 def star(row: Row, period: Number) -> Star:
     """Return the pattern of a period, which is at least `Row.least_period` (O(stages))."""
     last = len(row.forward) - 1
-    # Times of micro-batch 0, from the end of the last stage's forward on.
+    # Times of micro-batch 0, relative to the end of the last stage's forward.
     ahead: Number = 0
     behind: Number = 0
     forward: list[Number] = []
@@ -142,26 +142,27 @@ def star(row: Row, period: Number) -> Star:
 
 
 def whole_periods(time: Number, period: Number) -> int:
-    """Return how many periods a time takes, the last one in part."""
+    """Return the number of periods that a time covers, rounded up."""
     if isinstance(time, int) and isinstance(period, int):
         return -(-time // period)
     return math.ceil(time / period - 1e-12)
 
 
 def more_gap(gap: Number, period: Number, load: Number) -> Number:
-    """Return what a gap lacks to be a possible one."""
+    """Return the increase that makes a gap possible."""
     rest = gap % period
     slack = 0 if isinstance(period, int) and isinstance(gap, int) else 1e-12 * period
     return 0 if rest <= period - load + slack else period - rest
 
 
 def least_period(row: Row, fits: Callable[[Star], bool]) -> Star | None:
-    """Return the pattern of the least period that fits; None if not even one micro-batch at a time does.
+    """Return the pattern with the smallest period that fits; None if a single micro-batch at a time does not fit.
 
     Notes
     -----
-    A longer period never keeps more. Where all times are whole, the period is a whole number, by bisection. Else it is
-    a sum of the times of consecutive stages and links, where these are few and no transfer takes its time beside them.
+    A longer period never keeps more. If all times are integers, the period is an integer found by bisection.
+    Otherwise it is a sum of the times of consecutive stages and links, provided that these are few and no transfer
+    has an extra delay.
     """
     low: Number = row.least_period or 1
     high: Number = row.time or 1
@@ -189,12 +190,12 @@ def least_period(row: Row, fits: Callable[[Star], bool]) -> Star | None:
 
 
 def _has_few_sums(row: Row) -> bool:
-    """Whether the least period is among the sums of consecutive stages and links, and these can all be tried."""
+    """Whether the smallest period is a sum of consecutive stages and links, and all such sums can be tried."""
     return 2 * len(row.hops) + 1 <= MOST_UNITS and not any(any(hop.later) for hop in row.hops)
 
 
 def _sums(row: Row, low: Number, high: Number) -> list[Number]:
-    """Return the sums of consecutive stages and links between two periods, where they are few."""
+    """Return the sums of consecutive stages and links between two periods, if they are few."""
     units: list[Number] = []
     for stage, hop in enumerate([*row.hops, None]):
         units.append(row.forward[stage] + row.backward[stage])

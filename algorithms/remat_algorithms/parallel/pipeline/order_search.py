@@ -1,4 +1,4 @@
-"""`pipe-search` and `pipe-exact` on instances: orders of evenly cut layers, placed and weighed as they are judged."""
+"""`pipe-search` and `pipe-exact` on instances: orders of evenly cut layers, placed and measured like final answers."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from remat_algorithms.parallel.pipeline.pipe_search import search
 from remat_algorithms.parallel.pipeline.stages import SHAPES, Staging, placed, staging
 
 ROUNDS = 5
-"""How often a device is given less room, where what is only passing does not fit beside what is kept."""
+"""Maximum number of retries with less memory per device, when transient values do not fit along with the kept ones."""
 
 
 LARGE = 1_000
-"""Tasks from which a named order is reported before anything else: smaller pipelines are answered in no time."""
+"""Number of tasks from which a named order is reported first; smaller pipelines are solved immediately."""
 
 
 class PlacementOptions(Options):
-    """Options of those that try one placement after the other."""
+    """Options of algorithms that try several placements."""
 
     placement: Literal["any", "chain", "v", "interleaved"] = Field(
         default="any",
@@ -68,7 +68,7 @@ class ExactOptions(Options):
 
 
 class BestOrders:
-    """The quickest orders so far that fit, as they will be judged."""
+    """Fastest feasible orders found, measured after placement."""
 
     def __init__(self, problem: Problem, context: Context) -> None:
         self.problem, self.context = problem, context
@@ -78,17 +78,17 @@ class BestOrders:
 
     @property
     def answer(self) -> Orders | None:
-        """The best orders; where all hang, some of these: the answer is to say so."""
+        """Best orders; if all deadlock, one of those, so that the error is reported."""
         return self.orders or self.hanging
 
     def consider(self, staged: Staging, lists: Lists) -> list[int]:
-        """Place and weigh lists, keep them if they are better; return by how much they exceed each device."""
+        """Place and measure lists, keep them if they are better; return their excess over each device's capacity."""
         return self.weigh(staged.orders(lists))
 
     def weigh(self, orders: Orders) -> list[int]:
-        """Place and weigh orders, keep them if they are better; return by how much they exceed each device."""
+        """Place and measure orders, keep them if they are better; return their excess over each device's capacity."""
         outcome = placed(self.problem, orders)
-        if outcome is None:  # neither the search nor a rule makes a deadlock, unless transfers take both ends
+        if outcome is None:  # search and rules avoid deadlock, unless transfers occupy both ends
             self.hanging = orders
             return [0] * len(self.problem.machine.processors)
         steps, makespan, peaks = outcome
@@ -104,9 +104,9 @@ class BestOrders:
 
 
 def report_named(problem: Problem, context: Context) -> None:
-    """Report the first named order of a large pipeline that fits, so that whoever is stopped early has an answer.
+    """Report the first named order of a large pipeline that fits, as an answer in case of an early stop.
 
-    Without a time limit there is no need for one.
+    Without a time limit, no early answer is needed.
     """
     if context.deadline is None or len(problem.graph.tasks) < LARGE:
         return
@@ -118,14 +118,14 @@ def report_named(problem: Problem, context: Context) -> None:
 
 
 def solve_search(problem: Problem, options: SearchOptions, context: Context) -> Proposal:
-    """Search for orders of evenly cut layers, on one placement after the other (see `pipe_search`).
+    """Search for orders of evenly cut layers, one placement after another (see `pipe_search`).
 
     Notes
     -----
-    It begins with all named schedules, and is never slower than one of these that fits. The search sees a relaxation
-    (`Staging.model`); what it finds is placed and weighed. Where values that are only
-    passing take a device beyond its capacity, that has so much less room the next time. Where devices have a host
-    behind them, orders with copies there are searched, too (`hosted.walk`).
+    The search starts from all named schedules, so it is never slower than any of them that fits. It uses a relaxation
+    (`Staging.model`); the results are placed and measured. If transient values exceed a device's capacity, the next
+    round has that much less memory there. If devices have a host, the algorithm also searches for orders with host
+    offloading (`offload.local_search`).
     """
     best, hosted = searched(problem, options, context)
     if hosted is not None and hosted.steps is not None:
@@ -139,7 +139,7 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
 
 
 def searched(problem: Problem, options: SearchOptions, context: Context) -> tuple[BestOrders, BestSteps | None]:
-    """Return the best orders, and, where there is a host, the best plan with copies there, if that is quicker."""
+    """Return the best orders and, if there is a host, the best plan with host offloading that is faster."""
     best = BestOrders(problem, context)
     for orders in named_orders(problem):
         best.weigh(orders)
@@ -161,7 +161,7 @@ def searched(problem: Problem, options: SearchOptions, context: Context) -> tupl
 
 
 def has_no_host(problem: Problem) -> bool:
-    """Whether plans have no copies to a host: there is none, or steps end with more than backwards."""
+    """Whether plans cannot use a host: there is none, or steps end with more than backwards."""
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
     return instance.cluster.host is None or instance.closes or bool(instance.cut)
@@ -170,7 +170,7 @@ def has_no_host(problem: Problem) -> bool:
 def _search_hosted(
     problem: Problem, options: SearchOptions, context: Context, others: BestOrders, limited: Mapping[str, Lists]
 ) -> BestSteps:
-    """Search for plans with copies to the host that are quicker than all without, of which some are given."""
+    """Search for plans with host offloading that beat all plans without, some of which are given."""
     best = BestSteps(problem, context, others.makespan)
     for staged in stagings(problem, options):
         if not context.stopped:
@@ -181,7 +181,7 @@ def _search_hosted(
 
 
 def stagings(problem: Problem, options: PlacementOptions) -> Iterator[Staging]:
-    """Yield the placements for which there are enough layers; the first one in any case."""
+    """Yield the placements for which the layers suffice; raise the first refusal if there are none."""
     shapes = SHAPES if options.placement == "any" else (options.placement,)
     refused: OptionError | None = None
     found = False
@@ -198,13 +198,13 @@ def stagings(problem: Problem, options: PlacementOptions) -> Iterator[Staging]:
 
 
 def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Proposal:
-    """Find the quickest orders of evenly cut layers on one placement, and prove it (see `pipe_exact`).
+    """Find the fastest orders of evenly cut layers on one placement, and prove optimality (see `pipe_exact`).
 
     Notes
     -----
-    The program's memory and transfers are a relaxation, so that its bound holds for the class; the class is proved
-    optimal where what is found, as placed and weighed, meets it. Where some stage reads nothing of the one before it,
-    stages of different branches could run at once, and nothing is proved but that orders do not fit.
+    The program relaxes memory and transfers, so its bound holds for the class. The result is optimal within the class
+    if its makespan, after placement, equals the bound. If some stage reads nothing from the previous one, stages of
+    different branches could run at the same time. Then only infeasibility is proved.
     """
     report_named(problem, context)
     staged = staging(problem, options.placement, options.chunks)
@@ -240,5 +240,5 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
 
 
 def _reported(context: Context, scope: str) -> Callable[[float], object]:
-    """Return who passes bounds on."""
+    """Return a callback that reports bounds."""
     return lambda value: context.report(bound=value, scope=scope)

@@ -1,4 +1,4 @@
-"""Cutting layers into consecutive parts, so that the slowest part is as quick as can be."""
+"""Partition of layers into consecutive parts that minimises the time of the slowest part."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 from remat.plugin import Layer, Number, OptionError, PipelineInstance
 
 MOST_EVENED = 3_000
-"""Parts times layers up to which cuts are evened out."""
+"""Maximum number of parts times layers for which cuts are also balanced by their squares."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Times of the layers on one type of device, added up.
+    """Cumulative times of the layers on one type of device.
 
     Attributes
     ----------
     until : (layers + 1,) list
-        Time of the forwards and backwards of the layers before each; those that cannot run count nothing.
+        Time of the forwards and backwards of the layers before each; layers that cannot run count 0.
     stop : (layers + 1,) list of int
-        The first layer from each on that cannot run.
+        For each layer, the first layer from it on that cannot run.
     """
 
     until: list[Number]
@@ -32,7 +32,7 @@ class Work:
 
     @staticmethod
     def of(layers: Sequence[Layer], device: str) -> Work:
-        """Add up the times on a type of device."""
+        """Sum the times on a type of device."""
         times: list[Number] = []
         stop = [len(layers)]
         for layer in layers:
@@ -43,7 +43,7 @@ class Work:
         return Work([0, *accumulate(max(0, time) for time in times)], stop[::-1])
 
     def last(self, first: int, limit: Number) -> int:
-        """Return the end of the longest part from `first` on that runs there, and takes no more than the limit."""
+        """Return the end of the longest part from `first` that can run there within the limit."""
         return min(bisect_right(self.until, self.until[first] + limit) - 1, self.stop[first])
 
     def time(self, first: int, end: int) -> Number:
@@ -57,18 +57,18 @@ def balanced_cuts(instance: PipelineInstance, homes: Sequence[Sequence[int]]) ->
     Returns
     -------
     list of int
-        Part i is layers cuts[i] .. cuts[i+1]-1: of all cuts into parts that are not empty, one whose slowest part takes
-        the least time for one micro-batch, on the slowest of its devices; of these, one with the least sum of squares.
+        Part i is layers cuts[i] .. cuts[i+1]-1. Of all cuts into nonempty parts, these minimise the time of the
+        slowest part for one micro-batch, on the slowest of its devices. Of those, they minimise the sum of squares.
 
     Raises
     ------
     OptionError
-        For more parts than layers, or devices that cannot run the layers in this order.
+        If there are more parts than layers, or the devices cannot run the layers in this order.
 
     Notes
     -----
-    Bisection of that time; for each, O(parts x layers) to see which ends each part can have. Then a table,
-    O(parts x layers^2) array operations (after Bellman 1961), left out beyond `MOST_EVENED` entries.
+    Bisection of that time, with O(parts x layers) per step for the possible ends of each part. Then a table with
+    O(parts x layers^2) array operations (after Bellman 1961), which is skipped above `MOST_EVENED` entries.
     """
     layers, types = instance.each_layer(), instance.device_types
     if len(homes) > len(layers):
@@ -102,7 +102,7 @@ def balanced_cuts(instance: PipelineInstance, homes: Sequence[Sequence[int]]) ->
 
 
 def _cut(of_part: Sequence[Sequence[Work]], layers: int, limit: Number) -> list[int] | None:
-    """Return a cut none of whose parts takes more than the limit; None if there is none."""
+    """Return cuts whose parts all stay within the limit; None without any."""
     came: list[list[int]] = []
     reached = [True] + [False] * layers
     for works in of_part:
@@ -125,7 +125,7 @@ def _cut(of_part: Sequence[Sequence[Work]], layers: int, limit: Number) -> list[
 
 
 def _evened(of_part: Sequence[Sequence[Work]], layers: int, limit: Number) -> list[int] | None:
-    """Return the cut with the least sum of squares among those none of whose parts takes more than the limit."""
+    """Return the cuts with the smallest sum of squares among those whose parts all stay within the limit."""
     if len(of_part) * layers > MOST_EVENED:
         return None
     best = np.full(layers + 1, np.inf)

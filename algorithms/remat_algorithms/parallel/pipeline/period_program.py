@@ -1,17 +1,18 @@
-"""The constraint program of one period: which device holds each block of layers, and when it does what.
+"""Constraint program for one period: the device of each block of layers, and the times of its operations.
 
-After Beaumont et al. 2021. What is done for a micro-batch is one way: forwards up to the last block, backwards to the
-first, with transfers between. Given the places of all these modulo the period, each best begins at the first such place
-after the end of the one before: then every block keeps a micro-batch for the least time, all at once, since its
-backward follows its forward on that way. So whoever waits, waits for less than a period.
+After Beaumont et al. 2021. The operations of a micro-batch form one path: forwards to the last block and backwards to
+the first, with transfers between them. Given the offsets of all operations modulo the period, each should start at
+its first offset after the end of its predecessor. This minimises the time for which every block keeps a micro-batch,
+for all blocks at once, because its backward follows its forward on the path. Every wait is therefore shorter than a
+period.
 
-A block holds an activation from the start of its forward to the end of its backward, so a device holds its most at the
-start of some forward; there, each block has as many of them as have begun, less those that have ended. Variables are
-offsets and shifts, who is on which device, and for every pair of blocks on one device what of the one comes before the
-start of the other's forward within a period.
+A block holds an activation from the start of its forward to the end of its backward. A device therefore reaches its
+peak at the start of a forward. At that time, each block holds the micro-batches that have started but not ended. The
+variables are offsets and shifts, and the device of each block. For each pair of blocks on one device, a variable also
+states which operations of one precede the start of the other's forward within a period.
 
-As to blocks of a single layer, the program counts no byte that any pattern could spare: what is only passing,
-workspaces and what is saved for second halves are left out. So if it has no solution, no pattern has this period.
+For blocks of a single layer, the program counts only bytes that no pattern can avoid. It omits transient values,
+workspaces and values saved for weight gradients. If it has no solution, no pattern has this period.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from remat_algorithms.parallel.pipeline.periodic_pipelines import most_in_flight
 
 @dataclass(frozen=True)
 class Found:
-    """A solution: the device of each block, when it does what, in steps, and the micro-batches that it keeps."""
+    """A solution: the device of each block, its times in steps, and the micro-batches that it keeps."""
 
     homes: tuple[int, ...]
     times: Times
@@ -40,7 +41,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a program; without a solution, whether there is none."""
+    """Result of a program; without a solution, `refuted` states whether none exists."""
 
     found: Found | None
     refuted: bool
@@ -48,19 +49,19 @@ class Answer:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a program is about.
+    """Input of a program.
 
     Attributes
     ----------
     blocks : Blocks
     homes : tuple of tuple of int
-        The devices that each block may be on.
+        Allowed devices of each block.
     unit : int or float
         Times are rounded up to multiples of it.
     contiguous : bool
-        Whether the blocks of a device follow each other.
+        Whether the blocks of a device are consecutive.
     less : tuple of int
-        By how much each device has less room.
+        Reduction of each device's memory.
     work : float
         Limit in CP-SAT's own units.
     seed : int
@@ -83,7 +84,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class _When:
-    """An instant: its place in the period, and in which one; both together."""
+    """An instant: its offset in the period, the number of the period, and the resulting time."""
 
     offset: Any
     shift: Any
@@ -92,14 +93,14 @@ class _When:
 
 @dataclass
 class _Busy:
-    """What a device or a channel does: when, for how long (more than no time), and whether at all."""
+    """Operations of a device or a channel: start, positive duration (or none), and presence."""
 
     lasting: list[tuple[_When, int, Any]] = field(default_factory=list)
     instant: list[tuple[_When, Any]] = field(default_factory=list)
 
 
 def solve(asked: Asked, period: int, stop: Callable[[], bool]) -> Answer:
-    """Look for a pattern of a period, in steps."""
+    """Look for a pattern of a period, given in steps."""
     program = _Program(asked, period)
     if not program.possible:
         return Answer(None, True)
@@ -113,7 +114,7 @@ def solve(asked: Asked, period: int, stop: Callable[[], bool]) -> Answer:
 
 
 LARGEST_SUM = 2**62
-"""Largest sum of products that the solver takes."""
+"""Largest sum of products that the solver accepts."""
 
 
 class _Program:
@@ -125,7 +126,7 @@ class _Program:
         self.asked, self.blocks, self.period = asked, asked.blocks, period
         self.model: Any = cp_model.CpModel()
         self.count = len(asked.blocks.parts)
-        # Four instants a block on the way, each one period behind the one before at most, and what they take.
+        # Four instants per block on the path, each at most one period after the previous, plus their durations.
         self.periods = 10 * self.count + 2
         self.busy: dict[object, _Busy] = {}
         self.both: dict[tuple[int, int, int], Any] = {}
@@ -164,7 +165,7 @@ class _Program:
         return found
 
     def _steps(self, block: int, device: int) -> tuple[int, int, int]:
-        """Return the steps of a block on a device: forward, backward, second half of that."""
+        """Return the steps of a block on a device: forward, backward, weight gradient."""
         time = self.blocks.time(block, device)
         assert time is not None
         first, other, half = time
@@ -196,12 +197,12 @@ class _Program:
             busy.instant.append((when, present))
 
     def _after(self, time: Any, end: Any) -> None:
-        """What follows waits for less than a period."""
+        """Require that an operation waits for less than a period."""
         self.model.add(time >= end)
         self.model.add(time <= end + self.period - 1)
 
     def _send(self) -> None:
-        """Transfers of each block to the next one, and back; where both are on one device they take no time."""
+        """Add the transfers of each block to the next one and back; on one device they take no time."""
         steps = self.asked.steps
         for block in range(self.count - 1):
             hops = {
@@ -237,7 +238,7 @@ class _Program:
             self.returned.append(returned)
 
     def _both(self, block: int, one: int, other: int) -> Any:
-        """Return whether a block is on one device, and the next block on the other."""
+        """Return whether a block is on one device and the next block on the other."""
         key = (block, one, other)
         if key not in self.both:
             first, second = self.on[block][one], self.on[block + 1][other]
@@ -248,7 +249,7 @@ class _Program:
         return self.both[key]
 
     def _serve(self, busy: _Busy) -> None:
-        """No two at once, modulo the period: each also stands there one period earlier."""
+        """Forbid overlaps modulo the period: each operation also appears one period earlier."""
         intervals = []
         for when, took, present in busy.lasting:
             for before in (0, self.period):
@@ -256,7 +257,7 @@ class _Program:
                 intervals.append(self.model.new_optional_fixed_size_interval_var(begin, took, present, ""))
         if len(intervals) > 2 or any(took > self.period for _, took, _ in busy.lasting):
             self.model.add_no_overlap(intervals)
-        # What takes no time is not in the middle of anything.
+        # An operation of zero length never interrupts another.
         for instant, there in busy.instant:
             for when, took, present in busy.lasting:
                 before = self.model.new_bool_var("")
@@ -265,7 +266,7 @@ class _Program:
                 self.model.add(instant.offset >= when.offset + took - self.period).only_enforce_if([there, present])
 
     def _break_symmetry(self) -> None:
-        """Devices that can be exchanged begin in their order."""
+        """Require that interchangeable devices start in order."""
         blocks = self.blocks
         everybody = tuple(range(blocks.devices))
         if blocks.alike and not any(self.asked.less) and all(homes == everybody for homes in self.asked.homes):
@@ -274,7 +275,7 @@ class _Program:
                     self.model.add(sum(self.on[k][device - 1] for k in range(block)) >= self.on[block][device])
 
     def _follow_each_other(self) -> None:
-        """No device comes back to what follows once it has handed over."""
+        """Require that the blocks of each device are consecutive."""
         for device in range(self.blocks.devices):
             begins = []
             for block, own in enumerate(self.on):
@@ -286,7 +287,7 @@ class _Program:
             self.model.add(sum(begins) <= 1)
 
     def _flown(self, block: int) -> Any:
-        """Return the micro-batches of a block in flight."""
+        """Return the number of micro-batches of a block in flight."""
         instance = self.blocks.instance
         flown = self.model.new_int_var(1, most_in_flight(instance, self.periods), "")
         length = self.backward[block].time + self.whole[block] - self.forward[block].time
@@ -294,12 +295,12 @@ class _Program:
         return flown
 
     def _hold(self) -> None:
-        """At the start of each forward, what all blocks of its device hold is no more than there is."""
+        """Limit the bytes of all blocks on a device at the start of each forward."""
         blocks, asked, model = self.blocks, self.asked, self.model
         ends = {}
         for block in range(self.count):
             if blocks.held[block]:
-                # A single layer in halves gives back a part when the first one ends.
+                # A single layer with separate weight gradients frees part of its bytes when the first half ends.
                 first, end = blocks.parts[block]
                 took = self.took[1][block] if end - first == 1 else self.whole[block]
                 ends[block] = self._of(self.backward[block].time + took)
@@ -325,15 +326,15 @@ class _Program:
                     if blocks.shared[block] and block:
                         beside = self._beside(block)
                         if beside is not None:
-                            # Not above what it is, so that the program stays without loss where this is rounded.
+                            # At most the true saving. The solver may choose the true value, so this loses nothing.
                             both = self._and(together, beside)
                             terms.append(-blocks.shared[block] * self._product(both, held))
             model.add(sum(terms) <= room)
 
     def _average(self, ends: dict[int, _When]) -> None:
-        """What is held on average is no more than there is (Little's law): redundant, and worth its room.
+        """Limit the average memory use (Little's law): redundant, but worth its cost.
 
-        It is left out where bytes times time are too large for the solver.
+        This is omitted if bytes times time are too large for the solver.
         """
         blocks, model, period = self.blocks, self.model, self.period
         longest = period * self.periods
@@ -358,11 +359,11 @@ class _Program:
             model.add(sum(alone * length for _, alone, length in everywhere) <= period * room)
 
     def _most(self) -> int:
-        """Return more bytes than there could ever be."""
+        """Return an upper bound on all byte counts."""
         return self.periods * (sum(self.blocks.held) + sum(self.blocks.parameters)) + 1
 
     def _versions(self, block: int) -> Any:
-        """Return the bytes of all versions of a block's parameters but one; None where there is one."""
+        """Return the bytes of all additional versions of a block's parameters; None if it has only one."""
         size = self.blocks.parameters[block]
         if self.blocks.instance.weights == "single" or not size:
             return None
@@ -373,7 +374,7 @@ class _Program:
         return size * several
 
     def _together(self, one: int, other: int) -> Any:
-        """Return whether two blocks are on one device; None if they cannot be."""
+        """Return whether two blocks are on the same device; None if they cannot be."""
         if one == other:
             return 1
         key = (min(one, other), max(one, other), -1)
@@ -390,7 +391,7 @@ class _Program:
         return self.both[key]
 
     def _beside(self, block: int) -> Any:
-        """Return whether the block before is on the same device."""
+        """Return whether the previous block is on the same device."""
         return self._together(block, block - 1)
 
     def _and(self, one: Any, other: Any) -> Any:
@@ -403,7 +404,7 @@ class _Program:
         return both
 
     def _where(self, there: Any, amount: Any, most: int) -> Any:
-        """Return a number that is at least an amount, where this is there; else it may be 0."""
+        """Return a number that is at least an amount if `there` holds, and may otherwise be 0."""
         if isinstance(there, int):
             return amount
         found = self.model.new_int_var(0, most, "")
@@ -411,19 +412,19 @@ class _Program:
         return found
 
     def _product(self, there: Any, amount: Any) -> Any:
-        """Return an amount where this is there, else 0."""
+        """Return an amount if `there` holds, else 0."""
         found = self.model.new_int_var(0, self.periods, "")
         self.model.add(found <= amount).only_enforce_if(there)
         self.model.add(found == 0).only_enforce_if(~there)
         return found
 
     def _held(self, at: int, block: int, end: _When) -> Any:
-        """Return how many micro-batches a block holds when another one's forward begins, that one included."""
+        """Return the number of micro-batches that a block holds when another's forward starts, including that one."""
         begins, instant = self.forward[block], self.forward[at]
         return self._since(begins, instant) - self._since(end, instant)
 
     def _since(self, event: _When, at: _When) -> Any:
-        """Return how often something has happened at an instant, up to what is the same for all."""
+        """Return how often an event has happened by an instant, up to a common constant."""
         if event is at:
             return 1 - event.shift
         happened = self.model.new_bool_var("")

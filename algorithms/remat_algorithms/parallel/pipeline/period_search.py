@@ -1,4 +1,4 @@
-"""The least period of blocks on devices, program by program."""
+"""Search for the smallest period of blocks on devices, with one program per period."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from remat_algorithms.parallel.pipeline.period_program import Answer, Asked, Fou
 from remat_algorithms.parallel.pipeline.periodic_pipelines import StarOptions, solve_star
 
 ROUNDS = 4
-"""How often devices are given less room, where what is only passing does not fit beside what is kept."""
+"""Maximum number of retries with less memory per device, when transient values do not fit along with the kept ones."""
 
 STEPS = 500
-"""Where times are no whole numbers, the least period is divided into so many steps."""
+"""Number of steps in the smallest possible period, if times are not integers."""
 
 
 @dataclass(frozen=True)
 class Least:
-    """The pattern of the least period found; None where none was.
+    """Pattern with the smallest period found; None without any.
 
     Attributes
     ----------
     pattern : Pattern or None
     refuted : int
-        The longest period, in steps, of which the program proves that there is no pattern (with the same unit).
+        Longest period, in steps, for which the program proves that no pattern exists (with the same unit).
     """
 
     pattern: Pattern | None
@@ -34,7 +34,7 @@ class Least:
 
 
 def unit_of(blocks: Blocks) -> Number:
-    """Return the step that times are taken in."""
+    """Return the time step of the programs."""
     return 1 if blocks.whole else blocks.least_period / STEPS or 1
 
 
@@ -47,7 +47,7 @@ def able(blocks: Blocks) -> tuple[tuple[int, ...], ...]:
 
 
 def star_pattern(problem: Problem, context: Context) -> Pattern | None:
-    """Return the pattern of `1f1b-star`, where that can use these devices."""
+    """Return the pattern of `1f1b-star`, if it applies to these devices."""
     try:
         found = solve_star(problem, StarOptions(), context).pattern
     except OptionError:
@@ -60,8 +60,8 @@ def least_period(asked: Asked, low: int, high: int, stop: Callable[[], bool]) ->
 
     Notes
     -----
-    With a pattern of a period there is one of each longer one: stretch all starts in proportion, and nothing lasts
-    longer in any period than before.
+    Feasibility is monotone in the period: if all starts are stretched in proportion, each value lives for no more
+    periods than before.
     """
     best: Pattern | None = None
     refuted = low - 1
@@ -77,11 +77,12 @@ def least_period(asked: Asked, low: int, high: int, stop: Callable[[], bool]) ->
 
 
 def refute(asked: Asked, refuted: int, least: int, stop: Callable[[], bool]) -> int:
-    """Return the longest period below that of a pattern of which a program proves that there is none.
+    """Return the longest period below a pattern's for which a program proves that no pattern exists.
 
     Notes
     -----
-    By bisection, from the longest that is known to have none on: what takes a program too long, longer ones do, mostly.
+    The bisection starts at the longest period known to be infeasible. If a program takes too long for one period, it
+    usually does for longer ones, too.
     """
     while least - refuted > 1 and not stop():
         period = (least + refuted) // 2
@@ -93,7 +94,7 @@ def refute(asked: Asked, refuted: int, least: int, stop: Callable[[], bool]) -> 
 
 
 def _fitting(asked: Asked, period: int, stop: Callable[[], bool]) -> tuple[Pattern | None, bool]:
-    """Return a pattern of a period that fits exactly; if none was found, whether there is none."""
+    """Return a pattern of a period that fits exactly; without one, whether infeasibility is proved."""
     less = [0] * asked.blocks.devices
     is_refuted = False
     for number in range(ROUNDS):
@@ -125,10 +126,10 @@ def _pattern(asked: Asked, found: Found, period: int) -> Pattern:
 
 
 def steps_below(period: Number, unit: Number) -> int:
-    """Return the most steps that are less than a period."""
+    """Return the largest number of steps shorter than a period."""
     return math.ceil(period / unit * (1 - 1e-9)) - 1
 
 
 def steps_from(period: Number, unit: Number) -> int:
-    """Return the fewest steps that are no less than a period."""
+    """Return the smallest number of steps at least as long as a period."""
     return math.ceil(period / unit * (1 - 1e-9))

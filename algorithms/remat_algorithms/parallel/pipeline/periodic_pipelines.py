@@ -1,4 +1,4 @@
-"""Pipelines whose micro-batches follow each other without end, while the parameters change: patterns of 1F1B*."""
+"""Pipelines with an unlimited stream of micro-batches and changing parameters: 1F1B* patterns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from remat_algorithms.parallel.pipeline.partition import Work, balanced_cuts
 from remat_algorithms.parallel.pipeline.stages import model_of, steady_peaks
 
 ROUNDS = 5
-"""How often devices are given less room, where what is only passing does not fit beside what is kept."""
+"""Maximum number of retries with less memory per device, when transient values do not fit along with the kept ones."""
 
 
 class StarOptions(Options):
@@ -41,7 +41,7 @@ class StarOptions(Options):
 
 @dataclass(frozen=True)
 class _Staged:
-    """Stages in a row, one a device, and what they take."""
+    """Stages in a row, one per device, with their times and bytes."""
 
     stages: tuple[Stage, ...]
     row: Row
@@ -49,9 +49,9 @@ class _Staged:
     parameters: tuple[int, ...]
 
     def excess(self, found: Star, instance: PipelineInstance, less: Sequence[int]) -> int:
-        """Return by how many bytes a pattern exceeds what devices hold, less so much on each, as the model sees it.
+        """Return the bytes by which a pattern exceeds the devices' capacities minus `less`, according to the model.
 
-        Micro-batches in flight beyond those from one change of parameters to the next count as one each.
+        Each micro-batch in flight beyond those between two parameter updates counts as one more.
         """
         model, over = self.model, 0
         for stage, (kept, capacity) in enumerate(zip(found.kept, model.capacity, strict=True)):
@@ -64,22 +64,22 @@ class _Staged:
 
 
 def most_in_flight(instance: PipelineInstance, most: int) -> int:
-    """Return how many of so many micro-batches may be in flight: with two versions, those of one change to the next."""
+    """Return how many of `most` micro-batches may be in flight: with two versions, those of one update interval."""
     return most if instance.update_every is None else min(most, instance.update_every)
 
 
 def versions_of(weights: str, kept: int) -> int:
-    """Return the versions of the parameters that a stage has, with so many micro-batches in flight."""
+    """Return the number of parameter versions in a stage, given the number of micro-batches in flight."""
     return {"stash": kept, "double": min(2, kept), "single": 1}[weights]
 
 
 def stream_of(problem: Problem, name: str, weights: Sequence[str]) -> PipelineInstance:
-    """Return the instance, if its parameters change in one of these ways, on links that do not wait for others.
+    """Return the instance if its parameters change in one of the given modes, on independent links.
 
     Raises
     ------
     OptionError
-        If they do not.
+        If they do not, or if links wait for others.
     """
     instance, links = problem.instance, problem.machine.links
     assert isinstance(instance, PipelineInstance)
@@ -125,7 +125,7 @@ def _hops(problem: Problem, instance: PipelineInstance, cuts: Sequence[int]) -> 
 
 
 def _pattern(problem: Problem, staged: _Staged, found: Star) -> Pattern:
-    """Return a pattern of 1F1B* as what each stage does, and what is sent."""
+    """Return a 1F1B* pattern as operations and transfers of each stage."""
     machine, period = problem.machine, found.period
 
     def beat(phase: Phase, stage: int, time: Number, *, is_copy: bool = False) -> Beat:
@@ -154,7 +154,7 @@ def _even_cuts(problem: Problem, instance: PipelineInstance) -> list[int]:
 
 
 def _solve_named(problem: Problem, name: str, weights: str) -> Proposal:
-    """Return the pattern of evenly cut layers in which stage s of p keeps p - s micro-batches at most."""
+    """Return the pattern of evenly cut layers in which stage s of p keeps at most p - s micro-batches."""
     instance = stream_of(problem, name, (weights,))
     staged = _staged(problem, instance, _even_cuts(problem, instance))
     stages = len(staged.stages)
@@ -172,23 +172,23 @@ def solve_pipedream(problem: Problem, options: None, context: Context) -> Propos
 
 
 def solve_2bw(problem: Problem, options: None, context: Context) -> Proposal:
-    """1F1B with two versions of the parameters at most (Narayanan et al. 2021b)."""
+    """1F1B with at most two versions of the parameters (Narayanan et al. 2021b)."""
     return _solve_named(problem, "pipedream-2bw", "double")
 
 
 def solve_pipemare(problem: Problem, options: None, context: Context) -> Proposal:
-    """1F1B with one version of the parameters, and what corrects for their staleness (Yang et al. 2021)."""
+    """1F1B with one version of the parameters and a correction for their staleness (Yang et al. 2021)."""
     return _solve_named(problem, "pipemare", "single")
 
 
 def solve_star(problem: Problem, options: StarOptions, context: Context) -> Proposal:
-    """Find cuts and the least period at which 1F1B* fits, by moving one boundary at a time.
+    """Find cuts and the smallest period for which 1F1B* fits, by moving one boundary at a time.
 
     Notes
     -----
-    For its cuts, the pattern keeps the fewest micro-batches on every stage at once, of all patterns of its period
-    (see `star`). The search counts what stages keep; what is found is weighed exactly, and where values that are only
-    passing take a device beyond its capacity, that has so much less room the next time.
+    For given cuts, the pattern keeps the fewest micro-batches on every stage, of all patterns with its period (see
+    `one_f_one_b_star`). The search counts what stages keep, and the result is measured exactly. If transient values
+    exceed a device's capacity, the next round has that much less memory there.
     """
     instance = stream_of(problem, "1f1b-star", ("stash", "double", "single"))
     search = _Search(problem, instance, options, context)
@@ -210,7 +210,7 @@ def solve_star(problem: Problem, options: StarOptions, context: Context) -> Prop
 
 
 def _check_period(problem: Problem, staged: _Staged, period: float | None) -> None:
-    """Refuse a period in which some device or link cannot do its part of even cuts."""
+    """Refuse a period that is too short for some device or link of even cuts."""
     row = staged.row
     if period is None or period >= row.least_period:
         return
@@ -225,7 +225,7 @@ def _check_period(problem: Problem, staged: _Staged, period: float | None) -> No
 
 
 def _about(problem: Problem, staged: _Staged, found: Star) -> str:
-    """Say how near the period is to the least that any pattern has."""
+    """Describe the gap between the period and the lower bounds."""
     machine = problem.machine
     work = sum(staged.row.forward) + sum(staged.row.backward)
     alike = len({processor.type for processor in machine.processors}) == 1
@@ -241,7 +241,7 @@ def _ratio(work: Number, devices: int) -> Number:
 
 @dataclass(frozen=True)
 class _Tried:
-    """Cuts, what they cost (whether they fit, and the period; or by how much they do not), and their pattern."""
+    """Cuts, their cost (whether they fit, and the period or the excess), and their pattern."""
 
     cost: tuple[int, Number]
     cuts: list[int]
@@ -250,7 +250,7 @@ class _Tried:
 
 
 class _Search:
-    """The least period over cuts that single moves of boundaries lead to, from given ones."""
+    """Local search for the smallest period, moving single boundaries of the given cuts."""
 
     def __init__(self, problem: Problem, instance: PipelineInstance, options: StarOptions, context: Context) -> None:
         self.problem, self.instance, self.context = problem, instance, context
@@ -259,7 +259,7 @@ class _Search:
         self.work = {name: Work.of(instance.each_layer(), name) for name in dict.fromkeys(instance.cluster.types)}
 
     def improved(self, cuts: list[int]) -> _Tried:
-        """Return the best cuts; far moves first, then nearer ones."""
+        """Return the best cuts; large moves precede small ones."""
         best = self._measured(cuts)
         step = max(1, self.instance.length // (2 * len(cuts)))
         while step and not self.context.stopped:
@@ -271,7 +271,7 @@ class _Search:
         return best
 
     def _moved(self, cuts: list[int], step: int) -> Iterator[_Tried]:
-        """Yield what comes of moving one boundary by so many layers, as long as there are moves left."""
+        """Yield the results of moving one boundary by `step` layers, while moves are left."""
         for number in range(1, len(cuts) - 1):
             for way in (-step, step):
                 to = cuts[number] + way

@@ -1,11 +1,17 @@
-"""`pipe-exact`: the best order under bytes per device as a constraint program, with plain bounds added (CP-SAT).
+"""`pipe-exact`: the best order under each device's memory, by a constraint program with combinatorial bounds (CP-SAT).
 
-An interval an operation, no two at once on a device; a cumulative resource a device for its bytes: a stage holds
-`activation` from the start of F to the end of B, `kept` to the end of W, and what that is more during B. Redundant, and
-worth their room: which backward a forward waits for where its stage has room for so many micro-batches only
-(`bounds.waits`), bytes x time within each device's bytes x the time it has, and the bounds of `bounds`.
+Every operation is an interval, without overlap on a device. A cumulative resource per device represents its bytes: a
+stage holds `activation` from the start of F to the end of B, `kept` to the end of W, and any excess of `kept` during
+B.
 
-The program asks for an order that is better than the one of `pipe_search`; that there is none is the proof.
+Three kinds of redundant constraints pay for themselves:
+
+- the backwards that a forward waits for, if its stage can hold only a limited number of micro-batches
+  (`bounds.waits`)
+- bytes x time within each device's bytes x its available time
+- the bounds of `bounds`
+
+The program asks for an order that is better than that of `pipe_search`. If there is none, this is the proof.
 """
 
 from __future__ import annotations
@@ -22,25 +28,26 @@ from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineMo
 from remat_algorithms.parallel.pipeline.pipe_search import Report, figure_of, search
 
 MOVES = 20_000
-"""Moves of the search that the program begins with, where nobody says how many."""
+"""Default number of moves of the initial search."""
 
 FINEST = 2**32
-"""Steps that a horizon is divided into where times are no whole numbers, or very large ones."""
+"""Number of steps in a horizon if times are not integers, or are very large."""
 
 MOST_BYTES = 2**24
-"""Bytes up to which they are taken as they are; more are rounded down to units, and what is found is checked."""
+"""Maximum number of bytes for exact sizes. Above it, sizes are rounded down to units, and solutions are checked."""
 
 CLOSE = 1e-8
-"""Share of its figure within which an order is the best, where times had to be rounded."""
+"""Relative difference within which an order counts as optimal, if times had to be rounded."""
 
 SAME, MOST_PARTS = 1e-10, 1000
-"""Times are multiples of a common step up to this share; the most steps that the least time is divided into."""
+"""Relative tolerance for a common time step, and the maximum number of steps in the smallest time."""
 
 
 class Proof(NamedTuple):
-    """The best lists known, their figure, a bound that holds, and whether nothing is better.
+    """Best lists known, their objective value, a valid bound, and whether they are proved optimal.
 
-    None and infinity, proved: nothing fits. Not proved: the search was stopped, and lists and bound are what it had.
+    None and infinity, proved: no order fits. Not proved: the search was stopped, and lists and bound are its last
+    ones.
     """
 
     lists: Lists | None
@@ -63,23 +70,23 @@ def prove(
     report: Report = lambda lists, figure: None,
     bounded: Callable[[float], object] = lambda bound: None,
 ) -> Proof:
-    """Find the order with the least makespan, and prove that it is.
+    """Find the order with the minimum makespan, and prove it.
 
     Parameters
     ----------
     model, starts, span, seed
-        As of `pipe_search.search`.
+        As in `pipe_search.search`.
     threads : int
     moves : int, optional
-        Of the search before; default `MOVES`.
+        Moves of the initial search; default `MOVES`.
     work : float, optional
         Limit of the program in CP-SAT's own units, for answers that do not depend on the clock.
     seconds : float, optional
-        Limit of the program.
+        Time limit of the program.
     stop : callable
-        Asked now and then whether to stop.
+        Polled regularly for a stop.
     report, bounded : callable
-        Receive better and better lists with their figure, and better and better bounds.
+        Receive each improved solution with its objective value, and each improved bound.
     """
     if not model.feasible:
         return Proof(None, math.inf, math.inf, True)
@@ -116,7 +123,7 @@ def prove(
         job.solver.parameters.max_deterministic_time = work
     answer = watched(job, stop, seconds)
     if answer.outcome is Outcome.INFEASIBLE:
-        # No order is better by a step than the one that is there.
+        # No order beats the known one by a full step.
         raised(program.most)
     elif answer.outcome is not Outcome.UNKNOWN:
         raised(answer.bound)
@@ -126,7 +133,7 @@ def prove(
 
 
 def _common_unit(model: PipelineModel, figure: float) -> float | None:
-    """Return a step that all times are multiples of, up to the digits of floats; None where there is none so large."""
+    """Return a step that divides all times, within float accuracy; None if no large enough step exists."""
     times = {time for row in (*model.times[:3], model.delays) for time in row if time}
     for parts in range(1, MOST_PARTS + 1):
         unit = min(times) / parts
@@ -136,18 +143,18 @@ def _common_unit(model: PipelineModel, figure: float) -> float | None:
 
 
 class _Program:
-    """The program that asks for an order better than a given one.
+    """Program that asks for an order better than a given one.
 
     Attributes
     ----------
     unit : int or float
-        What a step of its times is.
+        Length of a time step.
     exact, rounded : bool
-        Whether its times are those of the pipeline, all whole numbers; whether they are rounded down.
+        Whether its times equal those of the pipeline, all integers; whether they are rounded down.
     most : int
-        Steps that an order takes at least if the program has no solution.
+        Lower bound in steps on every order, if the program has no solution.
     holds : bool
-        Whether its bytes are those of the pipeline, too.
+        Whether its bytes also equal those of the pipeline.
     """
 
     def __init__(self, model: PipelineModel, lists: Lists, *, span: bool, figure: float, bound: float) -> None:
@@ -161,7 +168,7 @@ class _Program:
         self.rounded = common is None
         self.holds = True
         self.ops = model.operations()
-        # Within a span from another's start, the last device may begin as late as the first one ends.
+        # For spans, the last device may start as late as the first one ends.
         most = round(figure / self.unit) if common else math.ceil(figure / self.unit)
         self.horizon = most if not span else 2 * sum(self._steps(model.times[op[0]][op[1]]) for op in self.ops)
         if span:
@@ -182,7 +189,7 @@ class _Program:
         return math.floor(time / self.unit) if self.rounded else round(time / self.unit)
 
     def time_of(self, steps: float) -> float:
-        """Return the time that is no more than so many steps."""
+        """Return a time that is at most the given number of steps."""
         if self.exact:
             return math.ceil(steps - CLOSE)
         return steps * self.unit * (1 - SAME)
@@ -254,7 +261,7 @@ class _Program:
         return {op: value(start) for op, start in self.start.items()}
 
     def lists_of(self, starts: dict[Op, int]) -> Lists:
-        """Return the lists that run operations in the order of their starts; those of no time first, as they follow."""
+        """Return the lists ordered by start; zero-length operations come first, in data order."""
         lists: list[list[Op]] = [[] for _ in self.pipeline.fixed]
         for op in sorted(self.ops, key=lambda op: (starts[op], starts[op] + self.time[op], op[0], op[2])):
             lists[self.pipeline.place[op[1]]].append(op)

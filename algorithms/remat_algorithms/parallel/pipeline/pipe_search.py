@@ -1,10 +1,11 @@
-"""`pipe-search`: list scheduling and local search under bytes per device, with a look-ahead that excludes deadlock.
+"""`pipe-search`: list scheduling and local search under the memory of each device, with a deadlock-free look-ahead.
 
-Three steps, each in moves, of which a move is a schedule made in O(operations * stages): rules and given orders;
-regular schedules (`walk.drift`), which many micro-batches ask for; walks from the best orders that are there
-(`walk.walk`), half of which are given up again and again, and the others go on twice as far.
+A move is a schedule built in O(operations * stages). The search has three phases, each limited by a number of moves.
+The first uses rules and given orders. The second looks for regular schedules (`local_search.drift`), which pay for
+many micro-batches. The third runs local searches (`local_search.walk`) from the best orders found. Successive halving
+drops half of the searches in each round, and continues the others for twice as long.
 
-It ends early where a lower bound says that there is nothing to gain.
+The search ends early if a lower bound proves that no improvement is possible.
 """
 
 from __future__ import annotations
@@ -25,39 +26,39 @@ from remat_algorithms.parallel.pipeline.successive_halving import halve
 Report = Callable[[Lists, float], object]
 
 MOVES = 100_000
-"""Moves at most, where nobody says how many."""
+"""Default maximum number of moves."""
 
 WORK = 1_000_000_000
-"""Operations times classes up to which as many moves are made: more of them, fewer moves."""
+"""Maximum number of operations times classes for this many moves; larger pipelines make fewer."""
 
 AT_ONCE = 10_000_000
-"""The same, between two looks at whether to stop."""
+"""The same product, between two checks for a stop."""
 
 DRIFTING = 0.3
 """Share of the moves that look for regular schedules."""
 
 BEGINNINGS = 16
-"""Regular schedules that are begun with."""
+"""Number of initial regular schedules."""
 
 SPREADS = (0.0, 0.05, 0.1, 0.2, 0.02, 0.05, 0.1, 0.5)
-"""How many loads the gaps of a regular schedule are drawn from at first, in turns."""
+"""Ranges of the initial gaps of regular schedules in loads, used in rotation."""
 
 KEPT = 16
-"""Orders that the walks begin with."""
+"""Number of orders from which local search starts."""
 
 HEAT = 1.0
-"""Mean times of an operation by which a schedule that is taken may be longer than the present one."""
+"""Accepted increase of the makespan over the current schedule, in mean operation times."""
 
 
 class Found(NamedTuple):
-    """Lists that fit, and their figure: makespan or span. None and infinity: nothing fits."""
+    """Feasible lists and their objective value, makespan or span. None and infinity: no order fits."""
 
     lists: Lists | None
     figure: float
 
 
 class _Entry(NamedTuple):
-    """Start times of an order; where it is a regular one, its gaps, those of its W's, and its period."""
+    """Start times of an order; for a regular one, also its gaps, the delays of its W's, and its period."""
 
     figure: float
     keys: Any
@@ -74,34 +75,34 @@ def search(
     stop: Callable[[], bool] = lambda: False,
     report: Report = lambda lists, figure: None,
 ) -> Found:
-    """Search for the order with the least makespan.
+    """Search for the order with the minimum makespan.
 
     Parameters
     ----------
     model : PipelineModel
     starts : sequence of lists
-        Orders to begin with, complete ones or not; what fits of them bounds the answer. Micro-batches may be in any
-        order in them, and B and W at one go.
+        Starting orders, complete or not; those that fit bound the answer. They may have micro-batches in any order,
+        and B and W together.
     span : bool
-        Look for the least largest span of a device, instead of the makespan.
+        Minimise the largest span of a device instead of the makespan.
     seed : int
     moves : int, optional
-        How many schedules to make at most, default: `MOVES`, or fewer of large ones.
+        Maximum number of schedules to build; default: `MOVES`, or fewer for large pipelines.
     stop : callable
-        Asked now and then whether to stop.
+        Polled regularly for a stop.
     report : callable
-        Receives better and better lists with their figure.
+        Receives each improved solution with its objective value.
 
     Returns
     -------
     Found
-        Every B apart from its W. The same for the same arguments, as long as `stop` does not interfere.
+        With separate B and W. Deterministic for equal arguments, unless `stop` intervenes.
     """
     return _Search(model, span, seed, stop, report).run(starts, moves)
 
 
 def figure_of(model: PipelineModel, lists: Sequence[Sequence[Op]], *, span: bool = False) -> float:
-    """Return the figure of lists: infinite where they do not end, or do not fit."""
+    """Return the objective value of lists; infinite if they deadlock or do not fit."""
     found = least_span(model, lists) if span else None
     evaluation = evaluate(model, lists) if found is None else found[1]
     if evaluation is None:
@@ -138,7 +139,7 @@ class _Search:
         return self.best
 
     def _bind(self) -> None:
-        # Compiled here, so that nothing is where a rule is the answer, or nothing fits.
+        # Imported here, so that nothing is compiled if a rule is optimal or nothing fits.
         from remat_algorithms.parallel.pipeline import local_search_kernel as kernel
 
         facts, state = self.facts, self.state
@@ -159,12 +160,12 @@ class _Search:
             self.report(lists, figure)
 
     def _offer_walked(self) -> None:
-        """Offer the best that the kernel has, where it is better."""
+        """Offer the kernel's best schedule if it is better."""
         if self.state.progress.best < self.best.figure:
             self._offer(lists_of(self.facts, self.state.best_order))
 
     def _made(self, keys: Any, patience: float) -> _Entry:
-        """Make a schedule from keys."""
+        """Build a schedule from keys."""
         state = self.state
         state.key[:] = keys
         self.left -= 1
@@ -176,7 +177,7 @@ class _Search:
         return _Entry(figure, state.start.astype(np.float64))
 
     def _begin(self, starts: Sequence[Sequence[Sequence[Op]]]) -> list[_Entry]:
-        """Return the orders that the walks begin with: given ones, those of rules, and regular ones."""
+        """Return the starting orders of the local searches: given ones, those of rules, and regular ones."""
         most = self.left
         found: list[_Entry] = []
         for lists in starts:
@@ -218,7 +219,7 @@ class _Search:
         return _Entry(progress.best, state.best.copy())
 
     def _parts(self, moves: int) -> Iterator[int]:
-        """Yield how many moves to make at a time, and see afterwards what has come of them."""
+        """Yield numbers of moves to make, and account for them afterwards."""
         progress = self.state.progress
         while moves > 0 and not self.over:
             before = progress.moves
@@ -230,7 +231,7 @@ class _Search:
 
 
 def one_by_one(model: PipelineModel) -> Lists:
-    """Return the order in which no two micro-batches are under way at a time: it fits where any order does."""
+    """Return the order with one micro-batch in flight at a time; it fits if any order does."""
     stages = range(model.stages)
     lists: list[list[Op]] = [[] for _ in model.fixed]
     for batch in range(model.batches):
@@ -245,7 +246,7 @@ def one_by_one(model: PipelineModel) -> Lists:
 
 
 def _rules(facts: Facts) -> Iterator[Any]:
-    """Yield keys: backwards first, then the deepest forward, then W; groups of micro-batches at distances."""
+    """Yield keys: backwards first, then the deepest forward, then W; also groups of micro-batches at distances."""
     stages, batches, classes = facts.stages, facts.batches, len(facts.runs)
     number = np.arange(batches, dtype=np.float64)
     stage = np.arange(stages, dtype=np.float64)[:, None]
@@ -266,7 +267,7 @@ def _rules(facts: Facts) -> Iterator[Any]:
 
 
 def _groups(batches: int) -> list[int]:
-    """Return sizes of groups: all that are small, then fewer and fewer."""
+    """Return group sizes: all small ones, then increasingly sparse ones."""
     found, size = [], 1
     while size <= batches:
         found.append(size)
@@ -275,7 +276,7 @@ def _groups(batches: int) -> list[int]:
 
 
 def _first_times(facts: Facts) -> tuple[Any, float]:
-    """Return when the operations of one micro-batch alone would run, and when it would be back."""
+    """Return the start times of a single micro-batch, and its return time."""
     stages = facts.stages
     time = facts.duration.astype(np.float64)
     offset = np.zeros(len(facts.runs))

@@ -1,14 +1,14 @@
-"""`pipeline-ilp`: which layers each device holds and when it runs them, as one program (after Beaumont et al. 2021).
+"""`pipeline-ilp`: one program for the layers of each device and their times (after Beaumont et al. 2021).
 
-The class: patterns in which each layer, or block of layers, is on any one device and is run there as one operation
-forwards and one backwards, both halves together. A device may hold layers anywhere (`contiguous`: only ones that
-follow each other). Periods are bisected, a constraint program each (see `period_program`), between what no period is
-less than, and the one of `madpipe`.
+The class contains patterns in which each layer, or block of layers, is on any one device. It runs there as one
+forward and one backward operation, the latter with both halves together. A device may hold arbitrary layers, or with
+`contiguous` only consecutive ones. Periods are bisected between a lower bound and the period of `madpipe`, with one
+constraint program each (see `period_program`).
 
-The paper's integer program has binaries for the places of layers and the order of each pair, with big-M terms; here
-CP-SAT has intervals modulo the period, and links are as the instance has them. A program that comes to no end within
-its work counts as one without a solution, but proves nothing. Programs between the period found and what is refuted
-then raise the bound of the note.
+The paper's integer program has binaries for the positions of layers and the order of each pair, with big-M terms.
+Here CP-SAT has intervals modulo the period, and links follow the instance. A program that does not finish within its
+work counts as one without a solution, but proves nothing. Further programs between the refuted periods and the period
+found then raise the bound of the note.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class IlpOptions(Options):
 
 
 def solve(problem: Problem, options: IlpOptions, context: Context) -> Proposal:
-    """Find the least period, and prove it where the programs come to an end.
+    """Find the smallest period, and prove it if the programs finish.
 
     Raises
     ------
     OptionError
-        For parameters that do not change meanwhile, or links that wait for others.
+        If parameters do not change during the stream, or links wait for others.
     """
     instance = stream_of(problem, "pipeline-ilp", ("stash", "double", "single"))
     blocks = blocks_of(problem, instance, options.blocks)
@@ -70,12 +70,12 @@ def solve(problem: Problem, options: IlpOptions, context: Context) -> Proposal:
 
 
 def is_provable(blocks: Blocks) -> bool:
-    """Whether a program without a solution is a proof: times are as they are, and blocks single layers."""
+    """Whether a program without a solution is a proof: times are not rounded, and blocks are single layers."""
     return blocks.whole and len(blocks.parts) == blocks.instance.length
 
 
 def _about(blocks: Blocks, best: Pattern, refuted: int, *, contiguous: bool) -> str:
-    """Say how near the period is to the least one."""
+    """Describe the gap between the period and the smallest one."""
     parts = "layers" if len(blocks.parts) == blocks.instance.length else f"{len(blocks.parts)} blocks of layers"
     held = f"{parts} that follow each other on each device" if contiguous else f"{parts} on any device"
     if not is_provable(blocks):

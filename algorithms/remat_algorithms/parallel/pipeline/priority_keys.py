@@ -1,7 +1,7 @@
-"""What kernels that walk over the orders of a pipeline share: random numbers, what is ready, and moves of keys.
+"""Common functions of the local search kernels over pipeline orders: random numbers, readiness, and moves of keys.
 
-Each kernel has records of its own, `Facts` and `State`, and is compiled with what it calls from here: of its records,
-these functions use the fields that have the same names and meanings in `walk`.
+Each kernel has separate records, `Facts` and `State`, and is compiled with the functions that it calls from here.
+These functions use the fields with the same names and meanings as in `local_search`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ MULTIPLIER = 2685821657736338717
 PARTS = 2.0**53
 
 BACK = 0.002
-"""Share of the moves that begin with the best schedule again."""
+"""Share of the moves that start from the best schedule."""
 
 FREE, STRICT = 1.0, -1.0
-"""How long an operation with a lesser key is waited for: until another could end; for ever."""
+"""How long the device waits for an operation with a smaller key: until another could end; without limit."""
 
 ONE, SOME, ONWARDS, SO_FAR = range(4)
-"""Whose keys are moved: an operation's; its class's, for some micro-batches; its micro-batch's on this and later, or on
-this and earlier stages."""
+"""Keys to move: of an operation; of a class for some micro-batches; of a micro-batch on this and later stages, or on
+this and earlier stages.
+"""
 
 
 @cells
 class Progress(ctypes.Structure):
-    """Random numbers, figures of the present schedule and of the best one, the period of a regular one, moves made."""
+    """Random state, values of the current and the best schedule, period of a regular one, and number of moves."""
 
     random: int
     current: float
@@ -52,7 +53,7 @@ def random(progress: Progress) -> float:
 
 
 def find_ready(facts: Facts, state: State, index: int) -> None:
-    """Find out when the data of the next operation of a class are there, if its sources have been scheduled."""
+    """Compute when the data of a class's next operation are available, if its sources have been scheduled."""
     stages = facts.stages
     batch = state.done[index]
     state.ready[index] = -1
@@ -75,7 +76,7 @@ def find_ready(facts: Facts, state: State, index: int) -> None:
 
 
 def put(facts: Facts, state: State, index: int) -> None:
-    """Put the next operation of a class, whose times are known, behind the others of its device."""
+    """Append the next operation of a class, whose times are known, to the order of its device."""
     stages = facts.stages
     device = facts.device[index]
     state.order[device, state.used[device]] = index
@@ -94,7 +95,7 @@ def put(facts: Facts, state: State, index: int) -> None:
 
 
 def take_times(facts: Facts, state: State, value: float) -> None:
-    """Make the times of the schedule made last the present ones, and the best ones if they are that."""
+    """Accept the times of the last schedule as the current ones, and as the best ones if they are better."""
     progress = state.progress
     better = value < progress.best
     for index in range(len(facts.runs)):
@@ -111,7 +112,7 @@ def take_times(facts: Facts, state: State, value: float) -> None:
 
 
 def recall(facts: Facts, state: State) -> None:
-    """Make the best times the present ones."""
+    """Restore the best times as the current ones."""
     for index in range(len(facts.runs)):
         for batch in range(facts.runs[index]):
             state.current[index, batch] = state.best[index, batch]
@@ -119,20 +120,20 @@ def recall(facts: Facts, state: State) -> None:
 
 
 def set_keys(facts: Facts, state: State) -> None:
-    """Make the present times keys."""
+    """Set the keys to the current times."""
     for index in range(len(facts.runs)):
         for batch in range(facts.runs[index]):
             state.key[index, batch] = state.current[index, batch]
 
 
 def draw_shift(facts: Facts, progress: Progress) -> float:
-    """Return by how much keys move: mostly by little, either way."""
+    """Return a random shift of keys in either direction, usually small."""
     wide = facts.step * facts.stages * 4 * random(progress) * random(progress)
     return float(wide if random(progress) < 0.5 else -wide)
 
 
 def move_keys(facts: Facts, state: State, whose: int, index: int, batch: int, shift: float) -> None:
-    """Change some of the keys: see `ONE`."""
+    """Shift some of the keys: see `ONE`."""
     first = index - index % facts.stages
     if whose == ONE:
         state.key[index, batch] += shift
@@ -149,7 +150,7 @@ def move_keys(facts: Facts, state: State, whose: int, index: int, batch: int, sh
 
 
 def first_gaps(facts: Facts, state: State, spread: float) -> None:
-    """Draw the gaps of a regular schedule, from up to `spread` loads."""
+    """Draw the gaps of a regular schedule, up to `spread` loads."""
     progress = state.progress
     progress.current = math.inf
     progress.period = facts.load
@@ -160,7 +161,7 @@ def first_gaps(facts: Facts, state: State, spread: float) -> None:
 
 
 def copy_gaps(facts: Facts, state: State, source: int, target: int) -> None:
-    """Copy a regular schedule: 0 is the one that is tried, 1 the present one."""
+    """Copy a regular schedule: 0 is the candidate, 1 the current one."""
     for index in range(2 * facts.stages):
         state.gap[target, index] = state.gap[source, index]
     for index in range(facts.stages):
@@ -170,7 +171,7 @@ def copy_gaps(facts: Facts, state: State, source: int, target: int) -> None:
 def vary_gaps(facts: Facts, state: State, kind: float, several: float, first: int, shift: float) -> None:
     """Change a gap of a regular schedule.
 
-    Of a `kind` below `several` some gaps that follow each other, below twice that when the W's of a stage run.
+    If `kind` is below `several`, some consecutive gaps change; below twice that, the delay of a stage's W.
     """
     last = first
     if kind < several:
@@ -185,7 +186,7 @@ def vary_gaps(facts: Facts, state: State, kind: float, several: float, first: in
 
 
 def repeat(facts: Facts, state: State, period: float) -> None:
-    """Make the keys of a regular schedule: of micro-batch 0 its offsets, W's behind B's; of others a period later."""
+    """Compute the keys of a regular schedule: the offsets of micro-batch 0, with each W after its B, plus periods."""
     stages = facts.stages
     for index in range(2 * stages, len(facts.runs)):
         source = index - stages

@@ -1,4 +1,4 @@
-"""Devices, next to each other, that hold the same stages: micro-batches in turns, or a part of each one."""
+"""Adjacent devices that hold the same stages: they alternate micro-batches, or split each one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from remat.plugin import OptionError, Orders, Pass, PipelineInstance, Problem
 
 @dataclass(frozen=True)
 class Replicas:
-    """How many devices hold each stage, and how they share micro-batches.
+    """Number of devices that hold each stage, and how they share micro-batches.
 
     Attributes
     ----------
     count : int
     parts : bool
-        Whether each of them runs a part of every micro-batch; else they take micro-batches in turns, as so many
-        pipelines.
+        Whether each device runs a part of every micro-batch. Otherwise the devices alternate micro-batches, as
+        independent pipelines.
     """
 
     count: int = 1
@@ -25,7 +25,7 @@ class Replicas:
 
     @staticmethod
     def options(problem: Problem) -> Iterator[Replicas]:
-        """Yield what there is for a problem, the fewest devices first: each group of them is of one type and size."""
+        """Yield the options for a problem, fewest devices first; each group has one device type and memory size."""
         instance, machine = problem.instance, problem.machine
         assert isinstance(instance, PipelineInstance)
         yield Replicas()
@@ -39,7 +39,7 @@ class Replicas:
                     yield Replicas(count, parts)
 
     def lacks(self, problem: Problem) -> str:
-        """Say why micro-batches cannot be shared so; nothing if they can."""
+        """Describe why micro-batches cannot be shared this way; empty if they can."""
         instance, devices = problem.instance, len(problem.machine.processors)
         assert isinstance(instance, PipelineInstance)
         if devices % self.count:
@@ -51,12 +51,12 @@ class Replicas:
         return ""
 
     def check(self, problem: Problem) -> None:
-        """Refuse what `lacks` names."""
+        """Raise an error for the obstacle that `lacks` reports."""
         if why := self.lacks(problem):
             raise OptionError(why, option="replicas")
 
     def first(self, problem: Problem) -> Problem:
-        """Return the problem of every first device: the others do the same."""
+        """Return the problem of every first device; its replicas run the same operations."""
         instance, machine = problem.instance, problem.machine
         assert isinstance(instance, PipelineInstance)
         if self.count == 1:

@@ -1,1 +1,1 @@
-"""Pipelines whose devices may send what they hold to a host, and bring it back for the backward."""
+"""Pipelines whose devices may offload values to a host and fetch them for the backward."""

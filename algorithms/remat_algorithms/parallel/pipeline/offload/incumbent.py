@@ -1,4 +1,4 @@
-"""The best plan with copies to the host so far, of one staging after the other."""
+"""Incumbent of plans with host offloading, over a sequence of stagings."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from remat_algorithms.parallel.pipeline.pipe_search import search
 from remat_algorithms.parallel.pipeline.stages import Staging
 
 MORE = 5
-"""Times as many schedules as orders without copies are searched in: there is more to choose."""
+"""Factor of schedules tried, compared to orders without offloading: the search space is larger."""
 
 ROUNDS = 4
-"""How often a device is given less room, where what is only passing does not fit beside what is kept."""
+"""Maximum number of retries with less memory per device, when transient values do not fit along with the kept ones."""
 
 
 class BestSteps:
-    """The quickest steps so far that fit; `makespan` may be that of other plans, which are to be beaten."""
+    """Fastest feasible steps found; `makespan` may be that of another plan, which they must beat."""
 
     def __init__(self, problem: Problem, context: Context, makespan: Number | None = None) -> None:
         self.problem, self.context, self.makespan = problem, context, makespan
@@ -32,7 +32,7 @@ class BestSteps:
         self.excess: list[int] = []
 
     def consider(self, hosting: Hosting, sequence: Iterable[Op], choice: Choice | None = None) -> Played | None:
-        """Play a sequence, and keep it if it fits and is better."""
+        """Simulate a sequence, and keep it if it fits and is better."""
         listed = tuple(sequence)
         choice = hosting.plain(listed) if choice is None else choice
         played = hosting.play(listed, choice)
@@ -48,11 +48,11 @@ class BestSteps:
 
 
 ROOMIER: tuple[float | None, ...] = (1.5, 2.0, None)
-"""Times as much room (None: any) in which orders are looked for whose rest is to wait at the host."""
+"""Memory factors (None: unlimited) for orders whose excess activations are to be offloaded."""
 
 
 def roomier(staged: Staging, times: float | None) -> Staging:
-    """Return a staging whose devices have so many times as much room for micro-batches; None: for anything."""
+    """Return a staging whose devices have `times` as much memory for micro-batches; None means unlimited."""
     model = staged.model
     rooms = [
         None if times is None or free is None else fixed + int(times * free)
@@ -69,9 +69,9 @@ def search_hosted(
     moves: int,
     stop: Callable[[], bool],
 ) -> None:
-    """Search for orders of a staging with copies to the host.
+    """Search for orders of a staging with host offloading.
 
-    It begins with given orders, the named ones, and the best for devices with more room.
+    The starting points are the given orders, the named ones, and the best ones for devices with more memory.
     """
     if staged.model.holds_fixed:
         begun = [*starts, *roomier_orders(staged, best.context.seed, moves, stop), *staged.starts]
@@ -79,7 +79,7 @@ def search_hosted(
 
 
 def roomier_orders(staged: Staging, seed: int, moves: int, stop: Callable[[], bool]) -> Iterator[Lists]:
-    """Yield the best orders that there are for devices with more room."""
+    """Yield the best orders found for devices with more memory."""
     for times in ROOMIER:
         other = roomier(staged, times)
         lists, _ = search(other.model, starts=other.starts, seed=seed, moves=moves, stop=stop)
@@ -90,7 +90,7 @@ def roomier_orders(staged: Staging, seed: int, moves: int, stop: Callable[[], bo
 def search_ways(
     best: BestSteps, hosting: Hosting, starts: Sequence[Start], moves: int, stop: Callable[[], bool]
 ) -> None:
-    """Search for orders, and for what becomes of micro-batches; what only passes takes room from the next round on."""
+    """Search for orders and offload choices; each round reserves memory for the last round's transient values."""
     staged, seed = hosting.staged, best.context.seed
     bound = lower_bound(roomier(staged, None).model) if staged.chained else 0.0
     for _ in range(ROUNDS):

@@ -1,13 +1,16 @@
-"""The kernel for orders with copies to a host; interpreted, this is its plain twin.
+"""Kernel of the local search over orders with host offloading; interpreted, this is its plain twin.
 
-As in `parallel.pipeline.local_search`, a schedule is made from keys, one an operation. Beside forwards,
-backwards and second halves there is a class of *returns* for each stage: the copy back of what was sent away. What a
-micro-batch sends away goes when its forward ends, first come, first served; its bytes are free when it has gone. A
-return takes them again when it begins, on the way back of its device. What takes bytes on a device does so in the order
-in which it is scheduled, and waits until there is room. Operations of which none can ever go on make no schedule.
+As in `parallel.pipeline.local_search`, keys, one per operation, determine a schedule. Each stage has classes for
+forwards, backwards and weight gradients. A fourth class contains the *returns*, the copies back of offloaded values.
+A micro-batch's offload starts when its forward ends, first come, first served, and frees its bytes when it ends. A
+return allocates them again when it starts, on the return channel of its device.
 
-What becomes of a micro-batch in a stage is a *way* (`hosting.Way`): its *level* says which layers run again for the
-backward, its *part* which of the others wait at the host. What runs again may do so before the gradient is there.
+Operations on a device allocate bytes in the order in which they are scheduled, and wait until enough bytes are free.
+If no operation can ever continue, the keys yield no schedule.
+
+An option (`offload_model.Way`) determines how a stage treats a micro-batch. Its *level* selects the layers that are
+recomputed for the backward. Its *part* selects the other layers that wait at the host. Recomputation may precede the
+arrival of the gradient.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from remat_algorithms.parallel.pipeline.priority_keys import BACK, Progress, dra
 Array = Any
 
 STRICT = 0.9
-"""Share of the moves that keep to their keys: others come to no end more often, as they take room early."""
+"""Share of moves that follow their keys strictly. Others deadlock more often, because they allocate memory early."""
 
 
 class Facts(NamedTuple):
@@ -30,26 +33,27 @@ class Facts(NamedTuple):
     Attributes
     ----------
     duration, device : (classes,)
-        Time of an operation without what runs again, of a return the longest one; its device.
+        Time of an operation without recomputation, or of the longest return; its device.
     delay : (stages,)
-        Hop into each stage from the one before it.
+        Hop into each stage from the previous one.
     levels : (stages,) int
-        How many levels a stage has.
+        Number of levels of a stage.
     parts : (stages, levels) int
-        How many parts a level has.
+        Number of parts of a level.
     again : (stages, levels, parts)
-        Time of what runs again.
+        Time of the recomputation.
     held, forward, backward, ahead : (stages, levels, parts) int
-        Bytes from the end of F to the start of B; that F takes at its start; that B takes beyond what is held, where
-        each segment runs again when its turn comes, and where all do so first.
+        Bytes held from the end of F to the start of B, and bytes that F allocates at its start. The other two are the
+        bytes that B allocates in addition to `held`: if it recomputes each segment just before its use, and if it
+        recomputes all segments first.
     away : (stages, levels, parts) int
-        Bytes, of those held, that wait at the host.
+        Part of the held bytes that waits at the host.
     out, back : (stages, levels, parts)
-        How long they take to go, and to return.
+        Times of the offload and of the return.
     kept : (stages,) int
         Bytes from the end of B to the end of W.
     halves : (stages,) int
-        Whether the stage has second halves.
+        Whether the stage has separate weight gradients.
     room : (devices,) int
         Bytes of each device for micro-batches.
     first_own, own : (devices + 1,), (stages,)
@@ -83,36 +87,36 @@ class Facts(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the walk writes.
+    """Mutable state of the local search.
 
     Attributes
     ----------
     key, start, current, best : (classes, batches)
-        Keys; start times of the schedule made last; keys of the present schedule, and of the best one.
+        Keys; start times of the last schedule built; keys of the current and of the best schedule.
     level, current_level, best_level : (stages, batches) int
-        What runs again of each micro-batch.
+        Recomputation level of each micro-batch.
     sent, current_sent, best_sent : (stages, batches) int
-        The part that is sent away.
+        Offloaded part.
     end : (classes, batches)
         Ends of operations.
     gone : (stages, batches)
-        When a micro-batch has been sent away.
+        Time at which a micro-batch has been offloaded.
     done : (classes,) int
-        The next micro-batch of each class.
+        Next micro-batch of each class.
     possible, finish : (classes,) float64
-        When the next operation of a class could start, and would end; below 0: not yet.
+        Earliest start and end of the next operation of a class; negative while unknown.
     taken : (classes,) int
-        Bytes that it takes at its start.
+        Bytes that it allocates at its start.
     clock, sending, coming, taking : (devices,) float64
-        When a device, its ways out and back are free, and when bytes were taken last.
+        Times at which a device and its two channels become free, and of the last allocation.
     held : (devices,) int
     free_at, free_size : (devices, most)
-        When how many bytes will be given back, in the order of time, from `head` to `tail`.
+        Times and sizes of future releases, in the order of time, from `head` to `tail`.
     head, tail : (devices,) int
     order, best_order : (most, 2) int
         Classes and micro-batches in the order in which they were scheduled.
     used : (1,) int
-        How many there are in `order`.
+        Number of entries in `order`.
     """
 
     key: Array
@@ -147,7 +151,7 @@ class State(NamedTuple):
 
 
 def _room(facts: Facts, state: State, device: int, start: float, taken: int) -> float:
-    """Return when so many bytes are free, from an instant on; below 0: never."""
+    """Return the first time, from `start`, at which the given bytes are free; negative if never."""
     if taken <= 0:
         return start
     start = max(start, state.taking[device])
@@ -166,7 +170,7 @@ def _room(facts: Facts, state: State, device: int, start: float, taken: int) -> 
 
 
 def _look(facts: Facts, state: State, index: int) -> None:
-    """Find out when the next operation of a class could start."""
+    """Compute the earliest start of the next operation of a class."""
     stages = facts.stages
     state.possible[index] = -1.0
     batch = state.done[index]
@@ -205,7 +209,7 @@ def _look(facts: Facts, state: State, index: int) -> None:
 
 
 def _look_back(facts: Facts, state: State, index: int, level: int, part: int) -> None:
-    """Find out when a backward could start, what runs again for it included."""
+    """Compute the earliest start of a backward, including its recomputation."""
     stages = facts.stages
     stage = index - stages
     batch = state.done[index]
@@ -222,7 +226,7 @@ def _look_back(facts: Facts, state: State, index: int, level: int, part: int) ->
         if state.done[index + 1] <= batch:
             return
         ready = max(ready, state.end[index + 1, batch] + facts.delay[stage + 1])
-        # What has been sent on is not made again before it is there.
+        # Recomputation does not replace a value before it has arrived at the next stage.
         own = max(own, state.end[stage, batch] + facts.delay[stage + 1])
     clock = float(state.clock[facts.device[index]])
     time = float(facts.duration[index])
@@ -243,7 +247,7 @@ def _look_back(facts: Facts, state: State, index: int, level: int, part: int) ->
 
 
 def _frees(state: State, device: int, time: float, size: int) -> None:
-    """Note that bytes will be given back."""
+    """Record a future release of bytes."""
     if size == 0:
         return
     place = state.tail[device]
@@ -257,14 +261,14 @@ def _frees(state: State, device: int, time: float, size: int) -> None:
 
 
 def _skip(facts: Facts, state: State, stage: int) -> None:
-    """Go on to the next micro-batch that comes back."""
+    """Advance to the next micro-batch with a return."""
     index = 3 * facts.stages + stage
     while state.done[index] < facts.batches and not _is_sent(facts, state, stage, state.done[index]):
         state.done[index] += 1
 
 
 def _is_sent(facts: Facts, state: State, stage: int, batch: int) -> bool:
-    """Whether something of a micro-batch waits at the host."""
+    """Whether any bytes of a micro-batch wait at the host."""
     return bool(facts.away[stage, state.level[stage, batch], state.sent[stage, batch]] > 0)
 
 
@@ -318,11 +322,11 @@ def _run(facts: Facts, state: State, index: int) -> None:
 
 
 def schedule(facts: Facts, state: State, strict: bool) -> bool:
-    """Make a schedule from the keys; false: there is none.
+    """Build a schedule from the keys; return whether it succeeds.
 
-    Strictly, the operation of the least key of all runs, however long its device waits for it; else the least key of
-    those on the way (a device, or what comes back to it) of which something could end first, that could start before
-    that.
+    With `strict`, the operation with the smallest key of all runs, however long its device waits for it. Otherwise,
+    the operation that could end first selects a resource, a device or its return channel. Of the operations that
+    could start there before that end, the one with the smallest key runs.
     """
     stages = facts.stages
     total = 0
@@ -390,7 +394,7 @@ def _in_time(facts: Facts, state: State) -> int:
 
 
 def figure(facts: Facts, state: State) -> float:
-    """Return the makespan of the schedule made last."""
+    """Return the makespan of the last schedule."""
     most = 0.0
     for device in range(facts.devices):
         most = max(most, state.clock[device])
@@ -398,7 +402,7 @@ def figure(facts: Facts, state: State) -> float:
 
 
 def take(facts: Facts, state: State, value: float) -> None:
-    """Make the schedule made last the present one, and the best one if it is that."""
+    """Accept the last schedule as the current one, and as the best one if it is better."""
     stages = facts.stages
     better = value < state.progress.best
     state.progress.current = value
@@ -406,7 +410,7 @@ def take(facts: Facts, state: State, value: float) -> None:
         for batch in range(facts.batches):
             index = 3 * stages + stage
             if not _is_sent(facts, state, stage, batch):
-                # Where it would be, if it were sent.
+                # Start time of the return if the values were sent.
                 state.start[index, batch] = state.start[stages + stage, batch] - facts.duration[index]
     for index in range(4 * stages):
         for batch in range(facts.batches):
@@ -430,7 +434,7 @@ def take(facts: Facts, state: State, value: float) -> None:
 
 
 def _again(facts: Facts, state: State, best: bool) -> None:
-    """Begin with the best schedule, or with the present one."""
+    """Restore the best or the current schedule."""
     for index in range(4 * facts.stages):
         for batch in range(facts.batches):
             if best:
@@ -448,7 +452,7 @@ def _again(facts: Facts, state: State, best: bool) -> None:
 
 
 def _disturb(facts: Facts, state: State) -> None:
-    """Change some of the keys, or what becomes of some micro-batches."""
+    """Change some keys, or the options of some micro-batches."""
     progress = state.progress
     stages, batches = facts.stages, facts.batches
     for _ in range(1 + int(3 * random(progress) * random(progress))):
@@ -472,7 +476,7 @@ def _disturb(facts: Facts, state: State) -> None:
 
 
 def _change_ways(facts: Facts, state: State, stage: int, first: int, last: int) -> None:
-    """Let some micro-batches of a stage wait elsewhere, or run again more or less of it."""
+    """Change the offloaded part or the recomputation level of some micro-batches of a stage."""
     progress = state.progress
     levels = facts.levels[stage]
     if levels == 1 and facts.parts[stage, 0] <= 2:
@@ -497,7 +501,7 @@ def _change_ways(facts: Facts, state: State, stage: int, first: int, last: int) 
 
 
 def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> None:
-    """Make some moves, or as many as it takes to come down to the bound."""
+    """Make the given number of moves, or fewer if the bound is reached."""
     progress = state.progress
     for _ in range(moves):
         if progress.best <= bound:

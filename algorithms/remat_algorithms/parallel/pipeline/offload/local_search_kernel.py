@@ -1,4 +1,4 @@
-"""The compiled twins of `walk`'s functions: the same text, in machine code (see `kit.compile`)."""
+"""Compiled twins of the functions in `local_search`, from the same source (see `kit.compile`)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What the stages of a pipeline may send to the host, and the steps that come of an order with copies there.
+"""Offload options of pipeline stages, and the steps of an order with copies to the host.
 
-A *sequence* lists operations in the order in which they are scheduled: those of `model`, and returns (`R`), the copies
-back of what a micro-batch has sent away. It is played as the kernel plays its keys (`walk`): devices run in that order,
-what takes bytes waits until there is room, and what is sent away goes when its forward ends. Where stages have several
-ways (`Way`), a *choice* says which level and part each micro-batch takes.
+A *sequence* lists operations in scheduling order: those of `model`, and returns (`R`), the copies back of offloaded
+values. It is simulated as the kernel simulates its keys (`local_search.walk`). Devices run in that order, allocations
+wait until enough bytes are free, and offloads start when the forward ends. If stages have several options (`Way`), a
+*choice* gives the level and part of each micro-batch.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from remat_algorithms.parallel.pipeline.offload.offload_steps import Listing, Ro
 from remat_algorithms.parallel.pipeline.stages import Staging
 
 R = 3
-"""Phase of a return; beside F, B and W of `model`."""
+"""Phase of a return, in addition to F, B and W of `model`."""
 
 HOST = "host"
 
 
 class Played(NamedTuple):
-    """Steps of a sequence with start times, their makespan, and by how much they exceed each device and the host."""
+    """Steps of a sequence with start times, their makespan, and their excess over each device memory and the host."""
 
     steps: Steps
     makespan: Number
@@ -49,19 +49,20 @@ class Played(NamedTuple):
 
 
 class Way(NamedTuple):
-    """What a stage does with what a micro-batch holds there from its forward to its backward.
+    """Option of a stage for the values that a micro-batch holds from its forward to its backward.
 
     Attributes
     ----------
     segments : tuple of tuple of int
-        Layers, counted from the stage's first one, that run again (`remat.schedule.recompute`).
+        Recomputed layers, counted from the stage's first one (`remat.schedule.recompute`).
     sent : tuple of int
-        Layers whose values wait at the host; of a segment the first one stands for what it begins with.
+        Layers whose values wait at the host. The first layer of a segment represents the segment's input.
     again : number
-        Time of what runs again.
+        Time of the recomputation.
     held, forward, backward, ahead : int
-        Bytes from the end of F to the start of B; that F takes at its start; that B takes beyond what is held, where
-        segments run again one by one, and where all do so before the first backward.
+        Bytes held from the end of F to the start of B, and bytes that F allocates at its start. The other two are the
+        bytes that B allocates in addition to `held`: if segments are recomputed one by one, and if all are recomputed
+        before the first backward.
     """
 
     segments: tuple[tuple[int, ...], ...]
@@ -74,18 +75,18 @@ class Way(NamedTuple):
 
 
 Ways: TypeAlias = tuple[tuple[tuple[Way, ...], ...], ...]
-"""By stage, level and part; the first level runs nothing again, the first part of each sends nothing."""
+"""Options by stage, level and part; the first level recomputes nothing, the first part of each level sends nothing."""
 
 
 class Choice(NamedTuple):
-    """The level and the part of each stage and micro-batch."""
+    """Level and part of each stage and micro-batch."""
 
     level: IntArray
     part: IntArray
 
 
 class Trip(NamedTuple):
-    """What goes to the host: places among a stage's values, bytes, and the times there and back."""
+    """An offload: positions among a stage's values, bytes, and the times out and back."""
 
     values: tuple[int, ...]
     size: int
@@ -99,7 +100,7 @@ def check_host(problem: Problem) -> None:
     Raises
     ------
     OptionError
-        For either.
+        In either case, and for sequences cut into slices.
     """
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
@@ -121,14 +122,14 @@ def check_host(problem: Problem) -> None:
 
 @dataclass(frozen=True)
 class Hosting:
-    """A staging, and what each of its stages may send to the host.
+    """A staging, and the offload options of its stages.
 
     Attributes
     ----------
     problem : Problem
     staged : Staging
     several : Ways, optional
-        What stages may do; by default nothing runs again, and all or nothing is sent away.
+        Options of the stages. By default nothing is recomputed, and all or nothing is offloaded.
     """
 
     problem: Problem
@@ -137,7 +138,7 @@ class Hosting:
 
     @cached_property
     def ways(self) -> Ways:
-        """What each stage may do."""
+        """Options of each stage."""
         if self.several is not None:
             return self.several
         found = []
@@ -152,19 +153,19 @@ class Hosting:
         return self.staged.model
 
     def tightened(self, excess: Sequence[int]) -> Hosting:
-        """Return the same with so many bytes more on each device that the model does not see."""
+        """Return the same with additional bytes reserved on each device for values outside the model."""
         return replace(self, staged=self.staged.tightened(excess[: self.model.devices]))
 
     @cached_property
     def tasks(self) -> dict[Op, list[int]]:
-        """The tasks of each operation, in the order in which they run."""
+        """Tasks of each operation, in the order in which they run."""
         assert isinstance(self.problem.instance, PipelineInstance)
         every, stages = tasks_of(self.problem.instance), self.staged.stages
         return {(p, s, b): every.of(Pass(Phase(p), s, b), stages[s]) for p, s, b in self.model.operations()}
 
     @cached_property
     def owner(self) -> list[Op | None]:
-        """The operation of each task."""
+        """Operation of each task."""
         found: list[Op | None] = [None] * len(self.problem.graph.tasks)
         for op, tasks in self.tasks.items():
             for task in tasks:
@@ -173,13 +174,13 @@ class Hosting:
 
     @cached_property
     def maker(self) -> dict[int, Op | None]:
-        """The operation that makes each value."""
+        """Operation that produces each value."""
         writes, owner = self.problem.graph.writes, self.owner
         return {value: owner[task] for task, value in zip(writes.rows.tolist(), writes.items.tolist(), strict=True)}
 
     @cached_property
     def reads(self) -> dict[Op, list[int]]:
-        """What each operation reads that others make."""
+        """Values that each operation reads from other operations."""
         graph, maker = self.problem.graph, self.maker
         found: dict[Op, list[int]] = {}
         for op, tasks in self.tasks.items():
@@ -189,7 +190,7 @@ class Hosting:
 
     @cached_property
     def readers(self) -> dict[int, list[Op]]:
-        """The operations that read each value, but for the one that makes it."""
+        """Operations that read each value, except its producer."""
         found: dict[int, list[Op]] = {}
         for op, values in self.reads.items():
             for value in values:
@@ -198,13 +199,13 @@ class Hosting:
 
     @cached_property
     def made(self) -> dict[Op, list[int]]:
-        """What each operation makes, in the order in which it is sent."""
+        """Values that each operation produces, in the order in which they are sent."""
         writes = self.problem.graph.writes
         return {op: sorted(v for task in tasks for v in writes[task].tolist()) for op, tasks in self.tasks.items()}
 
     @cached_property
     def held(self) -> dict[tuple[int, int], list[int]]:
-        """What each stage and micro-batch may send away: what its forward makes for its backward alone."""
+        """Values that each stage and micro-batch may offload: those that its forward produces only for its backward."""
         size = self.problem.graph.size
         found: dict[tuple[int, int], list[int]] = {}
         for (phase, stage, batch), values in self.made.items():
@@ -220,7 +221,7 @@ class Hosting:
 
     @cached_property
     def whole(self) -> tuple[Trip, ...]:
-        """All that each stage may send away where nothing runs again."""
+        """Everything that each stage may offload without recomputation."""
         return tuple(
             self._trip(stage, tuple(range(len(self.held[stage, 0]))), self.model.activation[stage])
             for stage in range(self.model.stages)
@@ -228,17 +229,17 @@ class Hosting:
 
     @cached_property
     def away(self) -> tuple[int, ...]:
-        """Bytes of a micro-batch that each stage may send away."""
+        """Bytes of a micro-batch that each stage may offload."""
         return tuple(trip.size for trip in self.whole)
 
     @cached_property
     def way(self) -> tuple[tuple[Number, ...], tuple[Number, ...]]:
-        """How long what a stage may send away takes to go, and to come back."""
+        """Times of each stage's complete offload and of its return."""
         return tuple(trip.out for trip in self.whole), tuple(trip.back for trip in self.whole)
 
     @cached_property
     def trips(self) -> tuple[tuple[tuple[Trip, ...], ...], ...]:
-        """What goes to the host, by stage, level and part."""
+        """Offloads by stage, level and part."""
         return tuple(
             tuple(tuple(self._trip(stage, self._sent(stage, way), way.held) for way in parts) for parts in levels)
             for stage, levels in enumerate(self.ways)
@@ -256,7 +257,7 @@ class Hosting:
         return Trip(values, size, *times) if size else Trip((), 0, 0, 0)
 
     def _sent(self, stage: int, way: Way) -> tuple[int, ...]:
-        """Return the places, in `held`, of what waits at the host: values that only layers sent away hold."""
+        """Return the positions, in `held`, of values at the host: those that only offloaded layers hold."""
         again = {layer for segment in way.segments for layer in segment}
         firsts = {segment[0] for segment in way.segments}
         found = []
@@ -269,7 +270,7 @@ class Hosting:
 
     @cached_property
     def readers_in(self) -> list[dict[int, tuple[set[int], set[int]]]]:
-        """By stage: the layers (from its first one) whose forwards, and whose backwards, read what it may send."""
+        """By stage: layers (from its first one) whose forwards and whose backwards read each offloadable value."""
         graph = self.problem.graph
         assert isinstance(self.problem.instance, PipelineInstance)
         every, found = tasks_of(self.problem.instance), []
@@ -286,7 +287,7 @@ class Hosting:
         return found
 
     def runs(self, op: Op, way: Way, *, ahead: int) -> list[int]:
-        """Return the tasks of an operation, in the order in which they run, with what runs again, all of it ahead."""
+        """Return the tasks of an operation in running order, including recomputation; with `ahead`, all of it first."""
         if op[0] != B or not way.segments:
             return self.tasks[op]
         assert isinstance(self.problem.instance, PipelineInstance)
@@ -299,7 +300,7 @@ class Hosting:
 
     @cached_property
     def gradients(self) -> dict[Op, set[int]]:
-        """What each backward reads of the stage behind it."""
+        """Values that each backward reads from the next stage."""
         return {
             op: {value for value in values if (maker := self.maker.get(value)) is not None and maker[0] != F}
             for op, values in self.reads.items()
@@ -307,7 +308,7 @@ class Hosting:
         }
 
     def plain(self, sequence: Iterable[Op]) -> Choice:
-        """Return the choice in which what returns in a sequence has been sent whole, and nothing runs again."""
+        """Return the choice in which everything that a sequence returns is fully offloaded, without recomputation."""
         shape = (self.model.stages, self.model.batches)
         choice = Choice(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64))
         for phase, stage, batch in sequence:
@@ -316,13 +317,13 @@ class Hosting:
         return choice
 
     def play(self, sequence: Iterable[Op], choice: Choice | None = None) -> Played | None:
-        """Return what comes of a sequence; None where it comes to no end. Without a choice, it is a plain one."""
+        """Simulate a sequence; None on deadlock. Without a choice, use the plain one."""
         listed = tuple(sequence)
         return _Player(self, self.plain(listed) if choice is None else choice).play(listed)
 
 
 class _Begun(NamedTuple):
-    """When an operation starts, when all that it reads is there, its bytes, and how many tasks run again first."""
+    """Start of an operation, availability of its inputs, its bytes, and the number of tasks recomputed first."""
 
     start: Number
     ready: Number
@@ -331,7 +332,7 @@ class _Begun(NamedTuple):
 
 
 class _Player:
-    """Plays a sequence, one operation after the other; every time is known when its operation's turn comes."""
+    """Simulator that processes a sequence operation by operation, with all times known at each operation's turn."""
 
     def __init__(self, hosting: Hosting, choice: Choice) -> None:
         self.hosting, self.model, self.choice = hosting, hosting.model, choice
@@ -373,7 +374,7 @@ class _Player:
         return self.hosting.ways[stage][level][part], self.hosting.trips[stage][level][part]
 
     def _room(self, device: int, start: Number, taken: int) -> Number | None:
-        """Return the first instant, no earlier, at which so many bytes are free."""
+        """Return the first instant, from `start`, at which the given bytes are free."""
         if not taken:
             return start
         start = max(start, self.taking[device])
@@ -435,7 +436,7 @@ class _Player:
         return True
 
     def _begin(self, op: Op, way: Way) -> _Begun | None:
-        """Return how an operation begins; None where it cannot."""
+        """Return the start of an operation; None if it cannot start."""
         phase, stage, batch = op
         device, here, reads = self.model.place[stage], self.memory[stage], self.hosting.reads[op]
         ready = self._ready(reads, here)
@@ -471,7 +472,7 @@ class _Player:
         return True
 
     def _ready(self, values: Iterable[int], memory: int) -> Number | None:
-        """Return when values are there; None: not all of them have been made, or sent."""
+        """Return when all values are available; None if some have not been produced or sent."""
         latest: Number = 0
         for value in values:
             time = self.there.get((value, memory))
@@ -484,7 +485,7 @@ class _Player:
         return self.machine.resource_of_link[self.machine.link_index[source, target]]
 
     def _copy(self, value: int, source: int, target: int, ready: Number) -> Number:
-        """Send a value as soon as its way is free; return when it is there."""
+        """Send a value as soon as its channel is free; return its arrival time."""
         way = self._channel(source, target)
         link = self.machine.links[self.machine.link_index[source, target]]
         begin = max(ready, self.free_at.get(way, 0))

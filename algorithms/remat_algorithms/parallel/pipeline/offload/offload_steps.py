@@ -1,4 +1,4 @@
-"""Steps of a plan with copies to the host: in which order, what each drops, and the bytes that they take."""
+"""Steps of a plan with host offloading: their order, their drops, and the memory peaks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row: TypeAlias = tuple[Number, int, int, int, int, int]
 
 @dataclass(frozen=True)
 class Listing:
-    """What rows are of.
+    """Context of the rows.
 
     Attributes
     ----------
@@ -29,13 +29,13 @@ class Listing:
     host: int
 
     def in_order(self, rows: Sequence[Row], ends: Sequence[Number]) -> tuple[list[Row], list[Number]]:
-        """Return rows and their ends by starts, without copies to and from the host of what nobody reads there.
+        """Return rows and their ends by start, without copies to and from the host that no task needs.
 
-        What waits at the host may be made again before it is read: layers that recompute one by one, all ahead of the
-        backward, make what others of them begin with. Then its trip was in vain.
+        A value at the host may be recomputed before it is read: layers that recompute one by one, ahead of the
+        backward, produce the inputs of others. Its trip is then useless.
         """
         graph, found = self.graph, list[int]()
-        read: set[tuple[int, int]] = set()  # by what follows, before the value is made there
+        read: set[tuple[int, int]] = set()  # by later rows, before the value is produced there
         for place in sorted(range(len(rows)), key=lambda k: rows[k][:2], reverse=True):
             row = rows[place]
             if row[2] == StepKind.RUN:
@@ -52,13 +52,13 @@ class Listing:
         return [rows[k] for k in found], [ends[k] for k in found]
 
     def _home(self, row: Row) -> int:
-        """Return the memory in which a run works, or from which a copy is sent."""
+        """Return the memory of a run, or the source memory of a copy."""
         return self.machine.processors[row[4]].memory if row[2] == StepKind.RUN else row[4]
 
     def drops(self, rows: Sequence[Row], ends: Sequence[Number]) -> list[list[int]]:
-        """Return what each row drops: a value goes with its last use in a memory before it is made there again.
+        """Return the drops of each row: a value's last use in a memory, before it is produced there again, drops it.
 
-        What crosses to the host, or back, goes where it comes from when it has crossed.
+        A copy to or from the host drops the value from its source when it ends.
         """
         graph = self.graph
         stays = {place.value for place in graph.placeable}  # parameters
@@ -93,7 +93,7 @@ class Listing:
         drops: Sequence[Sequence[int]],
         initial: Iterable[tuple[int, int]],
     ) -> list[int]:
-        """Return the most bytes of each memory: of an instant, what ended before it gives back first."""
+        """Return the peak of each memory; at each instant, releases by steps that end precede allocations."""
         size, graph = self.graph.size.tolist(), self.graph
         held = [0] * len(self.machine.memories)
         for value, memory in initial:

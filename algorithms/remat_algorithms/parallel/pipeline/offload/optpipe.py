@@ -1,8 +1,9 @@
-"""`optpipe`: one program over operations, copies to the host and back, and who is sent (after Li et al. 2025).
+"""`optpipe`: one program over operations, offload decisions, and copies to and from the host (after Li et al. 2025).
 
-An interval an operation; optional ones for each micro-batch of a stage that is sent away: the copies there and back, of
-which a way carries one at a time. Bytes are a cumulative resource a device: what a stage may send is held from the
-start of its forward to the end of its backward or, if it is sent, until it has gone, and from the start of its return.
+Every operation is an interval. Each offloaded micro-batch of a stage adds two optional intervals, the copies out and
+back. A channel carries one copy at a time. Bytes are a cumulative resource per device. An offloadable value is held
+from the start of its forward to the end of its backward. If it is offloaded, it is held until it has been sent, and
+again from the start of its return.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from remat_algorithms.parallel.pipeline.order_search import report_named
 from remat_algorithms.parallel.pipeline.stages import staging
 
 STEPS = 2**20
-"""Steps of the horizon where times are no whole numbers; these are rounded up."""
+"""Time steps of the horizon if times are not integers; times are then rounded up."""
 
 MOST_OPERATIONS = 4_000
-"""Of a program."""
+"""Maximum number of operations of a program."""
 
 MOST_BYTES = 2**24
-"""Bytes up to which they are taken as they are; of more, what is held is rounded up."""
+"""Maximum number of bytes for exact sizes; above it, the bytes held are rounded up."""
 
 
 class OptPipeOptions(Options):
@@ -48,9 +49,9 @@ def solve(problem: Problem, options: OptPipeOptions, context: Context) -> Propos
 
     Notes
     -----
-    It begins with what selective offloading of the named schedules gives. The program's bytes are those of whole
-    stages, its transfers between devices never wait for each other; what it finds is played, and taken if it
-    fits. Beyond `MOST_OPERATIONS` it is not asked. Exponential; its limit counts work.
+    The search starts from selective offloading of the named schedules. The program uses the bytes of whole stages,
+    and its transfers between devices never wait for each other. Each solution is simulated and accepted if it fits.
+    Above `MOST_OPERATIONS` operations, the program is skipped. Exponential; its limit counts work.
     """
     check_host(problem)
     report_named(problem, context)
@@ -85,7 +86,7 @@ def solve(problem: Problem, options: OptPipeOptions, context: Context) -> Propos
 
 
 class _Program:
-    """The program that asks for less than a makespan."""
+    """Constraint program for a makespan below a given one."""
 
     def __init__(self, hosting: Hosting, makespan: float) -> None:
         from ortools.sat.python import cp_model
@@ -112,7 +113,7 @@ class _Program:
         self.model.minimize(self.figure)
 
     def _steps(self, time: float) -> int:
-        # What takes longer than all may is longer than that, however long it is: CP-SAT takes 64 bits.
+        # Times above the horizon are clipped to just above it, because CP-SAT uses 64-bit integers.
         return math.ceil(min(time / self.unit, self.horizon + 1) - 1e-9)
 
     def _end(self, op: Op) -> Any:
@@ -183,6 +184,6 @@ class _Program:
             if value(sent):
                 begin = value(self.copies[stage, batch][1])
                 found.append((begin, begin + self._steps(self.hosting.way[1][stage]), (R, stage, batch)))
-        # What follows at once stands behind: by ends, those of no time as their data goes.
+        # At equal starts, shorter operations come first, and zero-length ones follow the flow of their data.
         found.sort(key=lambda entry: (entry[0], entry[1], entry[2][2]))
         return tuple(op for _, _, op in found)

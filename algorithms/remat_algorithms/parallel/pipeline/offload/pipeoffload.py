@@ -1,4 +1,4 @@
-"""`pipeoffload`: named schedules whose longest-living activations wait at the host (after Wan et al. 2025)."""
+"""`pipeoffload`: named schedules with their longest-lived activations offloaded to the host (after Wan et al. 2025)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from remat_algorithms.parallel.pipeline.order_search import PlacementOptions, re
 
 
 def solve(problem: Problem, options: PlacementOptions, context: Context) -> Proposal:
-    """Send away as little as fits, selectively: what lives longest first, spread evenly over the micro-batches.
+    """Offload as little as necessary, longest-lived values first, spread evenly over the micro-batches.
 
     Notes
     -----
-    The orders are those of the named schedules for each placement, of one stage a device, two in a V or several in
-    turns. What comes back too late for its backward is never sent. Of what each device could send, the least share that
-    fits is found by bisection; all is tried, too. O(log `PARTS`) schedules of O(operations) steps for each order.
+    The orders are those of the named schedules for each placement: one stage per device, two in a V, or several
+    interleaved. Values that could not return in time for their backward are never sent. Bisection finds the smallest
+    share of each device's candidates that fits; the full share is tried, too. O(log `PARTS`) schedules of
+    O(operations) steps for each order.
     """
     check_host(problem)
     report_named(problem, context)

@@ -1,4 +1,4 @@
-"""Local search over orders with copies to the host: which micro-batches go, when they return, and what runs when."""
+"""Local search over orders with host offloading: which micro-batches are sent, when they return, and what runs when."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from remat_algorithms.parallel.pipeline.offload.offload_model import Choice, Hos
 from remat_algorithms.parallel.pipeline.successive_halving import halve
 
 HEAT = 1.0
-"""Mean times of an operation by which a schedule that is taken may be longer than the present one."""
+"""Accepted increase of the makespan over the current schedule, in mean operation times."""
 
 HEATS = (0.05, 0.3, 1.0)
-"""The same, in turns, where stages may recompute, too."""
+"""The same, in rotation, if stages may also recompute."""
 
 KEPT = 16
-"""Orders that the walks begin with."""
+"""Number of orders from which the local search starts."""
 
 AT_ONCE = 2_000_000
-"""Operations times classes between two looks at whether to stop."""
+"""Operations times classes between two checks for a stop."""
 
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
-"""Shares of what is worth sending that are sent at first."""
+"""Shares of the worthwhile offloads in the initial solutions."""
 
 EARLY = (1.0, 2.0)
-"""Ways back before its backward that a micro-batch returns at first."""
+"""Initial lead of a return before its backward, in return times."""
 
 LARGEST = 2**62
 
 
 class _Entry(NamedTuple):
-    """Keys of an order, and what becomes of micro-batches."""
+    """Keys of an order, and the options of its micro-batches."""
 
     figure: float
     keys: Any
@@ -45,9 +45,9 @@ class _Entry(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What a search begins with: lists or a sequence, and what becomes of micro-batches.
+    """Starting point of a search: lists or a sequence, and options of micro-batches.
 
-    Of lists with levels only, shares of what is held are sent away; without, nothing runs again.
+    Lists with levels only are combined with shares of offloads; without levels, nothing is recomputed.
     """
 
     lists: Lists = ()
@@ -58,7 +58,7 @@ class Start(NamedTuple):
 
 
 def facts_of(hosting: Hosting) -> Facts:
-    """Lay out what stages take and may send away."""
+    """Convert the stages and their offload options to arrays."""
     model, back = hosting.model, hosting.way[1]
     stages = range(model.stages)
     forward, backward, weight, _ = model.times
@@ -103,7 +103,7 @@ def facts_of(hosting: Hosting) -> Facts:
 
 
 def state_of(facts: Facts, seed: int) -> State:
-    """Return room for walks."""
+    """Return the scratch space of a local search."""
     classes, batches, devices = 4 * facts.stages, facts.batches, facts.devices
     most = classes * batches
 
@@ -144,16 +144,16 @@ def state_of(facts: Facts, seed: int) -> State:
 
 
 class HostSearch:
-    """A search over the orders of one staging.
+    """Local search over the orders of one staging.
 
     Parameters
     ----------
     hosting : Hosting
     seed : int
     stop : callable
-        Asked now and then whether to stop.
+        Polled regularly for a stop.
     offer : callable
-        Receives better and better sequences, and what becomes of micro-batches in them.
+        Receives each improved sequence and the options of its micro-batches.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class HostSearch:
         stop: Callable[[], bool],
         offer: Callable[[tuple[Op, ...], Choice], object],
     ) -> None:
-        # Compiled here, where there is something to search.
+        # Imported here, so that the kernel is compiled only for a search.
         from remat_algorithms.parallel.pipeline.offload import local_search_kernel as kernel
 
         self.hosting, self.stop, self.offer = hosting, stop, offer
@@ -179,15 +179,15 @@ class HostSearch:
         self.at_once = max(1, AT_ONCE // (16 * self.facts.stages**2 * self.facts.batches))
 
     def run(self, starts: Sequence[Start], moves: int, bound: float) -> float:
-        """Search from orders that may take more room than there is; return the best makespan in the model's times.
+        """Search from orders that may exceed the memory; return the best makespan in the model's times.
 
         Parameters
         ----------
         starts : sequence of Start
         moves : int
-            Schedules to make, at most.
+            Maximum number of schedules to build.
         bound : float
-            Where to stop.
+            Makespan at which to stop.
         """
         self.bound, self.left = bound, moves
         found = {
@@ -202,11 +202,11 @@ class HostSearch:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether the search has ended: no moves are left, the bound is reached, or a stop is requested."""
         return self.left <= 0 or self.best <= self.bound or self.stop()
 
     def sequence(self, keys: Any, sent: Any, *, strict: bool) -> tuple[Op, ...] | None:
-        """Return what comes of keys and of who is sent; None where that comes to no end."""
+        """Return the sequence of keys and offload decisions; None on deadlock."""
         self._set(keys, Choice(np.zeros_like(sent), sent))
         return self._listed(self.state.order[: int(self.state.used[0])]) if self.schedule(strict) else None
 
@@ -272,7 +272,7 @@ class HostSearch:
         return _Entry(progress.best, state.best.copy(), self._chosen(state.best_level, state.best_sent))
 
     def _offer_best(self) -> None:
-        """Offer what the kernel has, where it is better."""
+        """Offer the kernel's best schedule if it is better."""
         state = self.state
         if state.progress.best < self.best:
             self.best = state.progress.best
@@ -282,9 +282,9 @@ class HostSearch:
 
 
 def keys_of(hosting: Hosting, lists: Lists, early: float) -> Any:
-    """Return the start times of lists on devices with room for anything; None where they come to no end.
+    """Return the start times of lists on devices with unlimited memory; None on deadlock.
 
-    Returns stand so many times their way before their backwards.
+    A return starts `early` times its duration before its backward.
     """
     model = hosting.model
     completed = complete(model, lists)
@@ -299,7 +299,7 @@ def keys_of(hosting: Hosting, lists: Lists, early: float) -> Any:
 
 
 def worth_sending(hosting: Hosting, keys: Any, share: float) -> Any:
-    """Return which micro-batches to send away: of each device a share of what lives long enough, spread evenly.
+    """Return the micro-batches to offload: for each device, a share of the long-lived ones, spread evenly.
 
     Parameters
     ----------
@@ -307,8 +307,8 @@ def worth_sending(hosting: Hosting, keys: Any, share: float) -> Any:
     keys : (classes, batches)
         Start times of an order.
     share : float
-        Of the bytes that each device would send if all went that can be back in time; stages of the longest lives go
-        first, of each stage micro-batches in even distances.
+        Share of the bytes of each device whose offload could return in time. Stages with the longest lifetimes come
+        first; within a stage, micro-batches are evenly spaced.
 
     Returns
     -------

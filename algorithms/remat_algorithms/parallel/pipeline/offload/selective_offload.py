@@ -1,4 +1,4 @@
-"""Selective offloading of named schedules: as little as fits, of what lives longest, spread evenly."""
+"""Selective offloading of named schedules: the minimum share, longest-lived values first, evenly spread."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from remat_algorithms.parallel.pipeline.offload.search import EARLY, HostSearch,
 from remat_algorithms.parallel.pipeline.stages import Staging
 
 PARTS = 32
-"""Parts of what is worth sending of which as few as can be are sent."""
+"""Resolution of the bisection for the share of worthwhile offloads."""
 
 
 def offload_selectively(best: BestSteps, staged: Staging) -> None:
-    """Consider the named orders of a placement, each with as little offloading as fits, and with all."""
+    """Consider the named orders of a placement, with the minimum offloading that fits and with full offloading."""
     hosting = Hosting(best.problem, staged)
     if not hosting.model.holds_fixed:
         return
@@ -35,7 +35,7 @@ class _Trial:
         self.search = HostSearch(hosting, seed=stop.seed, stop=lambda: stop.stopped, offer=lambda *given: None)
 
     def bisect(self, keys: Any) -> None:
-        """Look for the least share that fits."""
+        """Find the smallest share that fits."""
         if not self._fits(keys, PARTS):
             return
         least, most = -1, PARTS

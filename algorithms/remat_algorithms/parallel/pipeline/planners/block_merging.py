@@ -1,4 +1,4 @@
-"""Layers merged greedily into blocks, and blocks dealt out to devices: stages that need not be consecutive on one.
+"""Greedy merging of layers into blocks, and assignment of blocks to devices, where a device's blocks may be scattered.
 
 After FTPipe (Eliad et al. 2021), for layers in a row.
 """
@@ -13,18 +13,18 @@ from remat_algorithms.parallel.pipeline.planners.layer_sums import Position, Row
 
 
 def merged(work: Sequence[float], crossing: Sequence[float], reach: Sequence[int], blocks: int) -> list[int]:
-    """Merge neighbours until so many blocks are left, or no two can be merged; return their cuts.
+    """Merge neighbours until `blocks` are left or no pair can be merged; return their cuts.
 
-    Always the two that take the least time together; of equal ones, those with the longest transfer between them.
+    Each step merges the pair with the smallest total time. Ties prefer the longest transfer between the two.
 
     Parameters
     ----------
     work : sequence of numbers
         Time of each layer.
     crossing : sequence of numbers
-        Time of the transfers at each inner cut, one less.
+        Time of the transfers at each inner cut, one fewer than layers.
     reach : sequence of int
-        The last end that a block from each layer on can have, for there to be a device that runs it.
+        For each layer, the last end of a block from it that some device can run.
     blocks : int
     """
     count = len(work)
@@ -47,7 +47,7 @@ def merged(work: Sequence[float], crossing: Sequence[float], reach: Sequence[int
         if second == count or stamp[first] != one or stamp[second] != other:
             continue
         if following[second] > reach[first]:
-            continue  # nor can they later, when one of them is longer
+            continue  # longer blocks cannot be merged later, either
         time[first] += time[second]
         following[first] = following[second]
         alive[second] = False
@@ -62,15 +62,15 @@ def merged(work: Sequence[float], crossing: Sequence[float], reach: Sequence[int
 
 
 def dealt(row: Row, positions: Sequence[Position], cuts: Sequence[int]) -> list[int] | None:
-    """Deal blocks out, the longest first, each to the device that would be done with its blocks first (Graham 1969).
+    """Assign blocks, longest first, each to the device that would finish its blocks first (Graham 1969).
 
-    A block's time is that on its quickest device. A device takes a block only if it has room for it: for what it keeps
-    all the time, and for one micro-batch.
+    The length of a block is its time on its fastest device. A device accepts a block only if its memory suffices for
+    the block's fixed bytes and for one micro-batch.
 
     Returns
     -------
     list of int or None
-        The device of each block; None where one of them finds no room.
+        Device of each block; None if some block does not fit anywhere.
     """
     loads = [0.0] * len(positions)
     used = [0] * len(positions)
@@ -101,7 +101,7 @@ def dealt(row: Row, positions: Sequence[Position], cuts: Sequence[int]) -> list[
 
 
 def joined(cuts: Sequence[int], devices: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Make one stage of blocks that follow each other on one device; return cuts and devices."""
+    """Join consecutive blocks on the same device into stages; return cuts and devices."""
     found, homes = [0], [devices[0]]
     for cut, device in zip(cuts[1:-1], devices[1:], strict=True):
         if device != homes[-1]:
@@ -111,10 +111,10 @@ def joined(cuts: Sequence[int], devices: Sequence[int]) -> tuple[list[int], list
 
 
 def shares(activations: Sequence[int], places: Sequence[int], rooms: Sequence[int | None], batches: int) -> list[int]:
-    """Return how many micro-batches each stage may hold so that each device has room for all of its stages.
+    """Return how many micro-batches each stage may hold such that each device's stages fit.
 
-    Stage s of S asks for min(S - s, m), as in 1F1B; where that is too much for a device, the stage with the most gives
-    one up at a time. Room for one micro-batch of each there must be.
+    Stage s of S requests min(S - s, m), as in 1F1B. While this exceeds a device's memory, the stage with the most
+    micro-batches gives up one. The memory must suffice for one micro-batch of each stage.
     """
     count = len(activations)
     found = [min(count - stage, batches) for stage in range(count)]

@@ -1,11 +1,12 @@
-"""Chimera's planner: its number of devices by exhaustion, as simulated.
+"""Chimera's planner: the number of devices by exhaustive search over simulated steps.
 
-Li & Hoefler 2021: of all even depths, widths and sizes of micro-batches, those whose step is the quickest; widths and
-sizes are tried one by one around this (see `planned`). Part s of the layers lies on device s and on device p - 1 - s;
-it is cut so that the slowest part is as quick as can be, on the slower of its devices. Where that fits for no depth,
-each device's memory is divided between its two parts, in halves or thirds, and cut again: each part then fits by
-itself. Devices are taken in their order, the first of them. O(devices^2 x layers^2) array operations, and a simulation
-of each depth.
+Li & Hoefler 2021 choose the depth, width and micro-batch size with the fastest step, over all even depths. Widths and
+sizes are tried one by one around this search (see `planned`). Part s of the layers is on devices s and p - 1 - s. The
+cut minimises the time of the slowest part, each on the slower of its devices.
+
+If that fits for no depth, each device's memory is divided between its two parts, in halves or thirds. The layers are
+then cut again such that each part fits in its share. Devices are used in order, starting with the first. O(devices^2
+x layers^2) array operations, and one simulation per depth.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from remat_algorithms.parallel.pipeline.planners.stage_measures import compute, 
 from remat_algorithms.parallel.pipeline.stages import check_copies
 
 SHARES = (None, (1, 2), (1, 3), (2, 3))
-"""Of a device's memory, what is for its part in the first direction: all that there is for both, or a share."""
+"""Share of a device's memory for its part in the first direction; None means that both parts share all of it."""
 
 
 def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal:
@@ -39,7 +40,7 @@ def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal
         depths = _depths(site, options)
         alike = site.line(range(max(depths))).alike
         for share in SHARES:
-            # Where devices are not equal, or shared out, each depth has other pairs of them.
+            # If devices differ or their memory is divided, each depth has different pairs of devices.
             together = [depths] if alike and share is None else [[depth] for depth in depths]
             found = [one for part in together if (one := _planned(site, part, share)) is not None]
             if found:
@@ -51,10 +52,10 @@ def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal
 
 
 def _depths(site: Site, options: StageOptions) -> list[int]:
-    """Return the even numbers of devices that there are layers for."""
+    """Return the even numbers of devices for which the layers suffice."""
     found = site.depths(options)
     if options.stages is not None:
-        rules.chimera(options.stages, 1)  # refuses an odd number
+        rules.chimera(options.stages, 1)  # raises an error for an odd number
     even = sorted({depth - depth % 2 for depth in found if depth > 1})
     if not even:
         rules.chimera(min(site.devices, 2), 1)
@@ -63,7 +64,9 @@ def _depths(site: Site, options: StageOptions) -> list[int]:
 
 
 def _planned(site: Site, depths: list[int], share: tuple[int, int] | None) -> tuple[float, list[int]] | None:
-    """Return the least makespan over depths, and its cuts; with a share, each device's parts fit by themselves."""
+    """Return the minimum makespan over depths, and its cuts; with a share, each part fits in its share of the
+    device.
+    """
     copies = {depth: _Copies.of(site, depth) for depth in depths}
     depth = max(depths)
     there, back = (copies[depth].line(share, direction) for direction in range(2))
@@ -79,18 +82,18 @@ def _planned(site: Site, depths: list[int], share: tuple[int, int] | None) -> tu
 
 @dataclass(frozen=True)
 class _Copies:
-    """Two copies of the model on so many devices.
+    """Two copies of the model on a number of devices.
 
     Attributes
     ----------
     site : Site
     depth : int
     whole : rules.Lists
-        Chimera's lists as its rule gives them.
+        Chimera's lists as its rule returns them.
     lists : Lists
-        The same as they are simulated.
+        The same lists in the simulation's format.
     flights : list of int
-        How many micro-batches each stage holds at most.
+        Maximum number of micro-batches that each stage holds.
     """
 
     site: Site
@@ -101,7 +104,7 @@ class _Copies:
 
     @staticmethod
     def of(site: Site, depth: int) -> _Copies:
-        """Make the lists."""
+        """Build the lists."""
         whole = rules.chimera(depth, site.instance.micro_batches)
         lists = tuple(
             tuple((0 if operation.phase is Phase.F else 1, operation.stage, operation.batch) for operation in own)
@@ -115,7 +118,7 @@ class _Copies:
         return _Copies(site, depth, whole, lists + ((),) * (site.devices - depth), flights)
 
     def line(self, share: tuple[int, int] | None, direction: int) -> Line:
-        """Return the devices in the order of a direction, each with the room for its part in it."""
+        """Return the devices in the order of a direction, each with the memory for its part in that direction."""
         order = range(self.depth)[:: -1 if direction else 1]
         line = self.site.line(order)
         if share is None:
@@ -132,7 +135,7 @@ class _Copies:
         return replace(line, positions=tuple(positions), alike=False)
 
     def fits(self, cuts: Sequence[int]) -> bool:
-        """Whether each device holds what its list keeps at a time."""
+        """Whether each device has enough memory for its list."""
         row = self.site.row
         for device, room in enumerate(self.site.room[: self.depth]):
             if room is None:
@@ -148,7 +151,7 @@ class _Copies:
         return True
 
     def pipe(self, cuts: Sequence[int]) -> Pipe:
-        """Return both directions as they are simulated."""
+        """Return both directions in the simulation's format."""
         there, back = (self.site.pipe(cuts, range(self.depth)[::way]) for way in (1, -1))
         shifted = tuple(before if before < 0 else before + self.depth for before in back.previous)
         return Pipe(

@@ -1,11 +1,12 @@
-"""DAPPLE's planner: latency around a pivot stage, and its cuts judged by the makespan of 1F1B.
+"""DAPPLE's planner: latency around a pivot stage, and cuts evaluated by the makespan of 1F1B.
 
-Fan et al. 2021, section 4, all stages on equally many devices (see `planned`): of the cuts for any number of devices,
-those whose steps are the quickest if one stage never waits (`pivoted`). That latency is never more than the makespan
-of 1F1B; so cuts are simulated in its order, until none that is left can be quicker: exhaustive where `judged`
-suffices. Where it does not, the cuts of other planners, and single cuts moved, are simulated, too. Devices are taken
-in their order, the first of them. Memory as under 1F1B. O(devices x layers^2) array operations, times the number of
-devices where these are not equal, and the simulations.
+Fan et al. 2021, section 4, with equally many devices for all stages (see `planned`). For any number of devices, the
+planner looks for the cuts whose steps are fastest if one stage never waits (`pivoted`). That latency is at most the
+makespan of 1F1B. Cuts are therefore simulated in its order until none of the remaining ones can be faster. The search
+is exhaustive if `judged` suffices. Otherwise the cuts of other planners and moves of single cuts are simulated, too.
+
+Devices are used in order, starting with the first. Memory as in 1F1B. O(devices x layers^2) array operations, times
+the number of devices if these differ, and the simulations.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class JudgedOptions(StageOptions):
 
 
 def solve(problem: Problem, options: JudgedOptions, context: Context) -> Proposal:
-    """Cut for the least makespan of 1F1B, as far as latencies and so many simulations show it."""
+    """Cut for the minimum makespan of 1F1B, guided by latencies and a limited number of simulations."""
 
     def plan(site: Site) -> Orders | None:
         line = site.line()

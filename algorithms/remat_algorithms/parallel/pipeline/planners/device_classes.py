@@ -1,7 +1,7 @@
-"""Devices of several classes: how many layers next, and on which class, by dynamic programming over counts.
+"""Devices of several classes: the size and the device class of each stage, by dynamic programming over counts.
 
-After Pipe-torch (Zhan & Zhang 2019), one device a stage. Devices of a class differ in their ways to others only; the
-last ones of each are taken first.
+After Pipe-torch (Zhan & Zhang 2019), with one device per stage. Devices of a class differ only in their connections.
+The last ones of each class are used first.
 """
 
 from __future__ import annotations
@@ -20,38 +20,39 @@ from remat_algorithms.parallel.pipeline.planners.partition_table import FloatArr
 from remat_algorithms.parallel.pipeline.planners.stage_measures import least_table, serial
 
 MOST_CELLS = 2_000_000_000
-"""Stages that are weighed, at most."""
+"""Maximum number of stages evaluated."""
 
 MOST_ORDERS = 24
-"""Orders of whole classes that are tried where these are too many."""
+"""Maximum number of orders of whole classes tried."""
 
 Hops = Callable[[int, int], Hop]
-"""``hops(one, other)``: the way between two devices."""
+"""``hops(one, other)``: the connection between two devices."""
 
 Order = tuple[float, list[int]]
 """The largest cost of a stage, and the devices in the order in which micro-batches pass them."""
 
 
 def best_order(line: Line, classes: Sequence[int], hops: Hops, counts: Sequence[int]) -> Order | None:
-    """Return the order with the least largest cost of a stage (`serial`), the fewest devices of equal ones.
+    """Return the order that minimises the largest cost of a stage (`serial`); ties prefer fewer devices.
 
-    Of layers i .. n - 1, on so many devices of each class, the first of them of class c, behind a hop h:
+    For layers i .. n - 1 on given numbers of devices of each class, the first of class c, after a hop h:
 
         V(counts, c, h)(i) = min over j, c', h' from c to c' of
             max(serial cost of i .. j - 1 on c between h and h', V(counts without c, c', h')(j))
 
-    Beside that, or alone where that is too much, the devices of a class stay together, and as many as may be are taken.
+    A second search keeps the devices of a class together and uses as many as possible. It runs alone if the table is
+    too large.
 
     Parameters
     ----------
     line : Line
         All devices, in any order.
     classes : sequence of int
-        The class of each device, from 0.
+        Class of each device, from 0.
     hops : callable
-        Equal ways must be one object.
+        Equal connections must be the same object.
     counts : sequence of int
-        How many devices may be taken.
+        Allowed numbers of devices.
     """
     members = [[device for device, own in enumerate(classes) if own == kind] for kind in range(max(classes) + 1)]
     ways = len({id(hops(one, other)) for one, other in permutations(range(len(classes)), 2)}) or 1
@@ -65,7 +66,7 @@ def best_order(line: Line, classes: Sequence[int], hops: Hops, counts: Sequence[
 
 
 def line_of(line: Line, order: Sequence[int], hops: Hops) -> Line:
-    """Return the line of some of its devices, in this order."""
+    """Return the line of some of its devices in the given order."""
     return replace(
         line,
         positions=tuple(line.positions[device] for device in order),
@@ -85,12 +86,12 @@ def _together(line: Line, members: list[list[int]], hops: Hops, count: int) -> O
 
 
 State = tuple[tuple[int, ...], int, int]
-"""Counts, the class of the first device, and the hop before it (its number)."""
+"""Counts, the class of the first device, and the number of the hop before it."""
 
 
 @dataclass(frozen=True)
 class _Best:
-    """Of a state, for each first layer: the best value, where its first stage ends, and which state the rest is in."""
+    """For a state and each first layer: the best value, the end of its first stage, and the state of the rest."""
 
     values: FloatArray
     ends: IntArray
@@ -106,7 +107,7 @@ class _Counts:
         self.found: dict[State, _Best] = {}
 
     def best(self) -> Order | None:
-        """Fill all states; return the best order of all numbers of devices that may be taken."""
+        """Fill all states; return the best order over all allowed numbers of devices."""
         best: tuple[float, State] | None = None
         totals = sorted(
             product(*(range(len(own) + 1) for own in self.members)), key=lambda counts: (sum(counts), counts)
@@ -122,11 +123,11 @@ class _Counts:
         return None if best is None else (best[0], self._order(best[1]))
 
     def _device(self, counts: Sequence[int], kind: int) -> int:
-        """Return the device of a class that was taken last."""
+        """Return the device of a class that was used last."""
         return self.members[kind][-counts[kind]]
 
     def _fill(self, counts: tuple[int, ...], kind: int) -> Iterator[State]:
-        """Fill the states with these counts whose first device is of this class."""
+        """Fill the states with these counts and a first device of this class."""
         if not counts[kind]:
             return
         device = self._device(counts, kind)
@@ -162,7 +163,7 @@ class _Counts:
         return best
 
     def _rests(self, device: int, counts: tuple[int, ...]) -> list[tuple[Hop, list[State]]]:
-        """Return the ways on, each with the states behind it; none where the device is the last one."""
+        """Return the next connections, each with its subsequent states; one empty entry after the last device."""
         if not any(counts):
             return [(self.nothing, [])]
         behind: dict[Hop, list[State]] = {}

@@ -1,10 +1,12 @@
-"""FTPipe's planner: small blocks of layers, dealt out; the stages of a device need not be neighbours.
+"""FTPipe's planner: small blocks of layers, assigned greedily; the stages of a device need not be adjacent.
 
-Eliad et al. 2021 ("Mixed-pipe"), for layers in a row: neighbours are merged greedily into a few blocks a device, the
-longest blocks are dealt out first, each to the device that would be done first, and blocks that come to lie beside each
-other are one stage (see `merging`). Of several numbers of blocks, the one that is quickest as simulated: 1F1B as
-in `varuna`, backwards first. A stage holds no more micro-batches than there are stages from it to the end, and
-fewer where that is too much for its device. O(blocks x devices) for each number of blocks, and the simulations.
+Eliad et al. 2021 ("Mixed-pipe"), for layers in a row. Neighbouring layers are merged greedily into a few blocks per
+device. The longest blocks are assigned first, each to the device that would finish first. Adjacent blocks on one
+device form one stage (see `block_merging`). Of several numbers of blocks, the one with the fastest simulation is
+chosen. The schedule is 1F1B as in `varuna`, with backwards first.
+
+A stage holds at most as many micro-batches as there are stages from it to the end, and fewer if its device has too
+little memory. O(blocks x devices) for each number of blocks, and the simulations.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ class BlockOptions(SharedOptions):
 
 
 def solve(problem: Problem, options: BlockOptions, context: Context) -> Proposal:
-    """Deal out blocks of layers, and run backwards as soon as they are ready."""
+    """Assign blocks of layers to devices, and run backwards as soon as they are ready."""
 
     def plan(site: Site) -> Orders | None:
         positions = [site.position(device) for device in range(site.devices)]
@@ -37,7 +39,7 @@ def solve(problem: Problem, options: BlockOptions, context: Context) -> Proposal
         reach = [max(int(position.stop[first]) for position in positions) for first in range(length)]
         best: tuple[float, list[int], list[int], Lists] | None = None
         left = MOST_SIMULATED
-        # Single layers where no blocks fit.
+        # Single layers if no blocks fit.
         for count in [*counts, length]:
             if count > counts[-1] and best is not None:
                 break

@@ -1,10 +1,10 @@
-"""HetPipe's partition of one virtual worker: devices of several types and memories, nothing beside the work.
+"""HetPipe's partition of one virtual worker: devices of several types and memories, without overlapped transfers.
 
-Park et al. 2020, section 5, for the whole cluster as one worker (theirs are several, with a parameter server between
-them, which a step with a flush has not): the least largest time of a stage, where that is its work and all its
-transfers, to and from both neighbours, one after the other. Of k stages, the s-th (from 1) holds k - s + 1
-micro-batches, or all if there are fewer. Devices are taken in their order, all of them. The program that they
-solve is a table here: O(devices x layers^2) array operations.
+Park et al. 2020, section 5, with the whole cluster as one worker. The paper has several workers and a parameter
+server, which a step with a flush does not have. The objective is the largest time of a stage: its work and all its
+transfers, to and from both neighbours, in sequence. Of k stages, the s-th (from 1) holds k - s + 1 micro-batches, or
+all if there are fewer. All devices are used, in order. A table replaces the paper's program: O(devices x layers^2)
+array operations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remat_algorithms.parallel.pipeline.planners.stage_measures import least_lar
 
 
 def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal:
-    """Cut for the least largest time of a stage with its transfers, and run 1F1B."""
+    """Minimise the largest time of a stage with its transfers, and run 1F1B."""
 
     def plan(site: Site) -> Orders | None:
         line = site.whole(options)

@@ -1,4 +1,4 @@
-"""The cuts with the quickest step: latencies bound it from below, and what `judge` says decides."""
+"""Cuts with the fastest step: latencies bound the makespan from below, and `judge` evaluates it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Judge = Callable[[list[int]], float]
 """``judge(cuts)``: the makespan of the first devices of the line with these cuts."""
 
 MOST_PARTS = 5_000
-"""Stages that are tried, at most, before the cuts of the least latency so far are taken."""
+"""Maximum number of stages tried before the search stops with the best cuts found."""
 
 
 EVEN = (overlapped, received, serial)
 MOST_EVEN = 8
-"""Measures of the even cuts that are tried first; numbers of devices, spread over all of them, that are."""
+"""Maximum number of device counts, evenly spread, whose even cuts are tried first. `EVEN` lists their measures."""
 
 
 @dataclass(frozen=True)
 class Quickest:
-    """Cuts with their makespan, and whether no others can be quicker."""
+    """Cuts with their makespan, and whether they are proved optimal."""
 
     makespan: float
     cuts: list[int]
@@ -41,11 +41,11 @@ class Quickest:
 
 
 def quickest(line: Line, depths: Sequence[int], judge: Judge, most: int) -> Quickest | None:
-    """Return the cuts of least makespan, on so many of the first devices as is best; None where none fits.
+    """Return the cuts of minimum makespan on the best number of first devices; None if none fit.
 
-    It begins with even cuts for a few depths. Depths come by their least latency, and the cuts of one in the order in
-    which the table promises the least: what cannot be quicker than what is known is left out, so that the search is
-    exhaustive unless a limit ends it. If one does, single cuts are moved as long as that helps.
+    The search starts with even cuts for a few depths. Depths are processed by their minimum latency, and the cuts of
+    a depth by their bound in the table. Cuts that cannot beat the best known ones are pruned. The search is therefore
+    exhaustive unless it reaches a limit. In that case, single cuts are moved while this improves the result.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ def quickest(line: Line, depths: Sequence[int], judge: Judge, most: int) -> Quic
     depths : sequence of int
         Numbers of devices.
     judge : callable
-        Never less than the latency of `pivoted`.
+        Returns at least the latency of `pivoted`.
     most : int
-        How many cuts are judged, at most; for 0, those of the least latency are taken unjudged.
+        Maximum number of cuts judged; 0 means that the cuts of minimum latency are returned without judging.
     """
     common = table_of(line.first(max(depths)), pivoted) if line.alike else None
     tables = {depth: common or table_of(line.first(depth), pivoted) for depth in depths}
@@ -93,7 +93,7 @@ class _Search:
     measures: dict[int, Measure] = field(default_factory=dict[int, Measure])
 
     def consider(self, cuts: list[int]) -> bool:
-        """Judge cuts; keep them, and return whether they are better."""
+        """Judge cuts; keep them and return True if they are better."""
         self.left -= 1
         makespan = self.judge(cuts)
         if makespan < self.makespan:
@@ -102,7 +102,7 @@ class _Search:
         return False
 
     def descend(self, line: Line) -> None:
-        """Move single cuts by a layer, as long as that helps: those of the best cuts so far, one after the other."""
+        """Move single cuts of the best solution by one layer while this improves it."""
         count = len(self.cuts) - 1
         part = line.first(count)
         reach = [pivoted(part, place, count - place).reach for place in range(count)]
@@ -121,7 +121,7 @@ class _Search:
             at = at if better else at % (count - 1) + 1
 
     def run(self, line: Line, table: Table, depth: int) -> None:
-        """Go through the cuts of a depth."""
+        """Search the cuts of a depth."""
         self.measures = {}
         self._go(line, table, depth, [0], 0.0, 0.0)
 
@@ -131,7 +131,7 @@ class _Search:
         return self.measures[left]
 
     def _go(self, line: Line, table: Table, left: int, cuts: list[int], before: float, known: float) -> None:
-        """Try all next stages: `before` is the way there and back so far, `known` the latency up to here."""
+        """Try all next stages: `before` is the round-trip time of the stages so far, `known` the latency so far."""
         if self.left <= 0 or self.parts <= 0:
             return
         self.parts -= 1

@@ -1,4 +1,4 @@
-"""What a planner knows of layers, devices and the ways between them: prefix sums, and nothing of instances."""
+"""Prefix sums of layers, devices and their connections for the planners, independent of instances."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ FloatArray = NDArray[Any]
 
 @dataclass(frozen=True)
 class Row:
-    """Bytes of n layers in a row; entry k is of the layers before layer k.
+    """Bytes of n layers in a row; entry k refers to the layers before layer k.
 
     Attributes
     ----------
     activation : (n + 1,) int64
-        What layers hold of a micro-batch from its forward to its backward, added up.
+        Cumulative bytes that layers hold of a micro-batch from its forward to its backward.
     entry : (n + 1,) int64
-        How much more a stage holds that begins with layer k: its input.
+        Additional bytes of a stage that begins with layer k: its input.
     fixed : (n + 1,) int64
-        What layers keep all the time, added up: parameters, their gradients, the optimizer's state.
+        Cumulative permanent bytes of layers: parameters, their gradients, the optimizer's state.
     """
 
     activation: IntArray
@@ -40,7 +40,7 @@ class Row:
 
     @staticmethod
     def of(activation: Sequence[int], fixed: Sequence[int]) -> Row:
-        """Add up the bytes of layers whose stages hold nothing more."""
+        """Sum the bytes of layers whose stages hold no additional bytes."""
         return Row(sums(activation, np.int64), np.zeros(len(fixed) + 1, dtype=np.int64), sums(fixed, np.int64))
 
     def held(self, first: int, end: int) -> int:
@@ -48,22 +48,22 @@ class Row:
         return int(self.activation[end] - self.activation[first] + self.entry[first])
 
     def kept(self, first: int, end: int) -> int:
-        """Return the bytes that a stage keeps all the time."""
+        """Return the bytes that a stage always keeps."""
         return int(self.fixed[end] - self.fixed[first])
 
 
 @dataclass(frozen=True, eq=False)
 class Hop:
-    """The way from one device to the next, and back, at each cut k (after k layers); 0 at the ends of the row.
+    """The connection from one device to the next and back, at each cut k (after k layers); 0 at the ends of the row.
 
-    Two of them are the same only if they are one.
+    Two hops are equal only if they are the same object.
 
     Attributes
     ----------
     there, back : (n + 1,) float64
-        Time until an output, or the gradient of one, has arrived.
+        Time until an output, or its gradient, has arrived.
     busy_there, busy_back : (n + 1,) float64
-        For how long it occupies its way.
+        Time for which it occupies the channel.
     """
 
     there: FloatArray
@@ -73,24 +73,24 @@ class Hop:
 
     @staticmethod
     def of(times: Sequence[Number]) -> Hop:
-        """Return a hop of these times at the inner cuts, the same in both directions, that occupies its way wholly."""
+        """Return a hop with these times at the inner cuts, equal in both directions, that always occupy the channel."""
         whole = np.array([0, *times, 0], dtype=np.float64)
         return Hop(whole, whole, whole, whole)
 
     def at(self, cut: int) -> Way:
-        """Return the way at a cut, for the simulation; whole numbers where the times are."""
+        """Return the hop at a cut for the simulation, with integers where times are integers."""
         times = (self.busy_there, self.there, self.busy_back, self.back)
         busy_there, there, busy_back, back = (_number(float(time[cut])) for time in times)
         return Way(busy_there, there - busy_there, busy_back, back - busy_back)
 
     @property
     def both(self) -> FloatArray:
-        """Time until a result has arrived, and its gradient come back."""
+        """Time until a result has arrived and its gradient has returned."""
         return self.there + self.back
 
     @property
     def busy(self) -> FloatArray:
-        """For how long both occupy the way."""
+        """Time for which both directions occupy the channel."""
         return self.busy_there + self.busy_back
 
 
@@ -101,13 +101,14 @@ class Position:
     Attributes
     ----------
     work : (n + 1,) float64
-        Time of forwards and backwards on it, added up.
+        Cumulative time of forwards and backwards on it.
     stop : (n + 1,) int64
-        The first layer from each on that it cannot run; n if there is none.
+        For each layer, the first layer from it on that the device cannot run; n without any.
     room : int or None
-        Its bytes; None: without limit.
+        Memory in bytes; None means unlimited.
     flight : int or None
-        How many micro-batches a stage on it holds; None: as under 1F1B, min(k, m) if it is the k-th from the end.
+        Number of micro-batches that a stage on it holds. None means as in 1F1B: min(k, m) for the k-th stage from the
+        end.
     """
 
     work: FloatArray
@@ -117,7 +118,7 @@ class Position:
 
     @staticmethod
     def of(work: Sequence[Number], room: int | None = None) -> Position:
-        """Return a device that runs all layers, in these times."""
+        """Return a device that runs all layers in these times."""
         return Position(sums(work, np.float64), np.full(len(work) + 1, len(work), dtype=np.int64), room)
 
 
@@ -130,13 +131,13 @@ class Line:
     row : Row
     positions : tuple of Position
     hops : tuple of Hop
-        Between two that follow each other.
+        Connections between consecutive devices.
     batches : int
         Micro-batches of a step.
     alike : bool
-        Whether all devices, and all hops, are the same: then a part of the line is as good as any other.
+        Whether all devices and all hops are identical, so that all parts of the line are equivalent.
     longest : float
-        Stages of more work are left out.
+        Stages with more work are excluded.
     """
 
     row: Row
@@ -148,7 +149,7 @@ class Line:
 
     @staticmethod
     def of(row: Row, position: Position, hop: Hop, count: int, batches: int) -> Line:
-        """Return a line of equal devices."""
+        """Return a line of identical devices."""
         return Line(row, (position,) * count, (hop,) * (count - 1), batches, alike=True)
 
     def first(self, count: int) -> Line:
@@ -156,21 +157,21 @@ class Line:
         return replace(self, positions=self.positions[:count], hops=self.hops[: count - 1])
 
     def after(self, place: int) -> Hop:
-        """Return the hop that follows a device; of the last one, one without times."""
+        """Return the hop after a device; for the last one, a zero hop."""
         return self.hops[place] if place < len(self.hops) else self.nothing
 
     def before(self, place: int) -> Hop:
-        """Return the hop before a device; of the first one, one without times."""
+        """Return the hop before a device; for the first one, a zero hop."""
         return self.hops[place - 1] if place else self.nothing
 
     @property
     def nothing(self) -> Hop:
-        """A hop without times."""
+        """A hop with zero times."""
         return Hop.of([0] * (self.row.length - 1))
 
 
 def sums(values: Sequence[Number], dtype: Any) -> NDArray[Any]:
-    """Return the sums of the values before each, and of all."""
+    """Return the prefix sums of the values, from 0 to the total."""
     return np.concatenate((np.zeros(1, dtype=dtype), np.cumsum(np.array(values, dtype=dtype), dtype=dtype)))
 
 

@@ -1,8 +1,8 @@
-"""The least period of 1F1B*, for given cuts and over all cuts (Beaumont, Eyraud-Dubois & Shilova 2021).
+"""The minimum period of 1F1B*, for given cuts and over all cuts (Beaumont, Eyraud-Dubois & Shilova 2021).
 
-The units of a pipeline are its stages and the ways between them, in their order. For a period T, units are put into
-groups from the last one on; a new group begins where the times of one would exceed T. A stage of group g keeps g
-activations, and no schedule of that period keeps fewer.
+The units of a pipeline are its stages and the connections between them, in order. For a period T, units are grouped
+from the last one backwards. A new group begins when the total time of a group would exceed T. A stage of group g
+keeps g activations, and no schedule of that period keeps fewer.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from remat_algorithms.parallel.pipeline.planners.layer_sums import FloatArray, L
 
 
 def groups(stages: Sequence[Number], hops: Sequence[Number], period: Number) -> list[int] | None:
-    """Return the group of each stage, 1 for the last; None where a unit takes longer than the period.
+    """Return the group of each stage, 1 for the last; None if a unit takes longer than the period.
 
     Parameters
     ----------
     stages : sequence of numbers
-        Time of forward and backward of each.
+        Time of the forward and the backward of each stage.
     hops : sequence of numbers
-        Time of each way between two of them, there and back together.
+        Round-trip time of each connection between two stages.
     period : number
     """
     if max((*stages, *hops)) > period:
@@ -49,10 +49,11 @@ def least_period(
     rooms: Sequence[int | None],
     versions: int = 2,
 ) -> Number | None:
-    """Return the least period whose stages fit; None where not even one micro-batch at a time does.
+    """Return the minimum period for which the stages fit; None if a single micro-batch at a time does not fit.
 
-    A stage of group g takes g activations and min(versions, g) times its weights. The groups change only where the
-    period is a sum of units that follow each other; the more, the fewer groups: bisection of these sums.
+    A stage of group g needs g activations and min(versions, g) copies of its weights. The groups change only at
+    periods that are sums of consecutive units, and longer periods have fewer groups. The result is found by bisection
+    over these sums.
     """
     units = [stages[0], *(unit for pair in zip(hops, stages[1:], strict=True) for unit in pair)]
     least = max(units)
@@ -70,11 +71,12 @@ def least_period(
 
 
 def least_period_cuts(line: Line, versions: int = 2) -> tuple[float, list[int]] | None:
-    """Return the least period of 1F1B* on all devices of a line, and cuts that have it; None where none fits.
+    """Return the minimum period of 1F1B* on all devices of a line, and cuts that attain it; None if none fit.
 
-    `Row.fixed` is what there are versions of. For a period, of all cuts of the layers from i on into k stages only
-    those are kept whose first unit is in the least group, and of these, whose group has taken the least: whatever comes
-    before fits there if it fits anywhere. O(stages x layers^2) for each period, and bisection over periods.
+    `Row.fixed` is the part with several versions. Consider a period, and all cuts of the layers from i on into k
+    stages. Only those whose first unit is in the smallest group are kept, and of these, those with the smallest time
+    in that group. Any preceding unit that fits before some cuts also fits before these. O(stages x layers^2) per
+    period, with bisection over periods.
     """
     row, count = line.row, len(line.positions)
     most = sum(float(position.work[-1]) for position in line.positions)
@@ -109,7 +111,7 @@ def _least_of(line: Line, cuts: Sequence[int], versions: int) -> float:
 
 
 def _cut(line: Line, period: float, versions: int) -> list[int] | None:
-    """Return cuts whose groups fit with this period."""
+    """Return cuts whose groups fit for this period."""
     row = line.row
     length, count = row.length, len(line.positions)
     infinite = 2**62
@@ -146,7 +148,7 @@ def _cut(line: Line, period: float, versions: int) -> list[int] | None:
 
 
 def _more(group: IntArray, taken: FloatArray, units: FloatArray, period: float) -> tuple[IntArray, FloatArray]:
-    """Put one more unit before each: into the group that is there, or into a new one."""
+    """Prepend a unit to each group: to the current group if it fits, else to a new one."""
     full = taken + units > period
     found = np.where(full, group + 1, group)
     found[(group >= 2**62) | (units > period)] = 2**62

@@ -1,12 +1,12 @@
-"""The table behind all planners: layers in a row, cut into consecutive stages by dynamic programming (Bellman 1961).
+"""Table used by all planners: cuts of a row of layers into consecutive stages by dynamic programming (Bellman 1961).
 
-Cuts of n layers into k stages are 0 = c_0 < c_1 < ... < c_k = n; stage s holds layers c_s .. c_{s+1} - 1. A *measure*
-gives for a stage of layers i .. j - 1 what it costs by itself (`alone`), and what it adds to all that follows (`then`):
+Cuts of n layers into k stages are 0 = c_0 < c_1 < ... < c_k = n; stage s holds layers c_s .. c_{s+1} - 1. For a stage
+of layers i .. j - 1, a *measure* gives its own cost (`alone`), and its addition to everything after it (`then`):
 
     V_0(n) = 0,   V_k(i) = min over j > i of max(alone_k(i, j), then_k(i, j) + V_{k-1}(j))
 
-With `alone` only that is the largest of the stages' costs, with `then` only their sum; with both, a latency. Stages are
-counted from the last one, as everything that a schedule keeps for a stage depends on how many follow it.
+With `alone` only, the value is the largest cost of a stage; with `then` only, the sum; with both, a latency. Stages
+are counted from the last one, because a stage's memory in a schedule depends on the number of stages after it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from remat.plugin import IntArray
 FloatArray = NDArray[Any]
 
 CELLS = 2**17
-"""Stages that are weighed at once: few enough to stay in a cache."""
+"""Number of stages evaluated at once, small enough to stay in the cache."""
 
 
 class Costs(NamedTuple):
-    """Costs of the stages that begin at some layers i, with all ends j: one row an i."""
+    """Costs of the stages from some layers i to all ends j: one row per i."""
 
     alone: FloatArray | None
     then: FloatArray | None
@@ -35,15 +35,15 @@ class Costs(NamedTuple):
 
 @dataclass(frozen=True)
 class Measure:
-    """What stages cost at one place.
+    """Costs of stages at one place.
 
     Attributes
     ----------
     reach : (n,) int64
-        The last end that a stage from each layer on can have; no more than the layer itself where it can have none.
+        Last possible end of a stage from each layer; at most the layer itself if no stage is possible.
     costs : callable
-        ``costs(first, last, end)``: of stages from i = first .. last - 1 on, to j = first + 1 .. end; those that cannot
-        be are left out by `reach`, whatever stands for them.
+        ``costs(first, last, end)`` covers stages from i = first .. last - 1 to j = first + 1 .. end. `reach` excludes
+        impossible stages, whose entries are arbitrary.
     """
 
     reach: IntArray
@@ -52,25 +52,25 @@ class Measure:
 
 @dataclass(frozen=True)
 class Table:
-    """Best values and cuts of all rests of the layers.
+    """Best values and cuts of all suffixes of the layers.
 
     Attributes
     ----------
     values : list of (n + 1,) arrays
-        ``values[k][i]``: the best value of layers i .. n - 1 in k stages; infinite where there is none.
+        ``values[k][i]``: the best value of layers i .. n - 1 in k stages; infinite if impossible.
     ends : list of (n + 1,) arrays
-        ``ends[k][i]``: where the first of these stages ends.
+        ``ends[k][i]``: the end of the first of these stages.
     """
 
     values: list[FloatArray]
     ends: list[IntArray]
 
     def value(self, stages: int) -> float:
-        """Return the best value of all layers in so many stages; infinite where there is none."""
+        """Return the best value of all layers in this number of stages; infinite if impossible."""
         return float(self.values[stages][0])
 
     def cuts(self, stages: int) -> list[int]:
-        """Return the cuts that have it, from 0 to n; there must be some."""
+        """Return the best cuts, from 0 to n; some must exist."""
         found = [0]
         for left in range(stages, 0, -1):
             found.append(int(self.ends[left][found[-1]]))
@@ -78,7 +78,7 @@ class Table:
 
 
 def fill(length: int, measures: Iterable[Measure]) -> Table:
-    """Fill the table, one measure a stage, from the last stage on: O(stages x layers^2) array operations."""
+    """Fill the table from the last stage, with one measure per stage: O(stages x layers^2) array operations."""
     last = np.full(length + 1, np.inf)
     last[length] = 0.0
     values, ends = [last], [np.full(length + 1, length, dtype=np.int64)]
@@ -90,7 +90,7 @@ def fill(length: int, measures: Iterable[Measure]) -> Table:
 
 
 def put_before(measure: Measure, rest: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Put one more stage before the rest; of stages that are equally good, the longest."""
+    """Add one stage in front of the rest; ties prefer the longest stage."""
     length = len(rest) - 1
     best = np.full(length + 1, np.inf)
     ends = np.full(length + 1, length, dtype=np.int64)

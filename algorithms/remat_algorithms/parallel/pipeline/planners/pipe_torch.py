@@ -1,9 +1,9 @@
 """Pipe-torch's partition: devices of several types, in the order that suits the layers.
 
-Zhan & Zhang 2019, all stages on equally many devices: the least largest time of a stage with all its transfers, over
-what each device runs and which class of devices (of one type, with as many bytes) comes next (see `by_type`). The
-number of devices is the one with the least such time, the least of them if there are several. Memory as under 1F1B.
-O(product of (devices of a class + 1) x classes x layers^2) array operations.
+Zhan & Zhang 2019, with equally many devices for all stages. The objective is the largest time of a stage with all its
+transfers. The choices are the layers of each device and the sequence of device classes, where a class has one type
+and one memory size (see `device_classes`). The number of devices minimises that time; ties prefer fewer devices.
+Memory as in 1F1B. O(product of (devices of a class + 1) x classes x layers^2) array operations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remat_algorithms.parallel.pipeline.planners.stage_measures import least_lar
 
 
 def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal:
-    """Order the devices and cut for the least largest time of a stage with its transfers, and run 1F1B."""
+    """Order the devices, cut for the minimum largest time of a stage with its transfers, and run 1F1B."""
 
     def plan(site: Site) -> Orders | None:
         found = best_order(site.line(), site.classes(), site.hop, site.depths(options))

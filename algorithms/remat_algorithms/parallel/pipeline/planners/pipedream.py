@@ -1,25 +1,25 @@
 """PipeDream's partition, `pipedream-dp`, and the planner of PipeDream-2BW, `2bw-plan`.
 
-`pipedream-dp` has the slowest stage, or transfer, as quick as can be: Narayanan et al. 2019, section 3.1, all stages
-on equally many devices (see `planned`). With T(i..j) the time of the layers i .. j, and a_i that of the transfers
-behind layer i, there and back,
+`pipedream-dp` minimises the time of the slowest stage or transfer: Narayanan et al. 2019, section 3.1, with equally
+many devices for all stages (see `planned`). Let T(i..j) be the time of layers i .. j, and a_i that of the transfers
+after layer i, in both directions:
 
     A(j, n) = min over i < j of max(A(i, n - 1), a_i, T(i+1..j))
 
-Transfers go on beside the work. Under 1F1B the stage that is the k-th from the end holds min(k, m) micro-batches, which
-with its parameters must fit into its device (theirs has as many versions of these; a step that ends with a flush has
-one). Devices are taken in their order, all of them. O(devices x layers^2) array operations.
+Transfers overlap with computation. In 1F1B, the k-th stage from the end holds min(k, m) micro-batches. These and its
+parameters must fit into its device. The paper keeps as many versions of the parameters; a step that ends with a flush
+needs one. All devices are used, in order. O(devices x layers^2) array operations.
 
-`2bw-plan` tries every number of devices: Narayanan et al. 2021, of all depths, widths and sizes of micro-batches (and
-recomputation or none: none, here) the one with the greatest throughput; widths and sizes are tried around this. A
-stage takes as long as its work and what it waits for from its neighbours; a step whose slowest stage takes t, so it is
-estimated here, takes
+`2bw-plan` tries every number of devices. Narayanan et al. 2021 choose the highest throughput over all depths, widths
+and micro-batch sizes, with or without recomputation. Here, nothing is recomputed, and widths and sizes are tried
+around this search. The time of a stage is its work plus its wait for its neighbours. If the slowest stage takes t,
+the estimated time of a step is
 
-    (m - 1) t + the time of one micro-batch through all stages, there and back
+    (m - 1) t + the time of one micro-batch through all stages and back
 
-(theirs, without a flush, m t). Memory is that of `pipedream-dp`: with a flush there are no two versions. Devices are
-taken in their order, the first of them. O(devices x layers^2) array operations, times the number of devices where these
-are not equal.
+The paper's time without a flush is m t. Memory is that of `pipedream-dp`: with a flush there are no two versions.
+Devices are used in order, starting with the first. O(devices x layers^2) array operations, times the number of
+devices if these differ.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from remat_algorithms.parallel.pipeline.planners.stage_measures import each_dept
 
 
 def solve_dp(problem: Problem, options: StageOptions, context: Context) -> Proposal:
-    """Cut for the least largest time of a stage or transfer, and run 1F1B."""
+    """Minimise the largest time of a stage or transfer, and run 1F1B."""
 
     def plan(site: Site) -> Orders | None:
         line = site.whole(options)
@@ -43,7 +43,7 @@ def solve_dp(problem: Problem, options: StageOptions, context: Context) -> Propo
 
 
 def solve_2bw(problem: Problem, options: StageOptions, context: Context) -> Proposal:
-    """Choose how many devices hold layers, cut for the least largest stage, and run 1F1B."""
+    """Choose how many devices hold layers, minimise the largest stage, and run 1F1B."""
 
     def plan(site: Site) -> Orders | None:
         line = site.line()

@@ -1,4 +1,4 @@
-"""From an instance to what planners know of it, and from their cuts back to orders that are placed and weighed."""
+"""Conversion of instances to the planners' input, and of their cuts to placed and measured orders."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from remat_algorithms.parallel.pipeline.replicas import Replicas
 from remat_algorithms.parallel.pipeline.stages import check_copies, held_bytes, needs_flush, placed
 
 ROUNDS = 8
-"""How often it is planned with less room, where what is only passing does not fit beside what is kept."""
+"""Maximum number of plans with less memory, when transient values do not fit along with the kept ones."""
 
 MOST_CELLS = 2 * 10**9
-"""Entries of tables up to which every number of unequal devices has a table of its own."""
+"""Maximum number of table entries for which every number of unequal devices gets a separate table."""
 
 MOST_SIMULATED = 400_000
-"""Operations that a planner simulates, at most, to judge its candidates."""
+"""Maximum number of operations that a planner simulates to evaluate its candidates."""
 
 
 MOST_EVENED = 3
-"""Numbers of devices whose cuts are evened out and simulated again."""
+"""Number of device counts whose cuts are balanced and simulated again."""
 
 
 class SharedOptions(Options):
@@ -58,7 +58,7 @@ class SharedOptions(Options):
 
 
 class StageOptions(SharedOptions):
-    """Options of planners that know the number of stages."""
+    """Options of planners that accept a number of stages."""
 
     stages: int | None = Field(
         default=None, ge=1, description="how many devices hold layers; null: all, or as many as the planner finds best"
@@ -67,13 +67,13 @@ class StageOptions(SharedOptions):
 
 @dataclass(frozen=True)
 class Site:
-    """An instance as planners see it.
+    """An instance as the planners see it.
 
     Attributes
     ----------
     problem : Problem
     room : tuple of int or None
-        Bytes of each device that may be planned with.
+        Bytes of each device available to the planner.
     """
 
     problem: Problem
@@ -93,11 +93,11 @@ class Site:
         return Site(problem, room, _row(_instance(problem), layers), tuple(layer.is_split for layer in layers))
 
     def with_room(self, room: Sequence[int | None]) -> Site:
-        """Return the same with other bytes."""
+        """Return the same site with different memory sizes."""
         return replace(self, room=tuple(room))
 
     def narrowed(self, margin: int) -> Site:
-        """Return the same with so many bytes less on each device."""
+        """Return the same site with `margin` fewer bytes on each device."""
         return self.with_room([None if room is None else room - margin for room in self.room])
 
     @property
@@ -116,13 +116,13 @@ class Site:
         return Position(np.array(work.until, dtype=np.float64), np.array(work.stop, dtype=np.int64), self.room[device])
 
     def least_work(self) -> list[Number]:
-        """Return the time of each layer on the quickest type of device."""
+        """Return the time of each layer on the fastest type of device."""
         kinds = dict.fromkeys(self.problem.machine.processors[device].type for device in range(self.devices))
         times = [[layer.work_on(kind) for kind in kinds] for layer in self.instance.each_layer()]
         return [min(time for time in own if time is not None) for own in times]
 
     def _sums(self, kind: str) -> tuple[list[Number], Work]:
-        """Return the sums of the times of forwards on a type of device, and of all work."""
+        """Return the cumulative times of forwards, and of all work, on a type of device."""
         if kind not in self._works:
             layers = self.instance.each_layer()
             times = [layer.time_on("forward_time", kind) or 0 for layer in layers]
@@ -130,7 +130,7 @@ class Site:
         return self._works[kind]
 
     def hop(self, one: int, other: int) -> Hop:
-        """Return the way between two devices; equal ways are one object."""
+        """Return the connection between two devices; equal connections are one object."""
         machine = self.problem.machine
         here, there = (machine.processors[device].memory for device in (one, other))
         out = machine.links[machine.link_index[here, there]]
@@ -141,7 +141,7 @@ class Site:
         return self._hops[key]
 
     def classes(self) -> list[int]:
-        """Return the class of each device: those of one have one type, and as many bytes."""
+        """Return the class of each device: devices of one class have the same type and memory."""
         kinds: dict[object, int] = {}
         processors = self.problem.machine.processors
         return [
@@ -150,7 +150,7 @@ class Site:
         ]
 
     def line(self, order: Iterable[int] | None = None) -> Line:
-        """Return devices in this order, or in the order of the instance, as many as there are layers for."""
+        """Return devices in this order, or all in the instance's order."""
         order = list(range(self.devices) if order is None else order)
         hops = tuple(self.hop(one, other) for one, other in pairwise(order))
         classes = self.classes()
@@ -160,12 +160,12 @@ class Site:
         return Line(self.row, positions, hops, self.instance.micro_batches, alike)
 
     def depths(self, options: StageOptions) -> list[int]:
-        """Return the numbers of devices from which a planner may choose: all, or if that is too much, some of them.
+        """Return the numbers of devices from which a planner may choose: all, or a subset if this is too expensive.
 
         Raises
         ------
         OptionError
-            For more stages than devices, or than layers.
+            If there are more stages than devices or layers.
         """
         layers = self.row.length
         if options.stages is None:
@@ -180,13 +180,13 @@ class Site:
         return [options.stages]
 
     def whole(self, options: StageOptions) -> Line:
-        """Return the line of so many devices, all of them if that is not said."""
+        """Return the line of the requested number of devices, by default all."""
         count = self.devices if options.stages is None else self.depths(options)[0]
         enough_layers(count, self.row.length)
         return self.line(range(count))
 
     def pipe(self, cuts: Sequence[int], devices: Sequence[int]) -> Pipe:
-        """Return the stages of these cuts as they are simulated."""
+        """Return the stages of these cuts in the simulation's format."""
         parts = list(zip(cuts[:-1], cuts[1:], devices, strict=True))
         processors = self.problem.machine.processors
         known = [self._sums(processors[device].type) for device in devices]
@@ -206,11 +206,11 @@ class Site:
         )
 
     def orders(self, cuts: Sequence[int], devices: Sequence[int], lists: Lists) -> Orders:
-        """Return lists as orders, for a chain of stages."""
+        """Convert lists to orders, for a chain of stages."""
         return self.orders_of(cuts, range(len(devices)), devices, lists)
 
     def orders_of(self, cuts: Sequence[int], parts: Sequence[int], devices: Sequence[int], lists: Lists) -> Orders:
-        """Return lists as orders, for stages that hold these parts of the layers; backwards are whole."""
+        """Convert lists to orders, for stages that hold these parts of the layers; backwards are whole."""
         stages = tuple(
             Stage(tuple(range(cuts[part], cuts[part + 1])), device) for part, device in zip(parts, devices, strict=True)
         )
@@ -225,29 +225,29 @@ class Site:
 
 
 def run_1f1b(site: Site, cuts: Sequence[int], devices: Sequence[int]) -> Orders:
-    """Return the orders of 1F1B for these cuts, a stage a device."""
+    """Return the orders of 1F1B for these cuts, with one stage per device."""
     return site.orders(cuts, devices, one_forward_one_backward(site.pipe(cuts, devices)))
 
 
 def planned(problem: Problem, plan: Callable[[Site], Orders | None], options: SharedOptions) -> Proposal:
-    """Plan, place and weigh for each way to share stages out; the quickest.
+    """Plan, place and measure for each way to replicate stages; return the fastest.
 
     Parameters
     ----------
     problem : Problem
     plan : callable
-        Orders for a site, of which each device stands for those that hold the same stages; None where nothing fits.
+        Returns orders for a site, each device of which represents the replicas of its stages; None if nothing fits.
     options : SharedOptions
 
     Returns
     -------
     Proposal
-        Of orders that fit; else of none.
+        With orders that fit, or without a schedule.
 
     Raises
     ------
     OptionError
-        Where nothing is found even for devices without limit.
+        If no orders exist even for devices with unlimited memory.
     """
     assert isinstance(problem.instance, PipelineInstance)
     needs_flush(problem.instance)
@@ -268,7 +268,7 @@ def planned(problem: Problem, plan: Callable[[Site], Orders | None], options: Sh
 
 
 def _ways(problem: Problem, count: int | None) -> list[Replicas]:
-    """Return the ways to share stages out among so many devices each."""
+    """Return the ways to replicate stages on this number of devices each."""
     if count is None:
         return list(Replicas.options(problem))
     assert isinstance(problem.instance, PipelineInstance)
@@ -285,7 +285,7 @@ def _time(proposal: Proposal) -> Number:
 
 
 def _fitting(problem: Problem, plan: Callable[[Site], Orders | None], replicas: Replicas) -> Proposal:
-    """Plan, place and weigh; where it takes more than was planned with, again with the least less room that will do."""
+    """Plan, place and measure; if the peak exceeds the memory, plan again with the smallest sufficient reduction."""
     site = Site.of(replicas.first(problem))
     everywhere = [problem.machine.memories[device.memory].capacity for device in problem.machine.processors]
     margin = low = 0
@@ -297,7 +297,7 @@ def _fitting(problem: Problem, plan: Callable[[Site], Orders | None], replicas: 
         if one is not None:
             orders = replicas.spread(one)
             outcome = placed(problem, orders)
-            if outcome is None:  # no planner makes a deadlock, unless transfers take both ends: the answer says so
+            if outcome is None:  # planners avoid deadlock, unless transfers occupy both ends; the orders show it
                 return Proposal(orders=orders) if best.makespan is None else best
             _, makespan, peaks = outcome
             over = (peak - room for peak, room in zip(peaks, everywhere, strict=True) if room is not None)
@@ -331,7 +331,7 @@ def _instance(problem: Problem) -> PipelineInstance:
 
 
 def _row(instance: PipelineInstance, layers: Sequence[Layer]) -> Row:
-    """Add up bytes so that differences are what `held_bytes` says of a stage."""
+    """Compute prefix sums such that differences equal `held_bytes` of a stage."""
     alone = [held_bytes(instance, layers, (layer,)) for layer in range(len(layers))]
     more = [0, *(held_bytes(instance, layers, (one, one + 1)) - alone[one] for one in range(len(layers) - 1))]
     inside = [alone[0], *more[1:]]
@@ -366,24 +366,24 @@ def by_simulation(
     *,
     passing: int,
 ) -> tuple[float, list[int], Judged] | None:
-    """Cut for the least largest cost on each number of devices, simulate, and even out the cuts of the best ones.
+    """Minimise the largest cost on each number of devices, simulate, and balance the cuts of the best ones.
 
     Parameters
     ----------
     line : Line
     counting : callable
-        Work at the least.
+        At least the work.
     depths : sequence of int
     judge : callable
-        ``judge(cuts, best)``: the makespan and what else there is of cuts; None where they do not fit, or cannot be
-        quicker than the best makespan so far.
+        ``judge(cuts, best)`` returns the makespan and an arbitrary result of cuts. It returns None if they do not fit
+        or cannot beat the best makespan.
     passing : int
-        How many micro-batches pass each stage at least.
+        Minimum number of micro-batches that pass each stage.
 
     Returns
     -------
     tuple or None
-        Makespan, cuts, and what else was said of them.
+        Makespan, cuts, and the judge's result.
     """
     left = max(MOST_SIMULATED // (2 * line.batches), max(depths))
     times: list[tuple[float, int, float]] = []
@@ -397,7 +397,7 @@ def by_simulation(
         return None if said is None else said[0]
 
     def most() -> float:
-        # No schedule is quicker than its slowest stage, micro-batch after micro-batch.
+        # Every schedule takes at least the time of its slowest stage for each micro-batch.
         return math.inf if best is None or not passing else best[0] / passing
 
     for depth, slowest, table in each_depth(line, counting, depths, most):

@@ -1,4 +1,4 @@
-"""Orders of stages, simulated: what planners judge by. Placement and the referee have their own arithmetic.
+"""Simulation of orders of stages, by which planners evaluate cuts. Placement and the verifier use separate code.
 
 Operations are (phase, stage, micro-batch), all from 0; phase 0 is a forward, 1 a whole backward.
 """
@@ -18,13 +18,13 @@ Op: TypeAlias = tuple[int, int, int]
 """Phase, stage and micro-batch."""
 
 Lists: TypeAlias = tuple[tuple[Op, ...], ...]
-"""One list of operations a device, in its order."""
+"""One ordered list of operations per device."""
 
 F, B = range(2)
 
 
 class Way(NamedTuple):
-    """For how long an output occupies its way, and how much later it has arrived; the same of its gradient."""
+    """Time for which an output occupies its channel, and its further delay until arrival; likewise its gradient."""
 
     busy_there: Number
     late_there: Number
@@ -44,9 +44,9 @@ class Pipe:
     forward, backward : tuple of numbers
         Times of each stage for one micro-batch.
     ways : tuple of Way
-        The way into each stage from the one before it.
+        Connection into each stage from the previous one.
     previous : tuple of int
-        The stage before each; -1 for the first of a chain.
+        Previous stage of each; -1 for the first of a chain.
     """
 
     place: tuple[int, ...]
@@ -59,7 +59,7 @@ class Pipe:
 
     @cached_property
     def following(self) -> tuple[int, ...]:
-        """The stage after each; -1 for the last of a chain."""
+        """Next stage of each; -1 for the last of a chain."""
         found = [-1] * len(self.place)
         for stage, before in enumerate(self.previous):
             if before >= 0:
@@ -68,12 +68,12 @@ class Pipe:
 
     @property
     def round_trip(self) -> Number:
-        """Time of one micro-batch through all stages of a chain, there and back."""
+        """Time of one micro-batch through all stages of a chain and back."""
         return sum(self.forward) + sum(self.backward) + sum(map(sum, self.ways))
 
     @property
     def latency(self) -> Number:
-        """Time in which no order of one chain can be done: no stage begins, or ends, before what it waits for."""
+        """Lower bound on the makespan of one chain: no stage can start or end before its dependencies."""
         most: Number = 0
         way: Number = 0
         for forward, backward, before in zip(self.forward, self.backward, self.ways, strict=True):
@@ -84,7 +84,7 @@ class Pipe:
 
     @cached_property
     def on(self) -> tuple[tuple[int, ...], ...]:
-        """The stages on each device, ascending."""
+        """Stages on each device, ascending."""
         found: list[list[int]] = [[] for _ in range(self.devices)]
         for stage, device in enumerate(self.place):
             found[device].append(stage)
@@ -92,9 +92,9 @@ class Pipe:
 
 
 def makespan(pipe: Pipe, lists: Sequence[Sequence[Op]]) -> Number:
-    """Return when lists end that do not wait for ever, each operation as early as its list and its data allow.
+    """Return the makespan of deadlock-free lists, each operation as early as its list and its data allow.
 
-    What a device sends on one way goes in the order of its list.
+    Transfers from one device to another run in the order of the sender's list.
     """
     come: list[list[Number]] = [[-1 if before >= 0 else 0] * pipe.batches for before in pipe.previous]
     back: list[list[Number]] = [[-1] * pipe.batches for _ in pipe.previous]
@@ -138,7 +138,7 @@ def makespan(pipe: Pipe, lists: Sequence[Sequence[Op]]) -> Number:
 
 
 def one_forward_one_backward(pipe: Pipe) -> Lists:
-    """Return the lists of 1F1B, for stages on a device each."""
+    """Return the lists of 1F1B, for one stage per device."""
     lists: list[tuple[Op, ...]] = [()] * pipe.devices
     whole = rules.one_forward_one_backward(len(pipe.place), pipe.batches)
     for device, own in zip(pipe.place, whole.lists, strict=True):
@@ -147,18 +147,18 @@ def one_forward_one_backward(pipe: Pipe) -> Lists:
 
 
 def when_ready(pipe: Pipe, caps: Sequence[int]) -> Lists:
-    """Return what each device runs, in order, where none waits while it could run something.
+    """Return the ordered lists in which no device waits while it could run an operation.
 
-    Of several operations that are ready, backwards come first, then the oldest micro-batch, then the last stage. No
-    such order waits for ever: the oldest of the micro-batches under way always finds room, as whatever is in its way is
-    older. O(operations x (log operations + stages of a device)).
+    Of several ready operations, backwards come first, then the oldest micro-batch, then the last stage. Such an order
+    never deadlocks: the oldest micro-batch in flight is never blocked, because only older ones could block it.
+    O(operations x (log operations + stages of a device)).
 
     Parameters
     ----------
     pipe : Pipe
         Stages in one chain.
     caps : sequence of int
-        Most micro-batches that each stage holds, at least 1.
+        Maximum number of micro-batches that each stage holds, at least 1.
     """
     return _Eager(pipe, caps).run()
 
@@ -167,7 +167,7 @@ class _Eager:
     def __init__(self, pipe: Pipe, caps: Sequence[int]) -> None:
         self.pipe, self.caps = pipe, caps
         stages = len(pipe.place)
-        # How many micro-batches have passed a stage, and how many have come to it: they come in order.
+        # How many micro-batches have passed a stage, and how many have arrived at it: they arrive in order.
         self.forwards, self.backwards = [0] * stages, [0] * stages
         self.come = [0 if before >= 0 else pipe.batches for before in pipe.previous]
         self.back = [0] * stages
@@ -178,7 +178,7 @@ class _Eager:
         self.events: list[tuple[Number, int, int, int]] = []
 
     def run(self) -> Lists:
-        """Run until nothing happens any more."""
+        """Run until no events are left."""
         now: Number = 0
         awake = set(self.pipe.place)
         while awake:
@@ -210,7 +210,7 @@ class _Eager:
             heapq.heappush(self.events, (now + time, 0, stage, phase))
 
     def _happen(self, now: Number, arrival: int, stage: int, phase: int) -> int:
-        """Note an end or an arrival; return the device that may begin something."""
+        """Process an end or an arrival; return the device that may start an operation."""
         pipe = self.pipe
         device = pipe.place[stage]
         if arrival:

@@ -1,7 +1,7 @@
-"""What the planners count for a stage of layers i .. j - 1 on a device, as measures for the table.
+"""Costs that the planners assign to a stage of layers i .. j - 1 on a device, as measures for the table.
 
-f and b are the times of its forward and backward, x and y those of what goes to the next stage and comes back from it;
-a stage that its device cannot run, or hold, is left out.
+f and b are the times of its forward and backward; x and y those of the transfers to the next stage and back. A stage
+that its device cannot run or hold is excluded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def compute(line: Line, place: int, left: int) -> Measure:
 
 
 def overlapped(line: Line, place: int, left: int) -> Measure:
-    """The longer of f + b and x + y: transfers beside the work (Narayanan et al. 2019, without replicas)."""
+    """The longer of f + b and x + y: transfers overlap with work (Narayanan et al. 2019, without replicas)."""
     busy = line.after(place).busy
 
     def costs(first: int, last: int, end: int) -> Costs:
@@ -38,7 +38,7 @@ def overlapped(line: Line, place: int, left: int) -> Measure:
 
 
 def received(line: Line, place: int, left: int) -> Measure:
-    """Work, f + b, and what it waits for: x from the stage before, y from the one after (Narayanan et al. 2021)."""
+    """Work, f + b, and waits: x from the previous stage, y from the next one (Narayanan et al. 2021)."""
     inputs, gradients = line.before(place).busy_there, line.after(place).busy_back
 
     def costs(first: int, last: int, end: int) -> Costs:
@@ -49,7 +49,7 @@ def received(line: Line, place: int, left: int) -> Measure:
 
 
 def serial(line: Line, place: int, left: int) -> Measure:
-    """Work, f + b, and all transfers, to and from both neighbours (Park et al. 2020, Zhan & Zhang 2019)."""
+    """Work, f + b, and all transfers to and from both neighbours (Park et al. 2020, Zhan & Zhang 2019)."""
     before, after = line.before(place).busy, line.after(place).busy
 
     def costs(first: int, last: int, end: int) -> Costs:
@@ -62,11 +62,12 @@ def serial(line: Line, place: int, left: int) -> Measure:
 def pivoted(line: Line, place: int, left: int) -> Measure:
     """Latency of a step whose slowest stage Q never waits (Fan et al. 2021, without replicas).
 
-    The micro-batches pass it one after the other; before the first and after the last, one goes there and back:
+    The micro-batches pass Q one after another. Before the first and after the last, one micro-batch travels to Q and
+    back:
 
         max over Q of  m (f_Q + b_Q) + sum of (f + b + x + y) of the stages before Q
 
-    Each way to the next stage is such a Q, too, m - 1 times max(x, y). No schedule of these stages is quicker.
+    Each connection to the next stage is also a Q, with m - 1 times max(x, y). No schedule of these stages is faster.
     """
     batches, hop = line.batches, line.after(place)
     both, busy = hop.both, (line.batches - 1) * np.maximum(hop.busy_there, hop.busy_back)
@@ -80,7 +81,7 @@ def pivoted(line: Line, place: int, left: int) -> Measure:
 
 
 def slower(other: Line, counting: Counting = compute) -> Counting:
-    """Return the larger cost of a part that lies on two devices: at its place in the line, and in another one."""
+    """Return the larger cost of a part on two devices: at its place in the line, and in another line."""
 
     def both(line: Line, place: int, left: int) -> Measure:
         one, two = counting(line, place, left), counting(other, place, left)
@@ -97,16 +98,16 @@ def slower(other: Line, counting: Counting = compute) -> Counting:
 
 
 def table_of(line: Line, counting: Counting) -> Table:
-    """Fill the table for a line. Of equal devices, it has the best cuts for fewer of them, too."""
+    """Fill the table for a line; for identical devices, it also contains the best cuts for fewer of them."""
     count = len(line.positions)
     return fill(line.row.length, (counting(line, count - left, left) for left in range(1, count + 1)))
 
 
 def least_table(line: Line, counting: Counting, most: float = math.inf) -> Table:
-    """Fill the table for a line and a largest cost as far as it matters.
+    """Fill the table for a line and a largest cost, up to the necessary limit.
 
-    Stages of more work than some limit are left out. What is found is the best if it costs no more than that; else the
-    limit is doubled. Costs beyond `most` are not looked for.
+    Stages with more work than the limit are excluded. The result is optimal if its cost is at most the limit;
+    otherwise the limit is doubled. Costs above `most` are not searched.
     """
     count = len(line.positions)
     if not possible(line, counting):
@@ -124,7 +125,7 @@ def least_table(line: Line, counting: Counting, most: float = math.inf) -> Table
 def each_depth(
     line: Line, counting: Counting, depths: Sequence[int], most: Callable[[], float] = lambda: math.inf
 ) -> Iterator[tuple[int, float, Table]]:
-    """Yield numbers of devices, the first ones of the line, with the least largest cost and the table; more first.
+    """Yield numbers of first devices, with the minimum largest cost and the table, in decreasing order.
 
     Parameters
     ----------
@@ -132,7 +133,7 @@ def each_depth(
     counting : callable
     depths : sequence of int
     most : callable
-        ``most()``: what is more is of no use by now.
+        ``most()`` returns the current upper limit of useful costs.
     """
     common = table_of(line.first(max(depths)), counting) if line.alike and depths else None
     for depth in sorted(depths, reverse=True):
@@ -142,12 +143,12 @@ def each_depth(
 
 
 def possible(line: Line, counting: Counting) -> bool:
-    """Whether there are any cuts, by the reach of stages alone: O(stages x layers)."""
+    """Whether any cuts exist, according to the reach of stages alone: O(stages x layers)."""
     count = len(line.positions)
     found = np.zeros(line.row.length + 1, dtype=bool)
     found[-1] = True
     for left in range(1, count + 1):
-        # How many ends there are up to each layer: some between a stage's first layer and its reach.
+        # Number of ends up to each layer. A stage is possible if some lie between its first layer and its reach.
         ends = np.cumsum(found)
         reach = np.maximum(counting(line, count - left, left).reach, np.arange(line.row.length))
         found = np.append(ends[reach] > ends[:-1], False)
@@ -155,7 +156,7 @@ def possible(line: Line, counting: Counting) -> bool:
 
 
 def evened(line: Line, counting: Counting, value: float) -> list[int]:
-    """Return the cuts with the least sum of squared times, among those none of whose stages costs more than that."""
+    """Return the cuts with the smallest sum of squared times, among those whose stages cost at most `value`."""
     limit = value * (1 + 1e-12)
     count = len(line.positions)
     bounded = replace(line, longest=limit)
@@ -174,12 +175,12 @@ def evened(line: Line, counting: Counting, value: float) -> list[int]:
 
 
 def least_largest(line: Line, counting: Counting) -> tuple[float, list[int]] | None:
-    """Return the least largest cost of a stage, all devices used, and evened cuts that have it; None where none fits.
+    """Return the minimum largest cost of a stage using all devices, and balanced cuts that attain it; None if none fit.
 
     Raises
     ------
     ValueError
-        For more devices than layers.
+        If there are more devices than layers.
     """
     if len(line.positions) > line.row.length:
         raise ValueError(f"{len(line.positions)} stages of at least one layer each, and {line.row.length} layers")
@@ -194,11 +195,11 @@ def _work(line: Line, place: int, first: int, last: int, end: int) -> FloatArray
 
 
 def _reach(line: Line, place: int, left: int) -> IntArray:
-    """Return the last ends of stages that a device can run and hold: what they take only grows with their layers."""
+    """Return the last ends of stages that a device can run and hold; their needs grow with their layers."""
     position, row = line.positions[place], line.row
     reach = position.stop[:-1]
     if np.isfinite(line.longest):
-        # A little more than the limit, as sums are rounded; the costs decide.
+        # Slightly more than the limit, because sums are rounded. The costs decide.
         latest = position.work[:-1] + line.longest * (1 + 1e-9)
         reach = np.minimum(reach, np.searchsorted(position.work, latest, side="right") - 1)
     if position.room is not None:

@@ -1,11 +1,12 @@
-"""Varuna's planner: every number of devices is cut evenly and simulated, backwards as soon as they are ready.
+"""Varuna's planner: every number of devices is cut evenly and simulated, with backwards as soon as they are ready.
 
-Athlur et al. 2022: for each depth (widths and sizes of micro-batches are tried around this), the layers are cut
-so that the slowest stage is as quick as can be, and the step is simulated: a device that is free runs a backward if one
-is ready, else a forward, while there is room for what it holds. The quickest depth wins. Their stages recompute just
-before each backward, all but the last one; here none does, and a device holds as many micro-batches as its memory has
-room for. Devices are taken in their order, the first of them. O(devices x layers^2) array operations,
-times the number of devices where these are not equal, and a simulation of each depth that is not slower by its latency.
+Athlur et al. 2022: for each depth, the cut minimises the time of the slowest stage, and the step is simulated. Widths
+and micro-batch sizes are tried around this. A free device runs a backward if one is ready, else a forward if its
+memory suffices. The fastest depth wins. In the paper, all stages except the last recompute just before each backward.
+Here, none does, and a device holds as many micro-batches as its memory allows.
+
+Devices are used in order, starting with the first. O(devices x layers^2) array operations, times the number of
+devices if these differ, and a simulation of each depth whose latency is not already too long.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from remat_algorithms.parallel.pipeline.planners.stage_measures import compute
 
 
 def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal:
-    """Choose how many devices hold layers by simulation, backwards when they are ready."""
+    """Choose how many devices hold layers by simulation, running backwards as soon as they are ready."""
 
     def plan(site: Site) -> Orders | None:
         line = site.line()
-        # A stage needs room for one micro-batch, and takes what room there is.
+        # A stage needs memory for one micro-batch, and uses all memory available.
         line = replace(line, positions=tuple(replace(position, flight=1) for position in line.positions))
 
         def judge(cuts: list[int], best: float) -> tuple[float, Lists] | None:
@@ -42,7 +43,7 @@ def solve(problem: Problem, options: StageOptions, context: Context) -> Proposal
 
 
 def room_for(site: Site, line: Line, cuts: Sequence[int]) -> list[int]:
-    """Return how many micro-batches each stage has room for."""
+    """Return how many micro-batches fit in each stage."""
     found: list[int] = []
     for first, end, position in zip(cuts[:-1], cuts[1:], line.positions, strict=False):
         held = site.row.held(first, end)
