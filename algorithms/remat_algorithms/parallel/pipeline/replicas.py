@@ -67,7 +67,7 @@ class Replicas:
         )
 
     def spread(self, one: Orders) -> Orders:
-        """Return the orders of all devices from those of every first one."""
+        """Return the orders of all devices, given those of every first one."""
         if self.count == 1:
             return one
         count = self.count

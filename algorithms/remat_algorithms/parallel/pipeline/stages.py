@@ -1,4 +1,4 @@
-"""Stages of a pipeline: where they are, which layers they hold, and what their orders take, as a `PipelineModel`."""
+"""Stages of a pipeline: their devices, their layers, and the `PipelineModel` with their times and bytes."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ from remat_algorithms.parallel.pipeline.model import Lists, PipelineModel
 from remat_algorithms.parallel.pipeline.partition import balanced_cuts
 
 SHAPES = ("chain", "v", "interleaved")
-"""One stage a device; two, the second ones in reverse; several, in turns."""
+"""One stage per device; two per device, the second in reverse; several, round-robin."""
 
 
 @dataclass(frozen=True)
 class Staging:
-    """Stages on devices, and what they take.
+    """Stages on devices, with their times and bytes.
 
     Attributes
     ----------
     name : str
-        How they are placed, for scopes.
+        Description of the placement, for scopes.
     instance : PipelineInstance
     stages : tuple of Stage
     model : PipelineModel
-        A relaxation: transfers never wait for each other, and values that are only passing take no bytes.
+        A relaxation: transfers never wait for each other, and transient values take no bytes.
     starts : tuple of lists
-        The named orders that there are for this placement.
+        Named orders for this placement.
     chained : bool
-        Whether each stage reads what the one before it makes. Where one does not, the model's orders can be run, but
-        its times are no bounds.
+        Whether each stage reads outputs of the previous one. Otherwise the model's orders are valid, but its times
+        are not bounds.
     """
 
     name: str
@@ -66,11 +66,11 @@ class Staging:
     chained: bool = True
 
     def orders(self, lists: Lists) -> Orders:
-        """Return lists as orders; the halves of a backward that follow each other directly are one operation."""
+        """Convert lists to orders."""
         return Orders(self.stages, tuple(tuple(_passes(listed)) for listed in lists))
 
     def tightened(self, excess: Sequence[int]) -> Staging:
-        """Return the same with so many bytes more on each device that the model does not see."""
+        """Return the same with additional bytes reserved on each device for values outside the model."""
         fixed = tuple(size + more for size, more in zip(self.model.fixed, excess, strict=True))
         return replace(self, model=replace(self.model, fixed=fixed))
 
@@ -81,7 +81,7 @@ def _passes(listed: Sequence[tuple[int, int, int]]) -> Iterator[Pass]:
 
 
 def needs_flush(instance: PipelineInstance) -> None:
-    """Refuse an instance whose parameters change while micro-batches are under way.
+    """Refuse an instance whose parameters change while micro-batches are in flight.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def staging(problem: Problem, shape: str, chunks: int = 2) -> Staging:
     Raises
     ------
     OptionError
-        If there are too few layers for it.
+        If there are too few layers.
     """
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
@@ -131,7 +131,7 @@ def staging(problem: Problem, shape: str, chunks: int = 2) -> Staging:
     }
     model = model_of(problem, instance, stages)
     starts = tuple(_named(shape, devices, instance.micro_batches, chunks, split=instance.is_split))
-    # Two operations at once are no orders of these.
+    # The model does not cover pairs of simultaneous operations.
     alone = ", one operation at a time" if any(layer.paired_time is not None for layer in instance.layers) else ""
     if instance.cluster.host is not None:
         alone += ", nothing at the host"
@@ -146,7 +146,7 @@ def _between(sources: Sequence[Sequence[int]], one: Stage, other: Stage) -> set[
 
 
 def _named(shape: str, devices: int, batches: int, chunks: int, *, split: bool) -> Iterator[Lists]:
-    """Yield the lists of the rules for a placement, as far as they apply."""
+    """Yield the lists of the rules that apply to a placement."""
     whole = (rules.gpipe, rules.one_forward_one_backward, rules.eager_one_forward_one_backward)
     halves = {"chain": (rules.zb_h1, rules.zb_h2), "v": (rules.zb_v, rules.v_half, rules.v_min)}
     if shape == "chain":
@@ -158,7 +158,7 @@ def _named(shape: str, devices: int, batches: int, chunks: int, *, split: bool) 
 
 
 def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, ...]) -> PipelineModel:
-    """Return what stages take: a relaxation (see `Staging.model`)."""
+    """Return the times and bytes of stages as a relaxation (see `Staging.model`)."""
     layers, machine, sources = instance.each_layer(), problem.machine, instance.sources()
     types = [processor.type for processor in machine.processors]
 
@@ -172,7 +172,7 @@ def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, 
             return 0
         out = machine.links[machine.link_index[here, there]]
         back = machine.links[machine.link_index[there, here]]
-        # The quicker of the two ways, of what is slowest there: the model is to be a relaxation.
+        # The faster direction of the slowest transfers, so that the model is a relaxation.
         there_and_back = (
             [out.time(layer.output_size) for layer in sent],
             [back.time(layer.gradient_bytes) for layer in sent],
@@ -180,7 +180,7 @@ def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, 
         return min(map(max, there_and_back))
 
     held = []
-    counted: dict[int, set[int]] = {}  # by device: what an earlier stage holds there, a later one need not
+    counted: dict[int, set[int]] = {}  # by device: outputs counted for an earlier stage there
     for stage in stages:
         here = counted.setdefault(stage.device, set())
         outputs = _kept_outputs(instance, layers, stage.layers) - here
@@ -206,7 +206,7 @@ def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, 
 
 
 def held_bytes(instance: PipelineInstance, layers: Sequence[Layer], own: Sequence[int]) -> int:
-    """Return the bytes that a stage of these layers holds of a micro-batch, from F to B at the least."""
+    """Return the minimum bytes that a stage of these layers holds of a micro-batch from F to B."""
     outputs = _kept_outputs(instance, layers, own)
     return sum(layers[index].saved_size for index in own) + sum(layers[index].output_size for index in outputs)
 
@@ -226,7 +226,7 @@ def _kept_outputs(instance: PipelineInstance, layers: Sequence[Layer], own: Sequ
 
 
 def placed(problem: Problem, orders: Orders) -> tuple[Steps, Number, list[int]] | None:
-    """Return the steps of orders, their makespan, and the most bytes of each device; None if they cannot be run."""
+    """Return the steps of orders, their makespan, and the peak of each device; None if they cannot be run."""
     instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
     degrees = degrees_of(instance, machine, orders.stages)
@@ -262,13 +262,13 @@ def _ends(graph: TaskGraph, machine: Machine, steps: Steps, runs: IntArray) -> N
 
 
 def _first_on(steps: Steps, runs: IntArray) -> IntArray:
-    """Return the processor of each run; of collectives, the first one."""
+    """Return the processor of each run; for collectives, the first one."""
     assert steps.on is not None
     return steps.on.items[steps.on.start[:-1][runs]]
 
 
 def steady_peaks(problem: Problem, pattern: Pattern, versions: Sequence[int]) -> list[int]:
-    """Return the most bytes of each device at any instant of a period, with so many versions of each stage."""
+    """Return the peak of each device over a period, given the number of parameter versions of each stage."""
     instance, graph, machine = problem.instance, problem.graph, problem.machine
     assert isinstance(instance, PipelineInstance)
     places = initial_of(graph, machine, Orders(pattern.stages, ()))
@@ -295,9 +295,9 @@ def steady_peaks(problem: Problem, pattern: Pattern, versions: Sequence[int]) ->
 def _changes(
     graph: TaskGraph, machine: Machine, steps: Steps, runs: IntArray, end: NumberArray
 ) -> tuple[NumberArray, IntArray, IntArray, NumberArray]:
-    """Return when, in which memory and by how much what is held changes, and which changes of an instant come first.
+    """Return the times, memories and sizes of all changes, and their order within an instant.
 
-    What began before gives back, then steps take in their order, those of no length giving back at once.
+    Releases of earlier steps come first. Then steps allocate in order, and steps of zero length release immediately.
     """
     assert steps.start is not None
     memory = steps.source.copy()
@@ -326,7 +326,7 @@ def _resident(graph: TaskGraph, machine: Machine, steps: Steps) -> IntArray:
 
 
 def _peaks(graph: TaskGraph, machine: Machine, steps: Steps, runs: IntArray, end: NumberArray) -> list[int]:
-    """Add up what steps take at their starts and give back at their ends, which come first at one instant."""
+    """Return the peak of each device: steps allocate at their starts and release at their ends, releases first."""
     time, where, change, starts = _changes(graph, machine, steps, runs, end)
     resident = _resident(graph, machine, steps)
     order = np.lexsort((starts, time))

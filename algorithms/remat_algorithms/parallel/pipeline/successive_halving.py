@@ -1,4 +1,4 @@
-"""Successive halving (after Karnin et al. 2013): of several schedules, those that get on best go on for longer."""
+"""Successive halving (after Karnin et al. 2013): the most successful of several searches continue for longer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Protocol, TypeVar
 
 
 class HasFigure(Protocol):
-    """A schedule by its figure, of which less is better."""
+    """A schedule with an objective value, to be minimised."""
 
     @property
     def figure(self) -> float:
-        """Its figure."""
+        """Objective value."""
         ...
 
 
@@ -21,17 +21,17 @@ Entry = TypeVar("Entry", bound=HasFigure)
 def halve(
     entries: Sequence[Entry], moves: int, act: Callable[[int, Entry, int], Entry], over: Callable[[], bool]
 ) -> list[Entry]:
-    """Go on from some schedules, and drop half of them, until one is left; return all that came of them.
+    """Continue from several schedules, dropping half of them per round until one is left; return all results.
 
     Parameters
     ----------
     entries : sequence
     moves : int
-        Of all together: as many in each round.
+        Total number of moves, split evenly among the rounds.
     act : callable
-        Makes so many moves (the last argument) from an entry, which stands at this place among the others (the first).
+        Makes a number of moves (the last argument) from an entry, whose position is the first argument.
     over : callable
-        Asked before each whether to stop.
+        Polled before each entry for a stop.
     """
     rounds = max(1, len(entries)).bit_length()
     found: list[Entry] = []

@@ -1,8 +1,9 @@
 """TeraPipe: sequences cut into slices of tokens, which follow each other through the stages (Li et al. 2021).
 
-A slice waits, in each layer, for the slices before it only: forwards may go on from stage to stage slice by slice, and
-backwards in the opposite order. Short slices fill the pipeline sooner; long ones use a device better, and those that
-come later attend to more. So slices are of unequal length, such that all take about equally long.
+In each layer, a slice waits only for the previous slices. Forwards may therefore proceed from stage to stage slice by
+slice, and backwards in the opposite order. Short slices fill the pipeline sooner. Long ones use a device better, and
+later ones attend to more tokens. Slices therefore have different lengths, chosen such that all take about equally
+long.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from remat_algorithms.parallel.pipeline.partition import balanced_cuts
 NO_TOKENS = "this schedule cuts sequences into slices, and the instance has no tokens"
 
 MOST_LIMITS = 4096
-"""Longest slices that are tried, of all times that there are: evenly taken where there are more."""
+"""Maximum number of limits on the longest slice that are tried, evenly spread over all times."""
 
 
 class TeraPipeOptions(Options):
@@ -45,10 +46,10 @@ class TeraPipeOptions(Options):
 def divide(problem: Problem, options: TeraPipeOptions) -> Iterator[PipelineInstance]:
     """Yield the instance with its sequences cut, the best cuts first.
 
-    Of p equal stages and n sequences, slices that take t_1, t_2, ... in a stage take n (t_1 + t_2 + ...) + (p - 1)
-    max t. For each limit T on the longest, the least sum over prefixes is S(i) = min over slices that end at token i of
-    S(i - k) + t(k, i - k), t <= T (Li et al. 2021, eq. 4); over all limits the best is found. Where stages differ, a
-    slice takes what the slowest stage takes.
+    For p equal stages and n sequences, slices with times t_1, t_2, ... per stage take n (t_1 + t_2 + ...) + (p - 1)
+    max t. For each limit T on the longest slice, the minimum sum over prefixes is S(i) = min over slices that end at
+    token i of S(i - k) + t(k, i - k), t <= T (Li et al. 2021, eq. 4). The best cut over all limits is optimal. If
+    stages differ, the time of a slice is that of the slowest stage.
 
     Notes
     -----
@@ -79,7 +80,7 @@ def divide(problem: Problem, options: TeraPipeOptions) -> Iterator[PipelineInsta
 
 
 def _valid(instance: PipelineInstance, cuts: list[tuple[int, ...]]) -> Iterator[PipelineInstance]:
-    """Yield the instance with each cut that it allows; one of too many slices is none."""
+    """Yield the instance with each cut that it allows, skipping those with too many slices."""
     for cut in cuts:
         try:
             yield instance.of_cut(cut)
@@ -90,16 +91,16 @@ def _valid(instance: PipelineInstance, cuts: list[tuple[int, ...]]) -> Iterator[
 def best_cuts(
     length: int, spans: list[tuple[int, int]], times: list[float], *, sequences: int, stages: int
 ) -> Iterator[tuple[int, ...]]:
-    """Yield cuts of a sequence, the quickest first, each with the least sum for some limit on its longest slice.
+    """Yield cuts of a sequence, fastest first, each with the minimum sum for some limit on its longest slice.
 
     Parameters
     ----------
     length : int
         Tokens of a sequence.
     spans : list of (first, end)
-        Slices that there are, in tokens.
+        Available slices, in tokens.
     times : list of float
-        What each takes in a stage.
+        Time of each slice in a stage.
     sequences, stages : int
     """
     limits = np.unique(np.array(times, dtype=np.float64))
@@ -132,9 +133,9 @@ def best_cuts(
 
 
 def solve(problem: Problem, options: TeraPipeOptions, context: Context) -> Proposal:
-    """All forwards, slice by slice; then all backwards, the last slice of the last sequence first.
+    """All forwards, slice by slice; then all backwards, starting with the last slice of the last sequence.
 
-    One stage a device, layers cut evenly by the time of whole sequences.
+    One stage per device, with layers cut evenly by the time of whole sequences.
     """
     instance = _instance(problem)
     if not instance.cut:

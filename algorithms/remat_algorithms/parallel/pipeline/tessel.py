@@ -1,9 +1,9 @@
 """`tessel`: the smallest repetend, then warm-up and drain (after Lin et al. 2024).
 
-A *repetend* is what devices do again and again in the middle of a step: the operations of a few micro-batches, not
-necessarily of the same ones, within one period. The least period whose repetend fits the bytes of each device is found
-by a constraint program for each period that is tried; what comes before the first repetition and after the last one
-follows from it, and everything then runs as early as it can, in that order.
+A *repetend* is the part of a step that devices repeat: operations of a few micro-batches, not necessarily the same
+ones, within one period. The search looks for the smallest period whose repetend fits the memory of each device, with
+one constraint program per period. The repetend determines the operations before its first and after its last
+repetition. All operations then run as early as possible in that order.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineMo
 from remat_algorithms.parallel.pipeline.order_search import BestOrders, PlacementOptions, stagings
 
 MOST_STEPS, STEPS = 500, 100
-"""Whole times are taken as they are up to this work of one micro-batch on the busiest device; else it is so many."""
+"""Maximum work of a micro-batch on the busiest device for exact integer times, and the number of steps otherwise."""
 
 ROUNDS = 3
-"""How often a device is given less room, where what is only passing does not fit beside what is kept."""
+"""Maximum number of retries with less memory per device, when transient values do not fit along with the kept ones."""
 
 
 class TesselOptions(PlacementOptions):
@@ -38,7 +38,7 @@ class TesselOptions(PlacementOptions):
 
 
 def solve(problem: Problem, options: TesselOptions, context: Context) -> Proposal:
-    """Find repetends on one placement after the other, and keep the quickest orders that fit."""
+    """Find repetends on one placement after another, and keep the fastest orders that fit."""
     best = BestOrders(problem, context)
     for staged in stagings(problem, options):
         for count in range(1, min(options.repeats, staged.model.batches) + 1):
@@ -61,7 +61,7 @@ def solve(problem: Problem, options: TesselOptions, context: Context) -> Proposa
 def repeated(
     model: PipelineModel, count: int, *, work: float, seed: int = 0, stop: Callable[[], bool] = lambda: False
 ) -> Lists | None:
-    """Return lists made of the least repetend of so many micro-batches; None if none was found."""
+    """Return lists that repeat the smallest repetend of `count` micro-batches; None if none was found."""
     found = least_repetend(model, count, work=work, seed=seed, stop=stop)
     return None if found is None else _lists(model, found[1], found[0], count)
 
@@ -69,20 +69,20 @@ def repeated(
 def least_repetend(
     model: PipelineModel, count: int, *, work: float, seed: int = 0, stop: Callable[[], bool] = lambda: False
 ) -> tuple[int, dict[Op, int]] | None:
-    """Return the least period and when it begins the operations of the first so many micro-batches, in steps of time.
+    """Return the smallest period and the starts of the first `count` micro-batches' operations, in time steps.
 
-    Steps are times as they are where these are whole numbers; otherwise times are rounded up to steps.
+    Steps are the unit of time if times are integers; otherwise times are rounded up to steps.
 
     Notes
     -----
-    By bisection, a program for each period that is tried; one more for the repetend that ends a micro-batch soonest.
+    Bisection with one program per period, and one more for the repetend that finishes a micro-batch earliest.
     """
     if not model.feasible:
         return None
     most = max(map(sum, _loads(model)))
     unit = 1.0 if (model.whole and most <= MOST_STEPS) or not most else most / STEPS
     low = max(1, *(sum(math.ceil(time / unit) for time in loads) for loads in _loads(model))) * count
-    # One micro-batch after the other always fits.
+    # One micro-batch at a time always fits.
     high = count * (sum(sum(math.ceil(time / unit) for time in loads) for loads in _loads(model)))
     high += 2 * count * sum(math.ceil(delay / unit) for delay in model.delays)
     best: dict[Op, int] | None = None
@@ -108,7 +108,7 @@ def _loads(model: PipelineModel) -> list[list[float]]:
 
 
 def _lists(model: PipelineModel, starts: dict[Op, int], period: int, count: int) -> Lists:
-    """Return what each device runs: a repetend after the other, without what is beyond the last micro-batch."""
+    """Return the operations of each device: repeated repetends, without those beyond the last micro-batch."""
     found: list[list[tuple[int, int, Op]]] = [[] for _ in range(model.devices)]
     for (phase, stage, number), start in starts.items():
         for first in range(0, model.batches - number, count):
@@ -119,7 +119,7 @@ def _lists(model: PipelineModel, starts: dict[Op, int], period: int, count: int)
 
 @dataclass(frozen=True)
 class _When:
-    """An instant of a repetend: its place in the period, and in which one; times together they are absolute."""
+    """An instant of a repetend: its offset in the period, the number of the period, and the absolute time."""
 
     offset: Any
     shift: Any
@@ -127,7 +127,7 @@ class _When:
 
 
 class _Repetend:
-    """The program of one period: each operation begins at an offset in it, some periods after the first one."""
+    """The program of one period: each operation starts at an offset in it, some periods after the first one."""
 
     def __init__(self, model: PipelineModel, period: int, count: int, unit: float, *, soonest: bool = False) -> None:
         from ortools.sat.python import cp_model
@@ -175,7 +175,7 @@ class _Repetend:
                 self.model.add(self.start[op].time >= self.start[(op[0], op[1], op[2] - 1)].time)
 
     def _run_on(self, own: tuple[int, ...]) -> None:
-        """No two at once, modulo the period: each also stands there one period earlier."""
+        """Forbid overlaps modulo the period: each operation also appears one period earlier."""
         intervals = []
         for op in self.ops:
             if op[1] in own and self._took(op):
@@ -185,7 +185,7 @@ class _Repetend:
         self.model.add_no_overlap(intervals)
 
     def _hold(self, own: tuple[int, ...], free: int) -> None:
-        """When a forward begins (or a backward that then keeps more), what all hold is no more than there is."""
+        """Limit the bytes held at the start of each forward, and of each backward that increases them."""
         model = self.pipeline
         if all(model.activation[stage] == model.kept[stage] == 0 for stage in own):
             return
@@ -201,7 +201,7 @@ class _Repetend:
                 self.model.add(sum(terms) + more <= free)
 
     def _held(self, at: _When, stage: int, ends: dict[Op, _When]) -> Iterator[Any]:
-        """Yield what a stage holds at the instant at which an operation begins, that of this operation included."""
+        """Yield the bytes that a stage holds when an operation starts, including that operation."""
         model = self.pipeline
         for number in range(self.count):
             back = ends[B, stage, number]
@@ -211,7 +211,7 @@ class _Repetend:
                 yield model.kept[stage] * (self._since(back, at) - self._since(done, at))
 
     def _since(self, event: _When, at: _When) -> Any:
-        """Return how often something has happened when another thing begins, up to what is the same for all."""
+        """Return how often an event has happened by an instant, up to a common constant."""
         if event is at:
             return 1 - event.shift
         happened = self.model.new_bool_var("")
@@ -220,7 +220,7 @@ class _Repetend:
         return happened - event.shift
 
     def solved(self, work: float, seed: int, stop: Callable[[], bool]) -> dict[Op, int] | None:
-        """Return the starts of a solution; None where none was found."""
+        """Return the starts of a solution; None without one."""
         solutions: list[dict[Op, int]] = []
 
         def chosen(value: Callable[[Any], int]) -> dict[Op, int]:

@@ -1,1 +1,1 @@
-"""Placement: which device runs what of a stream, and where its parameters lie."""
+"""Placement: which device runs each task of a stream, and which memories hold its parameters."""

@@ -1,4 +1,4 @@
-"""The best pattern that was found: placements are placed in time and weighed, and the quickest that fits is kept."""
+"""Incumbent pattern: placements are scheduled and measured, and the fastest that fits is kept."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from remat.plugin import ALL_SCHEDULES, Bound, Context, Number, Problem, Proposa
 from remat_algorithms.parallel.placement.model import Model
 
 CONTIGUOUS = "contiguous placements"
-"""Each device runs a difference of down-sets, and in some order of the devices nothing goes back."""
+"""Each device runs a difference of down-sets, and no value flows backwards in some order of the devices."""
 
 ONE_PLACE = "placements of each task on one processor"
 
 SAME = 1e-11
-"""Share by which two times may differ that are one, but for the rounding of sums."""
+"""Relative difference up to which two times count as equal, to allow for rounding of sums."""
 
 ROUNDS = 6
-"""How often devices are given less room, where what is passing does not fit beside parameters."""
+"""Maximum number of retries with less memory per device, when transient values do not fit along with the parameters."""
 
 
 @dataclass
 class Best:
-    """The best pattern so far.
+    """Best pattern found.
 
     Attributes
     ----------
     problem, model, context
     placed : PlacedStream or None
-        It fits.
+        A pattern that fits.
     homes : list of list of int, or None
-        Its processors of units, for each sample of a period.
+        Processors of its units, for each sample of a period.
     """
 
     problem: Problem
@@ -46,15 +46,15 @@ class Best:
 
     @property
     def time(self) -> Number | None:
-        """Its time per sample."""
+        """Time per sample."""
         return None if self.placed is None else time_of(self.placed)
 
     def consider(self, placed: Sequence[int]) -> list[int]:
-        """Place units on processors in time; return how many bytes each memory lacks, at the last period."""
+        """Schedule units on processors; return the missing bytes of each memory at the last period."""
         return self.consider_all([placed])
 
     def consider_all(self, homes: Sequence[Sequence[int]]) -> list[int]:
-        """Place units on processors, for each sample of a period."""
+        """Schedule units on processors, for each sample of a period."""
         key = tuple(tuple(own) for own in homes)
         model = self.model
         found = self.seen.get(key)
@@ -78,7 +78,7 @@ class Best:
         notes: Sequence[str] = (),
         termination: Termination | None = None,
     ) -> Proposal:
-        """Return the answer."""
+        """Return the proposal for the best pattern."""
         context, time = self.context, self.time
         bounds = [sharpened(bound, time) for bound in bounds]
         ended = context.termination if context.stopped else (termination or Termination.COMPLETED)
@@ -105,7 +105,7 @@ def time_of(placed: PlacedStream) -> Number:
 
 
 def sharpened(bound: Bound, time: Number | None) -> Bound:
-    """Return a bound that is a time but for rounding as that time."""
+    """Return a bound that equals a time except for rounding as exactly that time."""
     if time is not None and abs(time - bound.value) <= SAME * time:
         return replace(bound, value=time)
     return bound

@@ -1,4 +1,4 @@
-"""The bound `blocks`: how much of the weight of all units one device can run within a time, transfers counted."""
+"""The bound `blocks`: the maximum weight of units that one device can run within a time, including transfers."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from remat_algorithms.parallel.placement.parameter_constraints import parameter_
 from remat_algorithms.parallel.placement.program import Steps, steps_of
 
 WEIGHTS = 10**6
-"""Weights of all units together are so many whole numbers."""
+"""Total of the integer weights of all units."""
 
 ROUNDS = 200
-"""Weights that are tried for a time, at most."""
+"""Maximum number of weight vectors tried for a time."""
 
 NEAR = 1e-3
-"""Share by which what is refuted may fall short of what is known to be possible."""
+"""Relative gap between refuted and feasible times at which the search stops."""
 
 LEAST = 1e-12
-"""Share by which a time has to be shorter to be another one."""
+"""Relative difference below which two times count as equal."""
 
 MOST_WORK = 2.0
 """Limit of one program, in CP-SAT's own units."""
 
 SHARE = 0.25
-"""Share of all work that one time may take."""
+"""Share of the total work limit that one time may use."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Block:
 
 @dataclass
 class Blocks:
-    """Blocks of a model on a separable star, all of whose units stay in one place.
+    """Blocks of a model on a separable star whose units all stay in one place.
 
     Attributes
     ----------
     model : Model
     context : Context
     work : float
-        What is left, in CP-SAT's own units.
+        Remaining work, in CP-SAT's own units.
     """
 
     model: Model
@@ -70,7 +70,7 @@ class Blocks:
         self.most = self.work
 
     def bound(self, low: float, high: float) -> float:
-        """Raise a lower bound on the time per sample, towards a time that is known to be possible."""
+        """Raise a lower bound on the time per sample, up to a time known to be feasible."""
         just_below = high * (1 - LEAST)
         if low >= just_below:
             return low
@@ -86,7 +86,7 @@ class Blocks:
         return low
 
     def _refuted(self, time: float) -> bool:
-        """Whether no placement has all loads at most this time, as far as blocks say."""
+        """Whether blocks prove that no placement keeps all loads within this time."""
         model = self.model
         least = model.time.min(axis=0)
         weights = least / least.sum() if least.sum() else np.full(model.units, 1 / model.units)
@@ -98,7 +98,7 @@ class Blocks:
         spent = self.work
         for _ in range(ROUNDS):
             whole = np.floor(weights * WEIGHTS).astype(np.int64)
-            # All devices at these limits fall short of all weights.
+            # The limits of all devices must sum to less than the total weight.
             most = [math.floor(limit * WEIGHTS) for limit in limits]
             short = int(whole.sum()) - 1 - sum(len(own) * one for own, one in zip(model.classes, most, strict=True))
             if short < 0:
@@ -122,13 +122,13 @@ class Blocks:
         return False
 
     def _speed(self, processor: int, least: np.ndarray) -> float:
-        """Return the most that a processor does of the least times, as a share of its own time."""
+        """Return the maximum work of a processor in minimum times per unit of its own time."""
         time = self.model.time[processor]
         able = np.isfinite(time) & (least > 0)
         return float((least[able] / time[able]).max(initial=0.0))
 
     def _weights(self, time: float) -> tuple[np.ndarray, list[float]] | None:
-        """Return weights of units, and limits of blocks, that tell the blocks that were found from all units."""
+        """Return weights of units and limits of blocks that separate the known blocks from the set of all units."""
         model = self.model
         builder = ProgramBuilder()
         weight = [builder.add_column(cost=-1.0, upper=1.0) for _ in range(model.units)]
@@ -146,7 +146,7 @@ class Blocks:
         return found[: model.units] / total, (found[model.units :] / total).tolist()
 
     def _load(self, block: Block) -> float:
-        """Return for how long the busiest resource of the device of a block is busy."""
+        """Return the busy time of the busiest resource of the device of a block."""
         model, star = self.model, self.model.star
         assert star is not None
         processor = model.classes[block.kind][0]
@@ -163,12 +163,12 @@ class Blocks:
         return max(busy.values())
 
     def _heavier(self, kind: int, weights: np.ndarray, time: float, least: int) -> tuple[bool, Block | None]:
-        """Look for a block of so much weight at least, that a device of a class runs within a time.
+        """Look for a block of at least the given weight that a device of a class runs within a time.
 
         Returns
         -------
         bool, Block or None
-            Whether it is known that there is one, or none; and the block.
+            Whether the answer is certain, and the block.
         """
         from ortools.sat.python import cp_model
 

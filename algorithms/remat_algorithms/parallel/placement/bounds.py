@@ -1,20 +1,24 @@
-"""Lower bounds on the time per sample of every schedule of a stream, each named by its source.
+"""Lower bounds on the time per sample of every schedule of a stream, by source.
 
 `rates`
-    A linear program: fractions of the samples for which each unit runs on each class of devices. Classes have as much
-    time as they have devices, and as many bytes; of one copy of the parameters, a fraction is that of a placement, and
-    of more it takes no less. On a star, what is read where it is not made is received, and sent by somebody.
+    A linear program over the fractions of samples for which each unit runs on each class of devices. The time and
+    bytes of a class are those of its devices together. With one copy of the parameters, the fractions are those of a
+    placement; with more copies, the bytes only grow. On a star, a value read where it is not produced must be
+    received there and sent by another memory.
 `longest unit`
-    A unit with one copy of its parameters, alone in its memory with one processor, runs there for every sample.
+    A unit with one copy of its parameters, in a memory with one processor, runs there for every sample.
 `whole units`
-    Such units are whole: of any N of them, some device has as many as counting says (`kit.counting`).
+    These units are indivisible: of any N of them, some device has at least the number given by counting
+    (`kit.pigeonhole_bound`).
 `blocks`
-    What is kept together: with weights w of the units, a device that is busy for T at most runs units of weight P(T)
-    at most, transfers counted, by a constraint program. If all devices together fall short of all weights, no time per
-    sample is T or less. With the least time as weight and equal devices that is the bottleneck block of Archer et al.
-    2024; other weights are those of a linear program over the blocks that were found (column generation, Farley 1990).
+    Consider weights w of the units. A device that is busy for at most T runs units of weight at most P(T), including
+    transfers, according to a constraint program. If all devices together cannot reach the total weight, every time
+    per sample exceeds T. With minimum times as weights and equal devices, this is the bottleneck block of Archer et
+    al.
+    2024. Other weights come from a linear program over the known blocks (column generation, Farley 1990).
 
-They hold for placements that change from sample to sample, and for tasks that run again, as far as parameters allow.
+The bounds also hold for placements that change from sample to sample, and for recomputation where parameters allow
+it.
 """
 
 from __future__ import annotations
@@ -33,14 +37,14 @@ from remat_algorithms.parallel.placement.fractional_loads import longest
 from remat_algorithms.parallel.placement.model import Model
 
 SAFE = 1 - 1e-12
-"""Share of a sum of times in floats that is certain."""
+"""Share of a floating-point sum of times that is certain."""
 
 HIGH = 1e9
-"""Upper bound of what has none, as a multiple of all times together."""
+"""Upper bound for unbounded columns, as a multiple of the total time."""
 
 
 def cheap_bounds(model: Model, context: Context) -> Iterator[Bound]:
-    """Yield the bounds that take no time to speak of."""
+    """Yield the bounds that take negligible time."""
     if not model.certain:
         return
     solved = rates(model)
@@ -55,7 +59,7 @@ def cheap_bounds(model: Model, context: Context) -> Iterator[Bound]:
 
 
 def pinned(model: Model) -> list[bool]:
-    """Return for each unit whether all its runs, of all samples, are on one processor."""
+    """Return for each unit whether all its runs, for all samples, are on one processor."""
     of_memory = [0] * len(model.machine.memories)
     for memory in model.memory_of:
         of_memory[memory] += 1
@@ -70,14 +74,14 @@ def pinned(model: Model) -> list[bool]:
 
 
 def longest_unit(model: Model) -> float:
-    """Return the time of the longest unit that stays on one processor, on the quickest one."""
+    """Return the time of the longest pinned unit on its fastest processor."""
     least = model.time.min(axis=0)
     found = max((float(time) for time, stays in zip(least, pinned(model), strict=True) if stays), default=0.0)
     return found if model.whole else SAFE * found
 
 
 def whole_units(model: Model) -> float:
-    """Return the bound that counts the units that stay on one processor."""
+    """Return the bound that counts pinned units."""
     stays = pinned(model)
     items = [[float(time) for time, one in zip(row, stays, strict=True) if one] for row in model.time]
     found = fullest([Bins([0.0] * len(own), items[own[0]]) for own in model.classes])
@@ -107,7 +111,7 @@ def rates(model: Model) -> Solved:
         if room is not None:
             entries = [(share[kind][unit], float(model.own[unit])) for unit in range(model.units) if model.own[unit]]
             for size, units in model.shared:
-                lies = builder.add_column()  # once in a memory, for all units there
+                lies = builder.add_column()  # once per memory, for all units there
                 entries.append((lies, float(size)))
                 for unit in units:
                     builder.add_row([(lies, 1), (share[kind][unit], -1)], lower=0)
@@ -124,7 +128,7 @@ def rates(model: Model) -> Solved:
 def _add_transfers(
     builder: ProgramBuilder, model: Model, share: list[list[int]], busy: list[list[tuple[int, float]]]
 ) -> None:
-    """Count what is received and sent in the time of processors that transfers keep from running."""
+    """Add the busy time of transfers that block processors."""
     star, machine = model.star, model.machine
     assert star is not None
     memories = [model.memory_of[own[0]] for own in model.classes]

@@ -1,12 +1,12 @@
-"""The dynamic program over down-sets: which stages, in their order, keep the busiest device busy for the least time.
+"""Dynamic program over down-sets: the ordered stages that minimise the load of the busiest device.
 
 With k_1, k_2, ... devices of each class, and load_c(S) of a stage S on a device of class c,
 
     dp[I][k] = min over c, I' in I of max(dp[I'][k - e_c], load_c(I - I'))
 
-(Tarnawski et al. 2020, there for accelerators and CPUs). Only loads up to a limit are looked at, and only what leaves
-no more work than the devices that are left can do within it: the nearer the limit to the optimum, the fewer stages
-there are. So limits rise from a lower bound, and the first one at which there is an answer gives the optimum.
+(Tarnawski et al. 2020, there for accelerators and CPUs). The search considers only loads up to a limit, and only
+states whose remaining work fits on the remaining devices within it. A limit closer to the optimum leaves fewer
+stages. Limits therefore rise from a lower bound, and the first feasible one gives the optimum.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ from remat_algorithms.parallel.placement.groups import Groups, Ordered
 from remat_algorithms.parallel.placement.model import Model
 
 FINEST = 2**58
-"""Steps that all times together are, at most."""
+"""Maximum total time in steps."""
 
 NO_LIMIT = 2**61
-"""Bytes of a memory without limit."""
+"""Bytes of a memory without a limit."""
 
 SLICE = 16
-"""Down-sets that are extended between two looks at whether to stop."""
+"""Number of down-sets extended between two checks for a stop."""
 
 COMPILED_FROM = 200
-"""Down-sets from which on the kernel is compiled."""
+"""Number of down-sets from which the kernel is compiled."""
 
 FIRST_RISE, RISE = 0.0025, 2.0
-"""By which share of the bound limits lie above it, at first, and by what factor that grows."""
+"""Initial relative excess of the limit over the bound, and the factor by which it grows."""
 
 
 @dataclass(frozen=True)
 class Staged:
-    """What stages take, in whole numbers of a step.
+    """Times and bytes of stages, in integer steps.
 
     Attributes
     ----------
     groups : Ordered
     classes : tuple of tuple of int
-        Processors that are alike.
+        Identical processors.
     step : float
-        Time of a step; 1 where all times are whole.
+        Time of a step; 1 if all times are integers.
     time : (classes, groups) int64
     unable : (classes, groups) bool
     away, back : (classes, flows) int64
-        For how long a flow keeps a device's ways busy, sent or received.
+        Time for which a flow occupies a device's channels when sent or received.
     size, held : lists of int
-        Bytes of each group, and those for each micro-batch in flight.
+        Bytes of each group, and its bytes per micro-batch in flight.
     flights : int
-        Micro-batches in flight at most; of the k-th stage there are min(k, flights).
+        Maximum number of micro-batches in flight; the k-th stage has min(k, flights).
     error : int
-        Steps by which a load may be off.
+        Maximum error of a load, in steps.
     """
 
     groups: Ordered
@@ -78,23 +78,23 @@ class Staged:
     error: int = 0
 
     def without_transfers(self) -> Staged:
-        """Return the same where nothing takes time to send or receive."""
+        """Return the same with transfers that take no time."""
         return replace(self, away=np.zeros_like(self.away), back=np.zeros_like(self.back))
 
     @property
     def states(self) -> int:
-        """Numbers of devices of each class that may be used."""
+        """Number of combinations of used devices of each class."""
         return math.prod(len(own) + 1 for own in self.classes)
 
     @property
     def least(self) -> IntArray:
-        """Return the time of each group on the quickest class that can run it."""
+        """Time of each group on the fastest class that can run it."""
         found: IntArray = np.where(self.unable, np.iinfo(np.int64).max, self.time).min(axis=0)
         return found
 
     @property
     def speeds(self) -> list[float]:
-        """The most that a device of each class does of such work in a time, as a share of that time."""
+        """Maximum work of a device of each class in minimum times, per unit of time."""
         least = self.least
         found = []
         for time, unable in zip(self.time, self.unable, strict=True):
@@ -104,16 +104,16 @@ class Staged:
 
     @property
     def bound(self) -> int:
-        """A load that some stage has at least: all work, shared by all devices at their speed; the longest group."""
+        """Lower bound on the largest load: all work at the total speed of the devices, and the longest group."""
         speed = sum(len(own) * one for own, one in zip(self.classes, self.speeds, strict=True))
         share = float(self.least.sum()) / speed * (1 - 1e-12) if speed else 0.0
         return max(math.floor(share), int(self.least.max(initial=0)))
 
 
 def staged(model: Model, groups: Groups, less: Sequence[int] = (), *, whole: bool = False) -> Staged:
-    """Return what stages of a stream take, memories having so much less room each.
+    """Return the times and bytes of stages of a stream, with each memory reduced by `less`.
 
-    Processors of one memory have a share of it each, or each the `whole`.
+    Processors in one memory each have a share of it, or with `whole` all of it.
     """
     classes = model.classes
     first = [own[0] for own in classes]
@@ -152,13 +152,13 @@ def staged(model: Model, groups: Groups, less: Sequence[int] = (), *, whole: boo
 
 @dataclass(frozen=True)
 class Port:
-    """The ways of a device, on a star those to the hub and back, else the slowest ones.
+    """The channels of a device: on a star those to the hub and back, else the slowest ones.
 
     Attributes
     ----------
     away_links, back_links : tuple of int
     pays : tuple of bool
-        Whether sending keeps the device from running, whether receiving does, and whether both take turns on one way.
+        Whether sending blocks the device, whether receiving does, and whether both share one channel.
     """
 
     model: Model
@@ -167,11 +167,11 @@ class Port:
     pays: tuple[bool, bool, bool]
 
     def away(self, size: int) -> float:
-        """Return for how long sending so much keeps a way busy."""
+        """Return the time for which sending `size` bytes occupies a channel."""
         return max((float(self.model.copy_time(link, size)) for link in self.away_links), default=0.0)
 
     def back(self, size: int) -> float:
-        """Return for how long receiving so much keeps a way busy."""
+        """Return the time for which receiving `size` bytes occupies a channel."""
         return max((float(self.model.copy_time(link, size)) for link in self.back_links), default=0.0)
 
 
@@ -193,16 +193,16 @@ def _port(model: Model, processor: int) -> Port:
 
 @dataclass
 class Search:
-    """The program on some down-sets: limits rise until there is an answer.
+    """The dynamic program on some down-sets: limits rise until a solution exists.
 
     Attributes
     ----------
     costs : Staged
     sets : DownSets
     visits : int
-        Stages that were looked at.
+        Number of stages examined.
     refuted : int
-        No stages keep all loads up to that.
+        No stages keep all loads within this value.
     """
 
     costs: Staged
@@ -216,13 +216,13 @@ class Search:
     _first: Any = field(default=None, repr=False)
 
     def best(self, lower: int, upper: int | None) -> list[tuple[int, int]] | None:
-        """Return the best stages of a load up to `upper`: groups' processors are told by `homes`.
+        """Return the best stages with a load of at most `upper`; `homes_of` gives the processors of their groups.
 
         Returns
         -------
         list of (down-set, class), or None
-            The end and class of each stage, first to last; None where there are none, or the work has run out
-            (`ended`): then none has a load up to `refuted`.
+            End and class of each stage, first to last. None if none exist, or if the work limit is reached (`ended`
+            is then False). In both cases, no stages have a load of at most `refuted`.
         """
         top = self._top() if upper is None else upper
         self.refuted = max(self.refuted, lower - 1)
@@ -266,7 +266,7 @@ class Search:
         return self._stages(table, state)
 
     def loads(self, stages: Sequence[tuple[int, int]]) -> list[int]:
-        """Return the loads of stages that were found, in steps."""
+        """Return the loads of the given stages, in steps."""
         costs, before, found = self.costs, 0, []
         flows = costs.groups.flows()
         for end, kind in stages:
@@ -378,7 +378,7 @@ def _passes(costs: Staged, kinds: int) -> downset_table_kernel.Passes:
 
 
 def homes_of(costs: Staged, sets: DownSets, stages: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the processor of each group, of the stages that a search has found."""
+    """Return the processor of each group, for the stages found by a search."""
     left = [list(own) for own in costs.classes]
     found = [-1] * len(costs.groups)
     before = 0
@@ -391,7 +391,7 @@ def homes_of(costs: Staged, sets: DownSets, stages: Sequence[tuple[int, int]]) -
 
 
 def orders(groups: Ordered) -> Iterator[list[int]]:
-    """Yield some orders of the groups: as they are listed, breadth first, and depth first."""
+    """Yield some orders of the groups: as listed, breadth first, and depth first."""
     count = len(groups)
     following: list[list[int]] = [[] for _ in range(count)]
     for group, before in enumerate(groups.after):

@@ -1,4 +1,4 @@
-"""The compiled twin of `stages_kernel.fill`: the same text, in machine code (see `kit.compile`)."""
+"""Compiled twin of `downset_table_kernel.fill`, from the same source (see `kit.compile`)."""
 
 from __future__ import annotations
 

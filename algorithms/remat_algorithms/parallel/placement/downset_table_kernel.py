@@ -1,7 +1,7 @@
-"""The kernel of the dynamic program over down-sets: from one of them, every stage that may follow it.
+"""Kernel of the dynamic program over down-sets: all stages that may follow a down-set.
 
-A stage is the difference of two down-sets. From a down-set, the larger ones are walked through depth first, each once;
-what a stage receives and sends changes by one group at a time. Times are whole numbers of a step.
+A stage is the difference of two down-sets. From a down-set, the kernel traverses all larger ones depth first, each
+once. The received and sent values of the stage change by one group at a time. Times are integers in steps.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from remat_algorithms.kit.compile.records import cells
 
 
 class Sets(NamedTuple):
-    """Down-sets (as in `DownSets`), and sums over each: by class of device, and of bytes."""
+    """Down-sets (as in `DownSets`), and sums over each: times by device class, and bytes."""
 
     start: IntArray
     group: IntArray
     target: IntArray
     time: IntArray  # (classes, sets)
     unable: IntArray  # (classes, sets): groups that the class cannot run
-    least: IntArray  # (sets,): on whichever class is the quickest
+    least: IntArray  # (sets,): on the fastest class
     size: IntArray
-    held: IntArray  # bytes a micro-batch in flight
+    held: IntArray  # bytes per micro-batch in flight
 
 
 class Passes(NamedTuple):
-    """What passes between groups: for each group, the flows that it makes (role 1) or reads (2); times by class."""
+    """Flows between groups: for each group, the flows that it produces (role 1) or reads (2); times by class."""
 
     start: IntArray
     flow: IntArray
@@ -38,7 +38,7 @@ class Passes(NamedTuple):
 
 
 class Devices(NamedTuple):
-    """Classes of devices: how many, how many steps a state is one device more, and what transfers keep busy."""
+    """Classes of devices: their numbers, the state increment of one device, and the resources blocked by transfers."""
 
     number: IntArray
     step: IntArray
@@ -46,13 +46,13 @@ class Devices(NamedTuple):
     pays_away: IntArray
     pays_back: IntArray
     one_way: IntArray
-    speed_left: NumberArray  # (states,): of the devices that a state leaves, as shares of the quickest
+    speed_left: NumberArray  # (states,): of the unused devices, relative to the fastest class
     used: IntArray  # (states,)
     flights: int
 
 
 class Table(NamedTuple):
-    """The least largest load of each down-set and state (-1: none), and where that came from."""
+    """Minimum largest load of each down-set and state (-1: none), and its predecessor."""
 
     value: IntArray  # (sets, states)
     came: IntArray
@@ -60,7 +60,7 @@ class Table(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room of the walk."""
+    """Scratch space of the traversal."""
 
     stamp: IntArray
     at: IntArray
@@ -72,7 +72,7 @@ class Scratch(NamedTuple):
 
 @cells
 class Walked(ctypes.Structure):
-    """Stages that were looked at; the stamp of the last walk; the next down-set; and the stage at hand."""
+    """Number of stages examined, stamp of the last traversal, next down-set, and current stage."""
 
     visits: int
     stamp: int
@@ -92,7 +92,7 @@ def fill(
     last: int,
     bound: int,
 ) -> None:
-    """Extend the next down-sets, up to last - 1, by stages of a load of at most `bound`."""
+    """Extend the next down-sets, up to last - 1, by stages with a load of at most `bound`."""
     classes = devices.number.shape[0]
     states = table.value.shape[1]
     while walked.next < last:
@@ -157,7 +157,7 @@ def extend(
 
 
 def load_of(devices: Devices, walked: Walked, kind: int, time: int) -> int:
-    """Return for how long a stage keeps the busiest of its device and its ways busy."""
+    """Return the load of a stage: the busy time of its device or of its busiest channel."""
     own = time
     if devices.pays_away[kind]:
         own += walked.away
@@ -170,7 +170,7 @@ def load_of(devices: Devices, walked: Walked, kind: int, time: int) -> int:
 
 
 def take(sets: Sets, devices: Devices, table: Table, walked: Walked, larger: int, load: int, bound: int) -> None:
-    """Put a stage behind all that is known of where it begins."""
+    """Append a stage to all known solutions of its first down-set."""
     ideal = walked.next
     kind = walked.kind
     size = sets.size[larger] - sets.size[ideal]
@@ -206,7 +206,7 @@ def add(passes: Passes, scratch: Scratch, walked: Walked, kind: int, group: int)
 
 
 def remove(passes: Passes, scratch: Scratch, walked: Walked, kind: int, group: int) -> None:
-    """Take a group away from the stage."""
+    """Remove a group from the stage."""
     for entry in range(passes.start[group], passes.start[group + 1]):
         flow = passes.flow[entry]
         count(passes, scratch, walked, kind, flow, -1)
@@ -218,7 +218,7 @@ def remove(passes: Passes, scratch: Scratch, walked: Walked, kind: int, group: i
 
 
 def count(passes: Passes, scratch: Scratch, walked: Walked, kind: int, flow: int, sign: int) -> None:
-    """Count what a flow keeps busy, as the stage is now: sent once if read outside, received once if read inside."""
+    """Update the busy times of a flow: it is sent once if read outside, and received once if read inside."""
     if scratch.made[flow] == 1:
         if scratch.inside[flow] < passes.readers[flow]:
             walked.away += sign * passes.away[kind, flow]

@@ -1,4 +1,4 @@
-"""Down-sets of groups: all of them, or those of one order, with what leads from each to the next ones."""
+"""Down-sets of groups: all of them, or the prefixes of one order, with the transitions between them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from remat_algorithms.parallel.placement.groups import Ordered
 
 @dataclass(frozen=True)
 class DownSets:
-    """Down-sets, each after all that are part of it; the first is empty, the last has all groups.
+    """Down-sets in topological order; the first is empty, the last contains all groups.
 
     Attributes
     ----------
     start : (sets + 1,) int64
-        Down-set i is followed by ``target[start[i]:start[i+1]]``, each with one group more, ``group``.
+        Successors of down-set i are ``target[start[i]:start[i+1]]``, each with one additional group, ``group``.
     group, target : (transitions,) int64
     sets : tuple of int
-        As bits.
+        Bit masks.
     """
 
     start: IntArray
@@ -33,18 +33,18 @@ class DownSets:
         return len(self.sets)
 
     def totals(self, figures: Sequence[int]) -> IntArray:
-        """Return the sum of a figure over the groups of each down-set (O(sets))."""
+        """Return the sum of a quantity over the groups of each down-set (O(sets))."""
         found = np.zeros(len(self), dtype=np.int64)
         each = np.array(figures, dtype=np.int64)
         source = np.repeat(np.arange(len(self)), np.diff(self.start))
-        # Any way to a down-set has the same sum: one for each suffices, smaller sets first.
+        # All paths to a down-set give the same sum, so one per down-set suffices, smaller sets first.
         first = np.unique(self.target, return_index=True)[1]
         for edge in first[np.argsort(source[first], kind="stable")].tolist():
             found[self.target[edge]] = found[source[edge]] + each[self.group[edge]]
         return found
 
     def between(self, smaller: int, larger: int) -> list[int]:
-        """Return the groups of a down-set that another one lacks."""
+        """Return the groups of the larger down-set that the smaller one lacks."""
         bits, found = self.sets[larger] & ~self.sets[smaller], []
         while bits:
             low = bits & -bits
@@ -54,13 +54,13 @@ class DownSets:
 
 
 LOOKED_AT = 1000
-"""Down-sets after which the clock is looked at."""
+"""Number of down-sets between two checks for a stop."""
 
 
 def down_sets(groups: Ordered, most: int, stopped: Callable[[], bool] = lambda: False) -> DownSets | None:
-    """Return all down-sets; None if there are more than so many, or if it is stopped.
+    """Return all down-sets; None if there are more than `most`, or on a stop.
 
-    O(sets x groups that may follow each).
+    O(sets x possible successors of each).
     """
     count = len(groups)
     before = [sum(1 << other for other in own) for own in groups.after]
@@ -101,7 +101,7 @@ def down_sets(groups: Ordered, most: int, stopped: Callable[[], bool] = lambda: 
 
 
 def of_order(order: Sequence[int]) -> DownSets:
-    """Return the down-sets of one order: its beginnings."""
+    """Return the down-sets of one order: its prefixes."""
     sets = [0]
     for group in order:
         sets.append(sets[-1] | 1 << group)

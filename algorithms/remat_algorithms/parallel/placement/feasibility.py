@@ -1,10 +1,11 @@
-"""Whether parameters fit into the memories at all; and where they do.
+"""Feasibility of parameters in memories, and a packing.
 
-Each unit's parameters lie in some memory where it can run, from the start to the end, and beside them what one of its
-tasks reads and writes while it runs. What cannot be placed like that is a proof: a unit that is larger than every
-memory, parameters that are more than all memories together, or, by a constraint program, pieces that cannot be packed.
-The proof holds for all schedules of a stream, whose inputs are never copied. Where tasks run once, a schedule may copy
-parameters to where they are read, and the proof holds for a class.
+Each unit's parameters permanently occupy some memory in which the unit can run. The memory also needs the bytes that
+one of its tasks reads and writes while it runs. Three proofs of infeasibility exist: a unit larger than every memory,
+parameters larger than all memories together, and, by a constraint program, parts that cannot be packed.
+
+A proof holds for all schedules of a stream, because its inputs are never copied. If tasks run once, a schedule may
+copy parameters to where they are read, and the proof holds only for a class.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from remat_algorithms.parallel.placement.model import Model
 from remat_algorithms.parallel.placement.parameter_constraints import parameter_bytes, parameters_in
 
 WORK = 5.0
-"""Limit of the program that packs, in CP-SAT's own units."""
+"""Work limit of the packing program, in CP-SAT's own units."""
 
 WORK_BEYOND = 0.3
-"""The same where parameters are too many anyway, and the program says how many more bytes their division takes."""
+"""Work limit if the total already exceeds the memories; the program then finds the bytes lost by indivisibility."""
 
 LARGEST = 2**44
-"""Bytes that all sizes together are in the program, at most: beyond, they are scaled."""
+"""Maximum total of all sizes in the program; larger totals are scaled."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """Units in memories, or how many bytes are missing at least.
+    """Memories of units, or the minimum number of missing bytes.
 
     Attributes
     ----------
     homes : tuple of int or None
-        The memory of each unit.
+        Memory of each unit.
     missing : int
-        Bytes that the memories together lack, at the least, proved.
+        Proved minimum number of bytes that the memories together lack.
     """
 
     homes: tuple[int, ...] | None
@@ -46,12 +47,12 @@ class Packing:
 
 
 def refuse(problem: Problem, model: Model, context: Context, scope: str = ALL_SCHEDULES) -> Proposal | None:
-    """Return the answer where no schedule of a class (`scope`) fits; None where that is not proved."""
+    """Return the proposal if no schedule of a class (`scope`) fits; None if that is not proved."""
     return _unable(model, scope) or _too_large(problem, model, scope) or _too_many(problem, model, context, scope)
 
 
 def _unable(model: Model, scope: str) -> Proposal | None:
-    """A unit that can run nowhere."""
+    """Refuse a unit that no processor can run."""
     for unit, tasks in enumerate(model.tasks):
         if not _able(model, unit):
             names = _names(model, unit)
@@ -77,7 +78,7 @@ def _able(model: Model, unit: int) -> list[int]:
 
 
 def _too_large(problem: Problem, model: Model, scope: str) -> Proposal | None:
-    """A unit that no memory holds where it can run."""
+    """Refuse a unit that fits in no memory where it can run."""
     if not model.certain:
         return None
     machine = problem.machine
@@ -104,7 +105,7 @@ def _too_large(problem: Problem, model: Model, scope: str) -> Proposal | None:
 
 
 def _too_many(problem: Problem, model: Model, context: Context, scope: str) -> Proposal | None:
-    """Parameters that the memories together do not hold, or that cannot be packed into them."""
+    """Refuse parameters that exceed all memories together, or that cannot be packed into them."""
     if not model.certain:
         return None
     rooms = {memory: model.room[memory] for memory in sorted({m for u in range(model.units) for m in _able(model, u)})}
@@ -129,9 +130,9 @@ def _too_many(problem: Problem, model: Model, context: Context, scope: str) -> P
 
 
 def pack(model: Model, context: Context, less: Sequence[int] = (), work: float = WORK) -> Packing:
-    """Put units into memories, with the fewest bytes too many, by a constraint program.
+    """Assign units to memories, minimising the excess bytes, by a constraint program.
 
-    Sizes are rounded so that what is missing is never said to be more than it is.
+    Sizes are rounded such that the missing bytes are never overstated.
     """
     from ortools.sat.python import cp_model
 

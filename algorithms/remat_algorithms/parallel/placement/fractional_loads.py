@@ -1,12 +1,12 @@
-"""The linear program of shared loads: units run on several processors, each for a fraction of the samples.
+"""Linear program of shared loads: each unit may run on several processors, each for a fraction of the samples.
 
     minimise T,  sum over p of x[u, p] = 1,  x[u, p] <= y[w, M(p)] for the parameters w of u,
     sum over w of size_w y[w, M] <= room_M,  sum over M of y[w, M] <= copies_w,
-    sum over u of t[u, p] x[u, p] + what is sent and received <= T
+    sum over u of t[u, p] x[u, p] + transfers of p <= T
 
-On a star what is received in a memory is at least the share of samples for which something is read there beyond that
-for which it is made there, and what is sent likewise: in a chain of units, samples can be dealt out so that it is no
-more. On other machines transfers are left out, and what is found is weighed with them.
+On a star, a memory receives a value at least for the excess of its reading share over its producing share of the
+samples. It sends at least the opposite excess. In a chain of units, samples can be assigned such that these minima
+are attained. On other machines, the program omits transfers, and the results are measured with them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from remat_algorithms.kit.programs.program import FloatArray, ProgramBuilder
 from remat_algorithms.parallel.placement.model import Model
 
 Copies = Mapping[tuple[int, int], bool]
-"""Whether an input lies in a memory, as (value, memory); what is left out is open."""
+"""Whether an input is in a memory, by (value, memory); other pairs are undecided."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Fractions:
                 sent, received = builder.add_column(), builder.add_column()
                 for reader in flow.readers:
                     read = self._inside(reader, memory)
-                    # What is made here beyond what is read here is sent, and the other way round.
+                    # The excess of production over reading is sent, and the opposite excess is received.
                     difference = [*((c, 1.0) for c in read), *((c, -1.0) for c in made)]
                     builder.add_row([(received, 1.0), *((c, -f) for c, f in difference)], lower=0.0)
                     builder.add_row([(sent, 1.0), *difference], lower=0.0)
@@ -110,13 +110,13 @@ class Fractions:
         return [self.share[unit][p] for p in range(self.model.processors) if self.model.memory_of[p] == memory]
 
     def solve(self, copies: Copies) -> tuple[float, Split | None]:
-        """Solve it with some copies given.
+        """Solve the program with some copies fixed.
 
         Returns
         -------
         float, Split or None
-            No shares make for a shorter time per sample, with these copies: infinite where none can be, by proof. And
-            the best of them; None where the solver has found none.
+            A proved lower bound on the time per sample with these copies, infinite if infeasible. And the best
+            shares, or None if the solver found none.
         """
         lower, upper = self.program.lower.copy(), self.program.upper.copy()
         for place, there in copies.items():
@@ -131,7 +131,7 @@ class Fractions:
         return solved.bound, Split(share / share.sum(axis=1, keepdims=True), found)
 
     def fits(self, copies: Copies) -> bool:
-        """Whether inputs in memories, those that are said to be there, are no more than there is."""
+        """Whether the inputs fixed in memories respect the capacities and the numbers of copies."""
         held = dict.fromkeys(self.memories, 0)
         count: dict[int, int] = {}
         for (value, memory), there in copies.items():
@@ -145,15 +145,15 @@ class Fractions:
 
 
 def longest(busy: Iterable[Sequence[tuple[int, float]]]) -> float:
-    """Return a time in which everything can be done, one after the other: what keeps each resource busy, all of it."""
+    """Return an upper bound on the period: the total busy time of all resources."""
     return sum(time for own in busy for _, time in own) or 1.0
 
 
 def dealt(model: Model, share: FloatArray, most: int) -> list[list[list[int]]]:
-    """Return placements of the samples of a period, of different numbers of samples up to `most`: for each, processors.
+    """Return placements of the samples of a period, as processors, for several numbers of samples up to `most`.
 
-    Counts are the shares rounded to whole samples; of each unit's samples as many as possible go where what it reads,
-    and those that read what it makes, have been dealt out already.
+    Counts are the shares rounded to whole samples. The samples of each unit are assigned near their previously
+    assigned producers and readers where possible.
     """
     found = []
     for samples in _denominators(share, most):
@@ -163,7 +163,7 @@ def dealt(model: Model, share: FloatArray, most: int) -> list[list[list[int]]]:
 
 
 def _denominators(share: FloatArray, most: int) -> list[int]:
-    """Return how many samples a period may have: the fewest of which all shares are whole, and some others."""
+    """Return numbers of samples per period: the smallest that makes all shares integers, and the closest others."""
     best: list[tuple[float, int]] = []
     for samples in range(1, most + 1):
         off = float(np.abs(share * samples - np.rint(share * samples)).max()) / samples
@@ -176,7 +176,7 @@ def _denominators(share: FloatArray, most: int) -> list[int]:
 
 
 def _rounded(share: FloatArray, samples: int) -> list[list[int]]:
-    """Return whole numbers near to shares of so many samples, as many in all (largest remainders)."""
+    """Return integers close to the shares of `samples`, with the same total (largest remainders)."""
     found = []
     for row in share.tolist():
         whole = [math.floor(part * samples + 1e-9) for part in row]

@@ -1,12 +1,12 @@
-"""Units in an order: what a contiguous placement cuts.
+"""Ordered groups of units, which contiguous placements cut.
 
-Contiguous placements give each device the difference of two down-sets of an order (Tarnawski et al. 2020): there is an
-order of the devices in which nothing goes back. The order is that of what units read from each other in the forward
-pass; tasks of phase ``backward`` are where the others of their unit are, and a unit that has none but these goes with
-one that reads what it makes. Units that wait for each other are one group.
+Contiguous placements give each device the difference of two down-sets of an order (Tarnawski et al. 2020). No value
+then flows backwards in some order of the devices. The order follows what units read from each other in the forward
+pass. Tasks of phase ``backward`` are placed with the other tasks of their unit. A unit with only backward tasks joins
+a unit that reads its outputs. Units that depend on each other form one group.
 
-Two contractions are exact, whatever the devices: a group that takes no time and no bytes, reads nothing, and is read by
-one other group goes there; and one that is read by nobody, and reads one other group only.
+Two contractions are exact for all devices. They apply to groups without time and bytes. A group that reads nothing
+and has a single reading group joins that group. A group that no group reads, and that reads only one group, joins it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from remat_algorithms.parallel.placement.model import Model
 
 @dataclass(frozen=True)
 class Passing:
-    """A flow by groups."""
+    """A flow between groups."""
 
     maker: int
     readers: tuple[int, ...]
@@ -32,31 +32,31 @@ class Passing:
 
 
 class Ordered(Protocol):
-    """Groups in an order, and what passes between them."""
+    """Groups in an order, and the flows between them."""
 
     @property
     def after(self) -> tuple[frozenset[int], ...]:
-        """The groups that must come before each group."""
+        """Groups that must precede each group."""
         ...
 
     def __len__(self) -> int: ...
 
     def flows(self) -> list[Passing]:
-        """Return what passes between groups."""
+        """Return the flows between groups."""
         ...
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups of units, each after those before it.
+    """Groups of units, in topological order.
 
     Attributes
     ----------
     units : tuple of tuple of int
     after : tuple of frozenset of int
-        The groups that must come before each group.
+        Groups that must precede each group.
     exact : bool
-        Whether contiguous placements of groups are those of units, or none of those is better.
+        Whether contiguous placements of groups lose nothing compared to those of units.
     """
 
     model: Model
@@ -69,7 +69,7 @@ class Groups:
 
     @property
     def of_unit(self) -> dict[int, int]:
-        """The group of each unit."""
+        """Group of each unit."""
         return {unit: group for group, units in enumerate(self.units) for unit in units}
 
     def time(self) -> NumberArray:
@@ -83,7 +83,7 @@ class Groups:
         return [sum(self.model.size[unit] for unit in units) for units in self.units]
 
     def flows(self) -> list[Passing]:
-        """Return what passes between groups."""
+        """Return the flows between groups."""
         group = self.of_unit
         found = []
         for flow in self.model.flows:
@@ -94,7 +94,7 @@ class Groups:
         return found
 
     def placed(self, homes: Sequence[int]) -> list[int]:
-        """Return the processor of each unit, of those of the groups."""
+        """Return the processor of each unit, given those of the groups."""
         found = [-1] * self.model.units
         for units, home in zip(self.units, homes, strict=True):
             for unit in units:
@@ -103,7 +103,7 @@ class Groups:
 
 
 def groups_of(model: Model) -> Groups:
-    """Return the groups of a model, in the order of what they read."""
+    """Return the groups of a model, in topological order."""
     edges = _edges(model)
     joined = _Union(model.units)
     for unit, other in _orphans(model):
@@ -123,11 +123,9 @@ def groups_of(model: Model) -> Groups:
 
 
 def coarser(groups: Groups, most: int, stopped: Callable[[], bool] = lambda: False) -> Groups:
-    """Return at most so many groups: neighbours that nothing lies between are joined, the shortest of them first.
+    """Return at most `most` groups: neighbours without groups between them are joined, shortest first.
 
-    Where it is stopped, there are more.
-
-    O(groups^2) for each that is saved.
+    More groups remain after a stop. O(groups^2) for each join.
     """
     model = groups.model
     least = np.where(np.isfinite(model.time), model.time, np.inf).min(axis=0)
@@ -147,7 +145,7 @@ def coarser(groups: Groups, most: int, stopped: Callable[[], bool] = lambda: Fal
 
 
 def _joinable(groups: Groups) -> Iterator[tuple[int, int]]:
-    """Yield neighbours without another way between them; joined, they wait for nothing that waits for them."""
+    """Yield neighbours without another path between them; joining them creates no cycle."""
     above = _closures(groups)
     for group, before in enumerate(groups.after):
         for other in before:
@@ -156,7 +154,7 @@ def _joinable(groups: Groups) -> Iterator[tuple[int, int]]:
 
 
 def _closures(groups: Groups) -> list[set[int]]:
-    """Return all groups that come before each group."""
+    """Return all groups that precede each group."""
     found: list[set[int]] = []
     for before in groups.after:
         own = set(before)
@@ -167,7 +165,7 @@ def _closures(groups: Groups) -> list[set[int]]:
 
 
 class _Union:
-    """Sets that are joined."""
+    """Union-find."""
 
     def __init__(self, count: int) -> None:
         self.parent = list(range(count))
@@ -184,7 +182,7 @@ class _Union:
 
 
 def _edges(model: Model) -> list[tuple[int, int]]:
-    """Return which unit reads which in the forward pass, as (before, after)."""
+    """Return which unit reads from which in the forward pass, as (before, after)."""
     graph = model.graph
     backward = set() if graph.phase is None else {task for task, name in enumerate(graph.phase) if name == "backward"}
     maker: dict[int, int] = {}
@@ -202,7 +200,7 @@ def _edges(model: Model) -> list[tuple[int, int]]:
 
 
 def _orphans(model: Model) -> Iterator[tuple[int, int]]:
-    """Yield units of the backward pass alone, with one that they go with."""
+    """Yield units with only backward tasks, each with a unit that it joins."""
     phase = model.graph.phase
     if phase is None or all(name == "backward" for name in phase):
         return
@@ -216,7 +214,7 @@ def _orphans(model: Model) -> Iterator[tuple[int, int]]:
 
 
 def _merged(model: Model, joined: _Union, edges: Iterable[tuple[int, int]]) -> Groups:
-    """Return the joined units as groups, those that wait for each other as one, in an order."""
+    """Return the joined units as ordered groups; units that depend on each other form one group."""
     roots = sorted({joined.find(unit) for unit in range(model.units)})
     number = {root: index for index, root in enumerate(roots)}
     of_unit = [number[joined.find(unit)] for unit in range(model.units)]
@@ -236,7 +234,7 @@ def _merged(model: Model, joined: _Union, edges: Iterable[tuple[int, int]]) -> G
 
 
 def _components(before: Sequence[set[int]]) -> list[int]:
-    """Return the strong component of each node, numbered so that each comes after those before it (Tarjan)."""
+    """Return the strong component of each node, numbered in topological order (Tarjan)."""
     order: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []
@@ -273,7 +271,7 @@ def _components(before: Sequence[set[int]]) -> list[int]:
 
 
 def _vanishing(groups: Groups) -> Iterator[tuple[int, int]]:
-    """Yield groups that are no worse off with another one, one for each that they may go to."""
+    """Yield groups that may join another one without loss, at most one pair for each group."""
     model = groups.model
     free = {
         group

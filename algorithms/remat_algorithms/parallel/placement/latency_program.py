@@ -1,11 +1,12 @@
-"""The program of latency: who runs what and when, and what is copied when, for the least time until all is over.
+"""Constraint program for latency: the processor and start of each task and each copy, for the minimum makespan.
 
-After Tarnawski et al. 2020, who give each accelerator q slots of subgraphs that run as one; here every task, and every
-copy, starts by itself. Binaries x[u, p]; of a value, made[v, M], and on a star sent[v] and received[v, N], elsewhere
-passed[v, M, N] over the direct link. Runs and copies are optional intervals, none of which overlap on a processor or a
-channel. Parameters fit into each memory, and what passes, too, where all of it together would not.
+Tarnawski et al. 2020 give each accelerator q slots of subgraphs that run as one. Here every task and every copy
+starts independently. Binaries are x[u, p] for units and made[v, M] for values. On a star, sent[v] and received[v, N]
+follow; elsewhere passed[v, M, N] over the direct link. Runs and copies are optional intervals without overlap on a
+processor or a channel. Parameters must fit into each memory. Transient values must also fit, if they would not all
+fit together.
 
-Times are whole numbers of a step, rounded down where there is none of which all are multiples.
+Times are integers in steps, rounded down if no common step exists.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from remat_algorithms.parallel.placement.program import LARGEST_SIZE, Steps, exa
 from remat_algorithms.parallel.placement.single_run import Once
 
 Copy = tuple[int, int, int]
-"""A value, and the memories from and to which it is copied."""
+"""A value, and the source and target memories of its copy."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A solution: the processor of each unit, and when everything starts, in steps."""
+    """A solution: the processor of each unit, and all start times in steps."""
 
     placed: tuple[int, ...]
     runs: dict[int, int]
@@ -39,7 +40,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What came of a program: a bound on the makespan, and whether it came to its end."""
+    """Result of a program: a bound on the makespan, and whether the program was solved to the end."""
 
     bound: Fraction
     ended: bool
@@ -134,7 +135,7 @@ class LatencyProgram:
             self._pass(value, maker.get(value), readers[value], ends[value])
 
     def _pass(self, value: int, maker: int | None, readers: Sequence[int], ends: Sequence[int]) -> None:
-        """Bring a value to where it is read, or wanted in the end."""
+        """Bring a value to all memories where it is read or finally required."""
         program, memories = self.program, range(len(self.model.machine.memories))
         made: dict[int, Any] = {}
         if maker is None:
@@ -157,7 +158,7 @@ class LatencyProgram:
             program.add(there[memory] >= known).only_enforce_if(on)
         for source, target in self._hops(made):
             on = program.new_bool_var("")
-            # Copies to the hub come before those from there: all ways by which it may be at the source are known.
+            # Copies to the hub precede those from it, so all possible origins at the source are known.
             if not any(way is True for way in ways[source]):
                 program.add_bool_or([*ways[source], ~on])
             link = self.model.machine.link_index[source, target]
@@ -178,7 +179,7 @@ class LatencyProgram:
                 program.add_bool_or([*ways[memory], *([] if inside is True else [~inside])])
 
     def _hops(self, made: dict[int, Any]) -> list[tuple[int, int]]:
-        """Return the copies by which a value may get about: on a star over the hub, else straight from where it is."""
+        """Return the possible copies of a value: through the hub on a star, else directly from its origin."""
         machine, star = self.model.machine, self.model.star
         if star is None:
             return [pair for pair in machine.link_index if pair[0] in made]
@@ -187,7 +188,7 @@ class LatencyProgram:
         return [*away, *(pair for pair in back if pair in machine.link_index)]
 
     def _hold(self) -> None:
-        """Parameters fit into each memory."""
+        """Require that the parameters fit into each memory."""
         model = self.model
         total = parameter_bytes(model) + 1
         shift = max(0, total.bit_length() - LARGEST_SIZE.bit_length())
@@ -209,7 +210,7 @@ class LatencyProgram:
         work: float,
         seed: int,
     ) -> Outlook:
-        """Solve it; `found` receives better and better solutions."""
+        """Solve the program; `found` receives each improved solution."""
         for unit, own in enumerate(self.on):
             for processor, on in own.items():
                 self.program.add_hint(on, processor == hint[unit])

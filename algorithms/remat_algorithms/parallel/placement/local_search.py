@@ -1,4 +1,4 @@
-"""Walking from a placement to better ones: each unit in one place, memories and all resources counted."""
+"""Local search over placements of each unit in one place, with memories and all resources."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from remat_algorithms.parallel.placement import move_units
 from remat_algorithms.parallel.placement.model import Model
 
 STEP = 0.0003
-"""By which share of the best load each target lies below it."""
+"""Relative improvement of each target over the best load."""
 
 SLICE = 20_000
-"""Moves between two looks at whether to stop."""
+"""Number of moves between two checks for a stop."""
 
 COMPILED_FROM = 5_000
-"""Moves from which on the kernel is compiled."""
+"""Number of moves from which the kernel is compiled."""
 
 DESCENT = 2_000_000
-"""Moves from hot to cold; what is better goes on from where it is."""
+"""Number of moves from hot to cold; an improvement continues from its placement."""
 
 HOT, COLD = 1e-5, 1e-8
 """Temperatures at the start and at the end of a descent."""
@@ -37,7 +37,7 @@ def walked(
     less: Sequence[int] = (),
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[list[int]]:
-    """Yield better and better placements of units on processors.
+    """Yield each improved placement of units on processors.
 
     Parameters
     ----------
@@ -45,10 +45,10 @@ def walked(
     start : sequence of int
         A processor for each unit.
     moves : int
-        Moves that are tried in all.
+        Total number of moves.
     seed : int
     less : sequence of int
-        Bytes by which each memory has less room.
+        Reduction of each memory, in bytes.
     stop : callable
     """
     ground = _ground(model, less)
@@ -88,7 +88,7 @@ def _lacks(ground: move_units.Ground, state: move_units.State) -> bool:
 
 
 def _ground(model: Model, less: Sequence[int]) -> move_units.Ground | None:
-    """Return a model as arrays; None for machines on which values take other ways than these."""
+    """Return a model as arrays; None for machines on which values take other routes."""
     machine, star = model.machine, model.star
     memories = len(machine.memories)
     link = np.full((memories, memories), -1, dtype=np.int64)
@@ -155,7 +155,7 @@ def _state(model: Model, ground: move_units.Ground, homes: Sequence[int]) -> mov
 
 
 def _reset(model: Model, ground: move_units.Ground, state: move_units.State, homes: Sequence[int]) -> move_units.State:
-    """Put a placement into the state, its sums made afresh."""
+    """Store a placement in the state, with recomputed sums."""
     state.home[:] = homes
     state.readers[:] = 0
     for index, flow in enumerate(model.flows):

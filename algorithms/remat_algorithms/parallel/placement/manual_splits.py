@@ -1,4 +1,4 @@
-"""Splits that people make by hand: units in their order, cut in proportion to memories, or to speeds."""
+"""Typical manual splits: units in order, cut in proportion to memories or to speeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from remat_algorithms.parallel.placement.model import Model
 
 
 def shares(model: Model) -> Iterator[list[int]]:
-    """Yield a split by memory, where all are limited, and one by speed; those with units where they cannot run are not.
+    """Yield a split by memory, if all are limited, and one by speed; omit splits with units that cannot run.
 
     O(units + processors) each.
     """

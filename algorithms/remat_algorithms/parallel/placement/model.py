@@ -1,9 +1,9 @@
-"""A stream as placement sees it: units that stay together, what passes between them, and what devices take for them.
+"""Streams as placement sees them: units of inseparable tasks, flows between them, and their costs on devices.
 
-A *unit* is what has to run in one memory: all tasks that read one input of which there is one copy. A device is a
-processor; equal ones are of one class. What a unit makes and others read is sent once to each memory where it is read;
-on a *star*, machines on which all links begin or end in one memory, the hub, it is sent to the hub once, and fetched
-from there once by each other memory that reads it.
+A *unit* is a set of tasks that must run in one memory: all tasks that read an input with a single copy. A device is a
+processor; identical ones form a class. An output that other units read is sent once to each memory where it is read.
+On a *star*, all links of the machine begin or end in one memory, the hub. The output is then sent to the hub once,
+and each other reading memory fetches it from there once.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ UNABLE = math.inf
 """Time of a unit on a processor that cannot run it."""
 
 LARGEST_WHOLE = 2**53
-"""Whole numbers below are exact in float64."""
+"""Integers below this are exact in float64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A value that others than its maker read: by units.
+    """A value read by units other than its producer.
 
     Attributes
     ----------
     value, maker : int
     readers : tuple of int
-        Units but the maker, ascending.
+        Units other than the producer, ascending.
     size : int
     """
 
@@ -52,10 +52,10 @@ class Star:
     ----------
     hub : int
     away, back : tuple of int
-        For each memory its link to the hub, and the one from there; -1 of the hub.
+        For each memory, its link to the hub and the link from the hub; -1 for the hub.
     separable : bool
-        Whether each link holds what no other memory's links and processors hold, and one processor at most is there:
-        then what a device takes depends on what it holds alone.
+        Whether no two memories share a processor or a resource of their links, and each has at most one processor.
+        The costs of a device then depend only on its own units.
     """
 
     hub: int
@@ -71,32 +71,33 @@ class Model:
     Attributes
     ----------
     graph : TaskGraph
-        Of one sample.
+        Graph of one sample.
     machine : Machine
     tasks : tuple of tuple of int
-        Of each unit, in reference order; alternatives that nobody needs are left out.
+        Tasks of each unit in reference order, without unneeded alternatives.
     time : (processors, units) float64
         `UNABLE` where a processor cannot run a unit.
     whole : bool
-        Whether all times of runs and copies are whole numbers.
+        Whether all times of runs and copies are integers.
     size : tuple of int
         Bytes of each unit's parameters.
     own : tuple of int
         Bytes of the parameters that no other unit reads.
     shared : tuple of (int, tuple of int)
-        Bytes of each parameter that several units read, and these units: it lies in a memory once for all of them.
+        Bytes of each parameter that several units read, and these units. A memory holds it once for all of them.
     working : tuple of int
-        Bytes that a unit takes besides while some task of it runs, at the least.
+        Minimum number of additional bytes while some task of a unit runs.
     flows : tuple of Flow
     room : tuple of int or None
-        Bytes of each memory for parameters and what passes; None is unbounded.
+        Bytes of each memory for parameters and transient values; None means unbounded.
     star : Star or None
     certain : bool
-        Whether every schedule runs these tasks, reads what they make, and has the tasks of a unit in one memory, where
-        each share of them takes as much: there are no alternatives, no value has several origins, no unit stays
-        together for want of more copies, and processors of one memory differ in speed alone.
+        Whether every schedule runs these tasks, reads their outputs, and has the tasks of a unit in one memory, with
+        the same cost for each share of them. This requires four conditions: no alternatives, no value with several
+        origins, no unit kept together only for lack of copies, and processors of one memory that differ only in
+        speed.
     parameters : tuple of tuple of int
-        The placeable inputs that each unit reads.
+        Placeable inputs that each unit reads.
     """
 
     graph: TaskGraph
@@ -126,38 +127,38 @@ class Model:
 
     @cached_property
     def memory_of(self) -> tuple[int, ...]:
-        """The memory of each processor."""
+        """Memory of each processor."""
         return tuple(processor.memory for processor in self.machine.processors)
 
     @cached_property
     def unit_of(self) -> dict[int, int]:
-        """The unit of each task."""
+        """Unit of each task."""
         return {task: unit for unit, tasks in enumerate(self.tasks) for task in tasks}
 
     @cached_property
     def free(self) -> bool:
-        """Whether no copy keeps anything busy."""
+        """Whether all copies take no time."""
         links = range(len(self.machine.links))
         return not any(self.copy_time(link, flow.size) for link in links for flow in self.flows)
 
     @property
     def counted(self) -> bool:
-        """Whether what transfers keep busy is known, whichever ways they take: on a star, or where that is nothing."""
+        """Whether the busy times of transfers are known for all routes: on a star, or if they are zero."""
         return self.star is not None or self.free
 
     @cached_property
     def alone(self) -> bool:
-        """Whether each memory has one processor at most."""
+        """Whether each memory has at most one processor."""
         return len(set(self.memory_of)) == self.processors
 
     @property
     def settled(self) -> bool:
-        """Whether, besides, a placement of each task on one processor is one of units: none can be divided."""
+        """Whether, in addition, every placement of tasks on single processors is one of units: none can be split."""
         return self.certain and (self.alone or all(len(tasks) == 1 for tasks in self.tasks))
 
     @cached_property
     def classes(self) -> tuple[tuple[int, ...], ...]:
-        """Processors that are alike: in what they take for units, in their memories and links; in their order."""
+        """Classes of processors with identical unit times, memories and links, in order."""
         found: dict[object, list[int]] = defaultdict(list)
         for processor in range(self.processors):
             memory = self.memory_of[processor]
@@ -168,7 +169,7 @@ class Model:
         return tuple(tuple(own) for own in found.values())
 
     def _links(self, processor: int) -> object:
-        """Return what tells the links of a processor's memory from those of others."""
+        """Return a key that distinguishes the links of a processor's memory from those of others."""
         own, machine = set[object](), self.machine
         memory = self.memory_of[processor]
 
@@ -186,7 +187,7 @@ class Model:
 
     @cached_property
     def _users(self) -> list[set[int]]:
-        """The memories whose links hold each resource, but for a star's hub."""
+        """Memories whose links use each resource, except a star's hub."""
         found: list[set[int]] = [set() for _ in self.machine.resources]
         for link, held in zip(self.machine.links, self.machine.held_by_link, strict=True):
             ends = {link.source, link.target} - ({self.star.hub} if self.star is not None else set())
@@ -195,7 +196,7 @@ class Model:
         return found
 
     def homes(self, placed: Sequence[int]) -> list[int]:
-        """Return the processor of each task, of those of the units; -1 where a task does not run."""
+        """Return the processor of each task, given those of the units; -1 where a task does not run."""
         found = [-1] * len(self.graph.tasks)
         for tasks, processor in zip(self.tasks, placed, strict=True):
             for task in tasks:
@@ -203,16 +204,16 @@ class Model:
         return found
 
     def copy_time(self, link: int, size: int) -> Number:
-        """Return for how long a copy holds its link."""
+        """Return the time for which a copy occupies its link."""
         ends = self.machine.links[link]
         return ends.time(size) - ends.delay
 
-    # --- what a placement takes ---------------------------------------------------------------------------------------
+    # --- costs of a placement -----------------------------------------------------------------------------------------
 
     def loads(self, placed: Sequence[int]) -> list[float]:
-        """Return for how long each resource of the machine is busy for a sample, units placed on processors.
+        """Return the busy time of each resource of the machine per sample, for units placed on processors.
 
-        O(tasks + flows x memories); values take the quickest way from where they are made.
+        O(tasks + flows x memories); values take the fastest route from their producer.
         """
         busy = [0.0] * len(self.machine.resources)
         for unit, processor in enumerate(placed):
@@ -226,7 +227,7 @@ class Model:
         return busy
 
     def load(self, placed: Sequence[int]) -> float:
-        """Return the largest load: no period of these places is shorter."""
+        """Return the largest load, a lower bound on the period of this placement."""
         return max(self.loads(placed))
 
     def held(self, placed: Sequence[int]) -> list[int]:
@@ -240,7 +241,7 @@ class Model:
         return found
 
     def excess(self, placed: Sequence[int], less: Sequence[int] = ()) -> int:
-        """Return by how many bytes parameters exceed the memories in all, these having so much less room each."""
+        """Return the total bytes by which parameters exceed the memories, each reduced by `less`."""
         over = 0
         for memory, held in enumerate(self.held(placed)):
             room = self.room[memory]
@@ -249,7 +250,7 @@ class Model:
         return over
 
     def ways(self, home: int, targets: set[int], size: int) -> list[int]:
-        """Return the links over which a value goes from a memory to others, each once."""
+        """Return the links over which a value travels from a memory to others, each once."""
         if not targets:
             return []
         star = self.star
@@ -264,7 +265,7 @@ class Model:
         return found
 
     def route(self, home: int, target: int, size: int) -> tuple[int, ...] | None:
-        """Return the links of the quickest way between two memories; None where there is none."""
+        """Return the links of the fastest route between two memories; None if they are not connected."""
         key = (home, target, size)
         if key not in self._ways:
             self._ways[key] = _quickest(self.machine, home, target, size)
@@ -285,8 +286,8 @@ def model_of(problem: Problem, name: str) -> Model:
     Raises
     ------
     OptionError
-        For an instance that is no stream of samples or of which nothing has to run, a machine whose processors cannot
-        reach each other, and values that several tasks make.
+        If the instance is no stream of samples, if no task has to run, if some processors cannot reach each other, or
+        if several tasks produce a value.
     """
     samples = problem.samples
     if samples is None:
@@ -309,7 +310,7 @@ def model_of(problem: Problem, name: str) -> Model:
 
 
 def build(graph: TaskGraph, machine: Machine, *, fixed: bool = True) -> Model:
-    """Read a graph, of one sample or one that runs once, on a machine; `fixed` inputs are read where they lie only."""
+    """Read a graph, of one sample or one that runs once, on a machine; `fixed` inputs are read only where they are."""
     needed = needed_tasks(graph)
     chosen = np.flatnonzero(needed.once).tolist()
     units, free = _units(graph, chosen, len({processor.memory for processor in machine.processors}))
@@ -348,9 +349,10 @@ def build(graph: TaskGraph, machine: Machine, *, fixed: bool = True) -> Model:
 
 
 def _units(graph: TaskGraph, chosen: Sequence[int], memories: int) -> tuple[tuple[tuple[int, ...], ...], bool]:
-    """Return the tasks of each unit: those that read an input of which there may not be enough copies.
+    """Return the tasks of each unit: tasks that read an input without enough copies for all of them.
 
-    And whether schedules have no other choice: tasks that read an input of several copies could be apart.
+    Also return whether schedules have no other choice: tasks that read an input with several copies could be
+    separated.
     """
     parent = {task: task for task in chosen}
 
@@ -378,7 +380,7 @@ def _units(graph: TaskGraph, chosen: Sequence[int], memories: int) -> tuple[tupl
 
 
 def _alike(graph: TaskGraph, machine: Machine, units: Sequence[Sequence[int]]) -> bool:
-    """Whether processors of one memory can run the same tasks of each unit of several, and differ in speed alone."""
+    """Whether the processors of each memory can run the same tasks of multi-task units, and differ only in speed."""
     several = [tasks for tasks in units if len(tasks) > 1]
     for tasks in several:
         found: dict[int, set[object]] = defaultdict(set)
@@ -391,7 +393,7 @@ def _alike(graph: TaskGraph, machine: Machine, units: Sequence[Sequence[int]]) -
 
 
 def _has_single_origins(graph: TaskGraph, unit_of: Mapping[int, int]) -> bool:
-    """Whether each value comes from one task that runs, or lies there from the start."""
+    """Whether each value has one origin: a task that runs, or the initial state."""
     made: set[int] = set(graph.available)
     for task in unit_of:
         for value in graph.writes[task].tolist():
@@ -402,13 +404,13 @@ def _has_single_origins(graph: TaskGraph, unit_of: Mapping[int, int]) -> bool:
 
 
 def _parameters(graph: TaskGraph, units: Sequence[Sequence[int]]) -> list[set[int]]:
-    """Return the placeable inputs that each unit reads: those of several copies count for each unit."""
+    """Return the placeable inputs that each unit reads; inputs with several copies count for each unit."""
     placeable = {place.value for place in graph.placeable}
     return [{value for task in tasks for value in graph.reads[task].tolist() if value in placeable} for tasks in units]
 
 
 def _working(graph: TaskGraph, task: int) -> int:
-    """Return the bytes that a task takes beside what stays in memories throughout, while it runs."""
+    """Return the bytes that a running task needs in addition to permanently resident values."""
     staying = graph.pinned | {place.value for place in graph.placeable}
     reads = sum(int(graph.size[value]) for value in graph.reads[task].tolist() if value not in staying)
     writes = sum(int(graph.size[value]) for value in graph.writes[task].tolist() if value not in staying)
@@ -418,7 +420,7 @@ def _working(graph: TaskGraph, task: int) -> int:
 
 
 def _room(graph: TaskGraph, machine: Machine) -> tuple[int | None, ...]:
-    """Return the bytes of each memory beside what lies there throughout; other inputs may be dropped."""
+    """Return the bytes of each memory after permanently resident values; other inputs may be dropped."""
     used = [graph.static_bytes(machine, memory) for memory in range(len(machine.memories))]
     for place in graph.inputs:
         if place.value in graph.pinned:
@@ -473,7 +475,7 @@ def _flows(graph: TaskGraph, units: Sequence[Sequence[int]], unit_of: dict[int, 
 
 
 def _star(machine: Machine) -> Star | None:
-    """Return the machine as a star; None if it is none, or some memory with processors lacks a link."""
+    """Return the machine as a star; None if it is none, or if some memory with processors lacks a link."""
     if not machine.links:
         return Star(0, (-1,), (-1,), True) if len(machine.memories) == 1 else None
     common = set(range(len(machine.memories)))
@@ -525,7 +527,7 @@ def _no_way(machine: Machine, home: int, target: int) -> NoReturn:
 
 
 def _quickest(machine: Machine, home: int, target: int, size: int) -> tuple[int, ...] | None:
-    """Return the links of the quickest way between two memories (Bellman and Ford); None where there is none."""
+    """Return the links of the fastest route between two memories (Bellman and Ford); None if they are not connected."""
     far: dict[int, float] = {home: 0.0}
     came: dict[int, int] = {}
     for _ in machine.memories:
@@ -544,5 +546,5 @@ def _quickest(machine: Machine, home: int, target: int, size: int) -> tuple[int,
 
 
 def as_array(numbers: Sequence[int]) -> IntArray:
-    """Return whole numbers as an array."""
+    """Return integers as an array."""
     return np.array(numbers, dtype=np.int64)

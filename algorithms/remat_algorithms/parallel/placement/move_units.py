@@ -1,8 +1,8 @@
-"""The kernel of the walk: units move between processors until no resource is busy for longer than a target.
+"""Kernel of the local search: units move between processors until no resource is busy for longer than a target.
 
-The energy of a placement is the sum of the squares of what resources are busy beyond the target, and of what memories
-lack, both as shares; a move that lessens it is made, and any other with a probability that falls with the temperature.
-Written so that it can be interpreted or compiled.
+The energy of a placement is a sum of squares: of the relative excess of busy times over the target, and of the
+relative lack of memory. A move that reduces the energy is accepted. Any other is accepted with a probability that
+falls with the temperature. The code can be interpreted or compiled.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ MULTIPLIER = 48271
 class Ground(NamedTuple):
     """A model as arrays.
 
-    Flows are sent from the memory of their maker over `link`[home, target]: that of the star's hub first, where `hub`
-    is not -1, and once from there to each other memory.
+    Flows are sent from their producer's memory over `link`[home, target]. If `hub` is not -1, they are sent to the
+    star's hub first, and once from there to each other memory.
     """
 
     time: NumberArray  # (processors, units)
@@ -43,10 +43,10 @@ class Ground(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where everything is, and what that keeps busy."""
+    """Current placement and its busy times."""
 
     home: IntArray  # (units,)
-    readers: IntArray  # (flows, memories): how many there
+    readers: IntArray  # (flows, memories): number of readers there
     busy: NumberArray  # (resources,)
     used: NumberArray  # (memories,)
     best: IntArray
@@ -55,7 +55,7 @@ class State(NamedTuple):
 
 @cells
 class Walked(ctypes.Structure):
-    """Numbers that the walk changes."""
+    """Mutable numbers of the local search."""
 
     draws: int
     moves: int
@@ -66,7 +66,7 @@ class Walked(ctypes.Structure):
 
 
 def walk(ground: Ground, state: State, walked: Walked, moves: int) -> bool:
-    """Try so many moves; return whether nothing is beyond the target (the placement is then in `best`)."""
+    """Try `moves` moves; return whether the target is met (the placement is then in `best`)."""
     units = ground.time.shape[1]
     processors = ground.time.shape[0]
     walked.energy = energy(ground, state, walked)
@@ -106,19 +106,19 @@ def walk(ground: Ground, state: State, walked: Walked, moves: int) -> bool:
 
 
 def draw(walked: Walked, count: int) -> int:
-    """Return a number below `count` (Park and Miller)."""
+    """Return a random number below `count` (Park and Miller)."""
     walked.draws = walked.draws * MULTIPLIER % MODULUS
     return walked.draws % count
 
 
 def share(walked: Walked) -> float:
-    """Return a number between 0 and 1."""
+    """Return a random number between 0 and 1."""
     walked.draws = walked.draws * MULTIPLIER % MODULUS
     return walked.draws / 2147483647.0
 
 
 def beside(ground: Ground, state: State, walked: Walked, unit: int) -> int:
-    """Return the processor of a unit that something passes to or from."""
+    """Return the processor of a random unit connected to this one by a flow."""
     count = ground.start[unit + 1] - ground.start[unit]
     if count == 0:
         return int(state.home[unit])
@@ -131,7 +131,7 @@ def beside(ground: Ground, state: State, walked: Walked, unit: int) -> int:
 
 
 def energy(ground: Ground, state: State, walked: Walked) -> float:
-    """Return how much is beyond the target, and beyond the memories."""
+    """Return the energy of the excess over the target and over the memories."""
     total = 0.0
     for resource in range(state.busy.shape[0]):
         over = state.busy[resource] / walked.target - 1.0
@@ -145,7 +145,7 @@ def energy(ground: Ground, state: State, walked: Walked) -> float:
 
 
 def move(ground: Ground, state: State, unit: int, after: int) -> None:
-    """Put a unit on another processor."""
+    """Move a unit to another processor."""
     before = state.home[unit]
     for k in range(ground.start[unit], ground.start[unit + 1]):
         pass_on(ground, state, ground.flow[k], -1.0)
@@ -165,7 +165,7 @@ def move(ground: Ground, state: State, unit: int, after: int) -> None:
 
 
 def pass_on(ground: Ground, state: State, flow: int, sign: float) -> None:
-    """Count what a flow keeps busy, or no longer."""
+    """Add or remove the busy times of a flow."""
     home = ground.memory_of[state.home[ground.maker[flow]]]
     some = False
     for memory in range(state.readers.shape[1]):
@@ -180,6 +180,6 @@ def pass_on(ground: Ground, state: State, flow: int, sign: float) -> None:
 
 
 def hold(ground: Ground, state: State, link: int, flow: int, sign: float) -> None:
-    """Count a copy."""
+    """Add or remove the busy times of a copy."""
     for k in range(ground.held_start[link], ground.held_start[link + 1]):
         state.busy[ground.held[k]] += sign * ground.copy_time[link, flow]

@@ -1,4 +1,4 @@
-"""The compiled twin of `walk.walk`: the same text, in machine code (see `kit.compile`)."""
+"""Compiled twin of `move_units.walk`, from the same source (see `kit.compile`)."""
 
 from __future__ import annotations
 

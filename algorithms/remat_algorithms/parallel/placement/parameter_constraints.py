@@ -1,4 +1,4 @@
-"""Parameters in one memory, as terms of a constraint program."""
+"""Parameters in one memory as terms of a constraint program."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from remat_algorithms.parallel.placement.model import Model
 
 
 def parameters_in(program: Any, model: Model, inside: Mapping[int, Any]) -> tuple[list[Any], list[int]]:
-    """Return literals, and the bytes that lie in a memory where each holds.
+    """Return literals, and the bytes that each adds to a memory if it holds.
 
-    A parameter that several units read lies there once.
+    A parameter that several units read is stored there once.
 
     Parameters
     ----------
     program : ortools.sat.python.cp_model.CpModel
     model : Model
     inside : mapping of int to literal
-        Of each unit that may be in the memory, whether it is.
+        For each unit that may be in the memory, whether it is.
     """
     terms = [on for unit, on in inside.items() if model.own[unit]]
     sizes = [model.own[unit] for unit in inside if model.own[unit]]

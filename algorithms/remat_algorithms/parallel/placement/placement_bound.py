@@ -1,8 +1,9 @@
-"""`placement-bound`: how short the time per sample of a stream can be at best, each bound named by its source.
+"""`placement-bound`: lower bounds on the time per sample of a stream, by source.
 
-Over all schedules: `needed tasks`, which the core counts; `rates`, `longest unit` (`bounds`) and `blocks` (`blocks`),
-where every unit stays in one place on accelerators around a host. Over contiguous placements: `down-sets`, the optimum
-of `tarnawski-dp`. The schedule is the best that it meets on the way: contiguous, and what the walk makes of that.
+Bounds over all schedules are `needed tasks`, which the core counts, `rates` and `longest unit` (`bounds`), and
+`blocks` (`block_bound`). The last requires that every unit stays in one place, on accelerators around a host. The
+bound over contiguous placements is `down-sets`, the optimum of `tarnawski-dp`. The schedule is the best one found on
+the way: the contiguous one, improved by local search.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""`placement-replicated`: parameters copied into several memories, and the load shared by fractions of the samples.
+"""`placement-replicated`: parameters copied into several memories, with the load shared by fractions of the samples.
 
-For a choice of copies, the shortest time per sample is a linear program (`fractions`). Which copies there are is
-searched for by branch and bound on the same program, in which a copy may be there in part; best first. Each choice
-that is met becomes a pattern of as many samples as the shares ask for, up to `samples`, and is placed and weighed. It
-begins with the answer of `tarnawski-ip` (without its program), and is never worse.
+For given copies, the minimum time per sample is a linear program (`fractional_loads`). Branch and bound, best first,
+searches for the copies on the relaxation of the same program. Each choice it meets becomes a pattern with as many
+samples as the shares require, up to `samples`; it is scheduled and measured. The search starts from the answer of
+`tarnawski-ip` (without its program), so it is never worse.
 
-Without transfers, or where each unit stays in one place, what is proved holds for all schedules; else for those that
-run each task once a sample.
+Without transfers, or if each unit stays in one place, the proofs hold for all schedules. Otherwise they hold for
+schedules that run each task once per sample.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from remat_algorithms.parallel.placement.tarnawski_ip import everywhere, walk_on
 ONCE = "schedules that run each task once a sample"
 
 WHOLE = 1e-6
-"""How far from 0 and 1 a copy may be to count as one."""
+"""Distance from 0 and 1 within which a copy counts as absent or present."""
 
 MOST_TURNS = 40_000
-"""Runs and copies of a pattern, at most."""
+"""Maximum number of runs and copies of a pattern."""
 
 
 class ReplicatedOptions(Options):
@@ -69,7 +69,7 @@ def solve(problem: Problem, options: ReplicatedOptions, context: Context) -> Pro
 
 
 class _Search:
-    """Branch and bound on which inputs lie in which memories."""
+    """Branch and bound on the memories of inputs."""
 
     def __init__(self, best: Best, options: ReplicatedOptions) -> None:
         self.best, self.options = best, options
@@ -81,13 +81,14 @@ class _Search:
         self.samples = max(1, min(options.samples, MOST_TURNS // jobs))
 
     def run(self) -> None:
-        """Search until nothing better is left, or the nodes are used up."""
+        """Search until the best solution is optimal or the node limit is reached."""
         context = self.best.context
         self._weigh(self._known())
         bound, root = self.fractions.solve({})
         if root is None:
             return
-        # Choices that are whole, and may not be met for what passes, or as samples are whole; or that are not solved.
+        # Bound of integral choices that may be unattainable, because of transient values or whole samples, or that
+        # are unsolved.
         settled = math.inf
         queue: list[tuple[float, int, Copies, Split]] = [(bound, 0, {}, root)]
         nodes = ticket = 0
@@ -116,7 +117,7 @@ class _Search:
                 elif time is None or own < float(time) * (1 - SAME / 2):
                     ticket += 1
                     heapq.heappush(queue, (own, ticket, chosen, part))
-        # Nothing is left: no choice is better than the best one.
+        # The queue is empty: no choice beats the best one.
         self.ended = True
         time = self.best.time
         self.bound = min(settled, math.inf if time is None else float(time) * (1 - SAME / 2))
@@ -124,7 +125,7 @@ class _Search:
             self.bound = None
 
     def _known(self) -> Copies | None:
-        """Return the copies of the best placement so far, with as many more as there is room for."""
+        """Return the copies of the best placement found."""
         homes = self.best.homes
         if homes is None:
             return None
@@ -136,7 +137,7 @@ class _Search:
         return copies
 
     def _open(self, split: Split, copies: Copies) -> tuple[int, int] | None:
-        """Return a copy that is there in part, the nearest to a half; None if there is none."""
+        """Return the fractional copy closest to one half; None without any."""
         halves = [
             (abs(part - 0.5), place)
             for place, part in split.copies.items()
@@ -145,12 +146,12 @@ class _Search:
         return min(halves, default=(0.0, None))[1]
 
     def _rounded(self, split: Split, copies: Copies) -> Copies | None:
-        """Return copies that fit, those first that are there most."""
+        """Return copies that fit, preferring those with the largest fractions."""
         chosen: dict[tuple[int, int], bool] = dict(copies)
         listed = sorted(split.copies.items(), key=lambda item: (-item[1], item[0]))
         placed = {value for (value, _), there in copies.items() if there}
         for wanted in (True, False):
-            # First each input somewhere, then the others.
+            # First place each input somewhere, then add the other copies.
             for place, part in listed:
                 if place in chosen or (wanted and place[0] in placed) or (not wanted and part <= WHOLE):
                     continue
@@ -162,7 +163,7 @@ class _Search:
         return dict.fromkeys(self.fractions.copy, False) | chosen
 
     def _weigh(self, copies: Copies | None) -> None:
-        """Share the load of some copies, and place it."""
+        """Share the load for some copies, and schedule it."""
         if copies is None:
             return
         bound, split = self.fractions.solve(copies)
@@ -173,9 +174,9 @@ class _Search:
             self.best.consider_all(homes)
 
     def _candidates(self, split: Split) -> Iterator[list[list[int]]]:
-        """Yield placements of the samples of a period, the most promising ones."""
+        """Yield the most promising placements of the samples of a period."""
         found = dealt(self.model, split.share, self.samples)
-        # Of two that are the same but for rounding, the one of fewer samples.
+        # If two loads are equal except for rounding, prefer fewer samples.
         loads = [(self._load(homes) / len(homes) * (1 + SAME * len(homes)), index) for index, homes in enumerate(found)]
         time = self.best.time
         for load, index in sorted(loads)[:2]:

@@ -1,15 +1,16 @@
-"""The program of placements: which processor runs each unit, such that the busiest resource is busy for the least time.
+"""Program of placements: the processor of each unit, minimising the busy time of the busiest resource.
 
-Binaries x[u, p], and in each memory M those of its processors together, X[u, M]. A flow f that u makes and r reads,
+The binaries are x[u, p], and for each memory M their sum over its processors, X[u, M]. For a flow f from unit u to
+unit r,
 
     sent[f, M] >= X[u, M] - X[r, M],    received[f, M] >= X[r, M] - X[u, M]
 
-on a star, where M is not the hub (Tarnawski et al. 2020); elsewhere passed[f, M, N] >= X[u, M] + X[r, N] - 1 holds the
-links of the quickest way from M to N. Each resource's runs and copies take no longer than the objective; parameters
-fit into each memory beside what one unit needs while it runs.
+on a star, where M is not the hub (Tarnawski et al. 2020). On other machines, passed[f, M, N] >= X[u, M] + X[r, N] - 1
+occupies the links of the fastest route from M to N. The objective bounds the total run and copy time of each
+resource. In each memory, parameters must fit along with the bytes that a running unit needs.
 
-Times are whole numbers of a step: exactly, if there is a step of which all are multiples; else they are rounded down,
-so that the program's bound is one.
+Times are integers in steps: exactly, if a common step exists. Otherwise they are rounded down, so that the program's
+bound remains valid.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ from remat_algorithms.parallel.placement.model import Model
 from remat_algorithms.parallel.placement.parameter_constraints import parameter_bytes, parameters_in
 
 MOST_STEPS = 2**42
-"""Steps that all times together are, at most."""
+"""Maximum total time in steps."""
 
 LARGEST_SIZE = 2**44
-"""Bytes that all sizes together are in the program; beyond, they are scaled."""
+"""Maximum total of all sizes in the program; larger totals are scaled."""
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Times in whole numbers of a step.
+    """Times as integers in steps.
 
     Attributes
     ----------
@@ -59,12 +60,12 @@ class Steps:
 
 
 def exact_time(time: Number) -> Fraction:
-    """Return a time as it is written: 0.1 as one tenth."""
+    """Return a time exactly as written: 0.1 as one tenth."""
     return Fraction(repr(time)) if isinstance(time, float) else Fraction(time)
 
 
 def steps_of(model: Model) -> Steps:
-    """Return a step for all times of a model."""
+    """Return a common step for all times of a model."""
     times = {float(time) for time in model.time[np.isfinite(model.time)].tolist()}
     sizes = {flow.size for flow in model.flows}
     times |= {float(model.copy_time(link, size)) for link in range(len(model.machine.links)) for size in sizes}
@@ -73,7 +74,7 @@ def steps_of(model: Model) -> Steps:
 
 
 def step_of(times: Iterable[Number], total: Number) -> Steps:
-    """Return a step of which some times are multiples; one of so many that all are `MOST_STEPS` where there is none."""
+    """Return a common step of some times; if none is coarse enough, the total divided by `MOST_STEPS`."""
     step = Fraction(0)
     for time in sorted(times):
         step = _gcd(step, exact_time(time))
@@ -91,14 +92,14 @@ def _gcd(one: Fraction, other: Fraction) -> Fraction:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What came of a program.
+    """Result of a program.
 
     Attributes
     ----------
     bound : Fraction
-        No placement has a smaller load; 0 if nothing is known.
+        Lower bound on the load of every placement; 0 if unknown.
     ended : bool
-        Whether the program came to its end.
+        Whether the program was solved to optimality or proved infeasible.
     infeasible : bool
     work : float
         In CP-SAT's own units.
@@ -118,13 +119,13 @@ class PlacementProgram:
     ----------
     model : Model
     less : sequence of int
-        Bytes by which each memory has less room.
+        Reduction of each memory, in bytes.
     upper : float or None
-        No load above that is of interest.
+        Largest load of interest.
     transfers : bool
-        Whether transfers are counted.
+        Whether transfers are included.
     groups : Groups or None
-        Contiguous placements of these alone.
+        If given, only contiguous placements of these groups.
     """
 
     model: Model
@@ -143,7 +144,7 @@ class PlacementProgram:
         work: float,
         seed: int,
     ) -> Outlook:
-        """Solve it; `found` receives the processors of units of each better solution, `bounded` bounds on the load."""
+        """Solve the program; `found` receives the processors of each better solution, `bounded` bounds on the load."""
         self._build(hint)
         step = self.steps.step
         share = Fraction(1) if self.model.whole else Fraction(SAFE)  # other times are rounded to floats
@@ -207,7 +208,7 @@ class PlacementProgram:
                     self.program.add_hint(on, processor == hint[unit])
 
     def _follow(self, groups: Groups) -> None:
-        """Units of a group are together, and nothing goes back in some order of the processors."""
+        """Require that groups stay together, and that no value flows backwards in some order of the processors."""
         last = self.model.processors - 1
         rank = [self.program.new_int_var(0, last, "") for _ in range(self.model.processors)]
         self.program.add_all_different(rank)
@@ -225,7 +226,7 @@ class PlacementProgram:
                 self.program.add(position[before] <= position[group])
 
     def _memories(self, own: dict[int, Any]) -> dict[int, Any]:
-        """Return whether a unit is in a memory, for each that it may be in."""
+        """Return whether a unit is in a memory, for each memory in which it may be."""
         of_memory: dict[int, list[Any]] = defaultdict(list)
         for processor, on in own.items():
             of_memory[self.model.memory_of[processor]].append(on)
@@ -256,7 +257,7 @@ class PlacementProgram:
                     sent = self.program.new_bool_var("")
                     for reader in flow.readers:
                         there = self.inside[reader].get(memory)
-                        # Made here, and not read here: it is sent.
+                        # A value produced but not read in this memory is sent.
                         self.program.add_bool_or([sent, ~made[memory]] + ([] if there is None else [there]))
                     self._hold_link(star.away[memory], sent, flow.size)
                 readers = [self.inside[reader][memory] for reader in flow.readers if memory in self.inside[reader]]
@@ -286,7 +287,7 @@ class PlacementProgram:
                 self._hold_link(link, used, flow.size)
 
     def _hold(self) -> None:
-        """Parameters, and what a unit needs while it runs, fit into each memory."""
+        """Require that parameters and the bytes of a running unit fit into each memory."""
         model = self.model
         total = parameter_bytes(model) + sum(model.working)
         shift = max(0, total.bit_length() - LARGEST_SIZE.bit_length())

@@ -1,8 +1,8 @@
-"""A graph that runs once on several devices: what a placement makes of it, run by run and copy by copy.
+"""Schedule of a placement for a graph that runs once on several devices, as runs and copies.
 
-Each task runs once, on a processor in whose memory its parameters lie. What it reads and does not find there is copied
-over the quickest way from where it was made, or lies from the start; once to each memory. Inputs that are not pinned
-are dropped after their last use.
+Each task runs once, on a processor whose memory holds its parameters. Inputs absent from that memory are copied over
+the fastest route from their producer or their initial memory, once to each memory. Inputs that are not pinned are
+dropped after their last use.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from remat_algorithms.parallel.placement.model import Model, build
 RUN, COPY = StepKind.RUN, StepKind.COPY
 
 SAME = 2e-9
-"""Share of the makespan by which two times in floats may differ that count as one instant."""
+"""Share of the makespan within which two floating-point times count as the same instant."""
 
 
 @dataclass(slots=True)
 class Job:
-    """A run or a copy: what it holds, for how long, until when what it brings has come, and what it waits for."""
+    """A run or a copy: its resources, its duration, the additional delay of its result, and its predecessors."""
 
     kind: StepKind
     item: int
@@ -41,7 +41,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Timed:
-    """Jobs with their starts, and when all are over."""
+    """Jobs with their starts, and the makespan."""
 
     jobs: list[Job]
     start: list[Number]
@@ -55,7 +55,7 @@ class Listing(NamedTuple):
     ----------
     steps : Steps
     lengths : list of int or float
-        How long each takes.
+        Duration of each step.
     drops : list of (int, list of int)
         The step that drops a value, and all steps that use the value there.
     """
@@ -65,9 +65,10 @@ class Listing(NamedTuple):
     drops: list[tuple[int, list[int]]]
 
     def ends(self, starts: Sequence[Number]) -> list[Number] | None:
-        """Return when steps end that start at these times; None where a value is dropped while it is in use."""
+        """Return the ends of steps with these starts; None if a value is dropped while in use."""
         ends: list[Number] = [start + length for start, length in zip(starts, self.lengths, strict=True)]
-        # Of one instant, what is listed first ends before what is listed later begins; rounding makes one of two.
+        # Within an instant, earlier steps of the list end before later ones start. Rounding may separate equal
+        # instants.
         rounding = 0 if all(isinstance(end, int) for end in ends) else SAME * max(ends)
         for step, users in self.drops:
             latest = ends[step] - rounding
@@ -78,15 +79,15 @@ class Listing(NamedTuple):
 
 @dataclass(frozen=True)
 class Once:
-    """A graph that runs once, as it is placed.
+    """A graph that runs once, as input for placements.
 
     Attributes
     ----------
     model : Model
     lying : mapping of int to tuple of int
-        The memories of each input that does not lie where the schedule says.
+        Memories of each input whose location the schedule does not choose.
     wanted : tuple of (value, memory)
-        What has to be there at the end.
+        Values required at the end.
     """
 
     model: Model
@@ -95,7 +96,7 @@ class Once:
 
     @cached_property
     def order(self) -> list[int]:
-        """The tasks that run, each after those whose values it reads."""
+        """Tasks that run, in topological order."""
         graph = self.model.graph
         chosen = set(self.model.unit_of)
         made = set(graph.available)
@@ -124,7 +125,7 @@ class Once:
 
     @cached_property
     def rank(self) -> dict[int, float]:
-        """The least time from the start of each task to the end of all: on the quickest processors, without copies."""
+        """Minimum time from the start of each task to the end of all: on the fastest processors, without copies."""
         graph, model = self.model.graph, self.model
         least = {task: min(self.times(task).values(), default=0.0) for task in self.order}
         after: dict[int, float] = {}
@@ -154,13 +155,13 @@ class Once:
         return found
 
     def times(self, task: int) -> dict[int, Number]:
-        """Return the time of a task on each processor that may run it."""
+        """Return the time of a task on each processor that can run it."""
         return self._times[task]
 
     def timed(self, placed: Sequence[int]) -> Timed | None:
-        """Return what a placement of units takes: whoever waits longest for its turn goes first, copies as all else.
+        """Return the list schedule of a placement, in which jobs with the longest remaining paths go first.
 
-        None where something would have to be copied, and there is no way. O(jobs log jobs).
+        Copies are jobs, too. None if a required copy has no route. O(jobs log jobs).
         """
         found = self.jobs(placed)
         if found is None:
@@ -197,15 +198,15 @@ class Once:
         return Timed(jobs, start, makespan)
 
     def jobs(self, placed: Sequence[int]) -> tuple[list[Job], list[float]] | None:
-        """Return all runs and copies of a placement, each after what it waits for, and how long what follows takes.
+        """Return all runs and copies of a placement in topological order, and the remaining path length of each.
 
-        None where something would have to be copied, and there is no way.
+        None if a required copy has no route.
         """
         model, graph = self.model, self.model.graph
         placeable = {place.value for place in graph.placeable}
         jobs: list[Job] = []
         rank: list[float] = []
-        # For each value and memory, the job after which it is there; -1: from the start.
+        # For each value and memory, the job that brings the value there; -1 if it is there from the start.
         there: dict[int, dict[int, int]] = defaultdict(dict)
         for value, memories in self.lying.items():
             there[value] = dict.fromkeys(memories, -1)
@@ -258,10 +259,11 @@ class Once:
         return sum(float(self.model.machine.links[link].time(int(self.model.graph.size[value]))) for link in links)
 
     def steps(self, placed: Sequence[int], timed: Timed, *, by_list: bool = False) -> Listing:
-        """Return the steps in the order of their starts, each after what it waits for.
+        """Return the steps in the order of their starts, each after its predecessors.
 
-        Each value is dropped in each memory with its last use there: with the use that ends last at these times, or,
-        `by_list`, with the last one of the list, whatever the times become. Inputs without use go at once.
+        The last use of each value in a memory drops it there. By default this is the use that ends last at these
+        times. With `by_list`, it is the last use in the list, which remains valid if times change. Inputs without a
+        use are dropped first.
         """
         order = self._order(timed)
         uses = self._uses(timed, order)
@@ -293,9 +295,9 @@ class Once:
 
     @staticmethod
     def _order(timed: Timed) -> list[int]:
-        """Return jobs in the order of their starts, each after what it waits for, also where rounding makes them equal.
+        """Return jobs in the order of their starts, each after its predecessors, even if rounding makes starts equal.
 
-        Of jobs that start at one instant, those of no length come first.
+        Of jobs that start at the same instant, those of zero length come first.
         """
         missing = [len(job.waits) for job in timed.jobs]
         following: list[list[int]] = [[] for _ in timed.jobs]
@@ -315,9 +317,9 @@ class Once:
         return found
 
     def _uses(self, timed: Timed, order: Sequence[int]) -> dict[tuple[int, int], list[int]]:
-        """Return, for each memory and value, the places of the list at which it is read or written there by a run.
+        """Return, for each memory and value, the positions in the list at which a run reads or writes it there.
 
-        So is what a copy reads; what it brings, somebody uses, or it is wanted there.
+        Reads by copies are included. A copy's result always has a later use, or is required at the end.
         """
         graph, model = self.model.graph, self.model
         placeable = {place.value for place in graph.placeable}
@@ -335,17 +337,19 @@ class Once:
         return found
 
     def _held_inputs(self) -> list[tuple[int, int]]:
-        """Return memory and value of each input that does not lie where the schedule says."""
+        """Return memory and value of each input whose location the schedule does not choose."""
         return [(memory, value) for value, memories in self.lying.items() for memory in memories]
 
     @cached_property
     def _kept(self) -> set[tuple[int, int]]:
-        """Memory and value of what may not be dropped: what is wanted at the end, and pinned inputs where they lie."""
+        """Memory and value of everything that must not be dropped: required values, and pinned inputs where they
+        are.
+        """
         pinned = {key for key in self._held_inputs() if key[1] in self.model.graph.pinned}
         return pinned | {(memory, value) for value, memory in self.wanted}
 
     def initial(self, placed: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        """Return where placeable inputs lie: where they are read, else where there is most room."""
+        """Return the locations of placeable inputs: where they are read, else the memory with the most free space."""
         model, graph = self.model, self.model.graph
         found: dict[int, set[int]] = {place.value: set() for place in graph.placeable}
         for unit, own in enumerate(model.parameters):
@@ -369,7 +373,7 @@ def once_of(problem: Problem, name: str) -> Once:
     Raises
     ------
     OptionError
-        For a stream.
+        If the instance is a stream.
     """
     graph, machine = problem.graph, problem.machine
     if problem.samples is not None:

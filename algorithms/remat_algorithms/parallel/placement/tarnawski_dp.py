@@ -1,12 +1,13 @@
 """`tarnawski-dp`: contiguous placements of a stream by dynamic programming over down-sets (Tarnawski et al. 2020).
 
-The class: every unit on one processor, each device with the difference of two down-sets, so that nothing goes back to a
-device that comes earlier in some order of them. In a training graph that is asked of the forward pass; a backward task
-goes where its unit is. The recurrence is that of `stages`, by classes of equal devices; on a star (accelerators around
-a host), a stage's load is its work, what it receives and what it sends, each value once. On other machines ways are
-counted as if each value were sent and received once over the slowest link, and nothing is proved of the class.
+In this class, every unit is on one processor, and each device has the difference of two down-sets. No value then
+flows to an earlier device in some order of the devices. In a training graph, this applies to the forward pass; a
+backward task is placed with its unit.
 
-Where there are more down-sets than `sets`, groups that follow each other are joined until there are not.
+`downset_table` gives the recurrence, by classes of identical devices. On a star (accelerators around a host), the
+load of a stage is its work and the values that it receives and sends, each once. On other machines, each value counts
+as sent and received once over the slowest link, and nothing is proved for the class. If there are more than `sets`
+down-sets, consecutive groups are joined until there are not.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from remat_algorithms.parallel.placement.model import Model, model_of
 from remat_algorithms.parallel.placement.training_stages import solve_training
 
 MOST_CELLS = 2 * 10**7
-"""Entries of the table: down-sets times numbers of devices of each class."""
+"""Maximum number of table entries: down-sets times numbers of devices of each class."""
 
 MANY_GROUPS = 200
-"""Groups from which an answer is looked for before their down-sets are listed."""
+"""Number of groups from which a first answer is computed before their down-sets are enumerated."""
 
 JOINED = 0.9
-"""By which share groups are fewer, each time that there are too many down-sets."""
+"""Factor by which the number of groups shrinks when there are too many down-sets."""
 
 
 class DownSetOptions(Options):
@@ -46,7 +47,7 @@ class DownSetOptions(Options):
 
 
 def solve(problem: Problem, options: DownSetOptions, context: Context) -> Proposal:
-    """Find the best contiguous placement, and prove it where all down-sets were looked at."""
+    """Find the best contiguous placement, and prove it if all down-sets were examined."""
     if problem.kind == "pipeline" and problem.samples is None:
         return solve_training(problem, options.sets, options.work, context)
     model = model_of(problem, "tarnawski-dp")
@@ -63,12 +64,12 @@ def solve(problem: Problem, options: DownSetOptions, context: Context) -> Propos
 
 
 def class_bound(found: Found, best: Best) -> Bound | None:
-    """Return the bound on contiguous placements that is known."""
+    """Return the known bound on contiguous placements."""
     return None if found.bound is None else sharpened(Bound(found.bound, CONTIGUOUS, found.source), best.time)
 
 
 def conclude_class(best: Best, bounds: Sequence[Bound], found: Found) -> Proposal:
-    """Return the answer: the best contiguous placement, proved where a bound on them equals its time."""
+    """Return the proposal with the best contiguous placement, proved if a bound of the class equals its time."""
     proved = any(bound.scope == CONTIGUOUS and bound.value == best.time for bound in bounds)
     return best.proposal(
         bounds,
@@ -79,7 +80,7 @@ def conclude_class(best: Best, bounds: Sequence[Bound], found: Found) -> Proposa
 
 
 class Found:
-    """What is known of contiguous placements: a bound on all of them, or that there are none."""
+    """Knowledge about contiguous placements: a bound on all of them, or their nonexistence."""
 
     def __init__(self) -> None:
         self.bound: float | int | None = None
@@ -89,7 +90,7 @@ class Found:
 
 
 def contiguous(best: Best, options: DownSetOptions) -> Found:
-    """Look for the best contiguous placement; where what passes does not fit, again with so much less room."""
+    """Find the best contiguous placement; if transient values do not fit, retry with less memory."""
     model, context = best.model, best.context
     groups = groups_of(model)
     found = Found()
@@ -97,7 +98,7 @@ def contiguous(best: Best, options: DownSetOptions) -> Found:
     sets: DownSets | None = None
     work = options.work
     if len(groups) > MANY_GROUPS:
-        # Their down-sets take long to list: a first answer comes before.
+        # Enumerating their down-sets takes long, so compute a first answer before.
         for own in _from_orders(staged(model, groups, less), lambda: context.stopped)[-1:]:
             best.consider(groups.placed(own))
     for turn in range(ROUNDS):
@@ -128,15 +129,15 @@ def contiguous(best: Best, options: DownSetOptions) -> Found:
 
 
 def _conclude(found: Found, search: Search, groups: Groups, stages: Sequence[tuple[int, int]] | None) -> None:
-    """Say what a search has proved of all contiguous placements."""
+    """Record what a search proves about all contiguous placements."""
     costs, model = search.costs, groups.model
     separable = model.star is not None and model.star.separable
-    if not groups.exact or not model.settled or model.shared:  # what several units read is counted for each
+    if not groups.exact or not model.settled or model.shared:  # shared parameters count for each unit
         return
     shared = not model.alone and any(model.room[memory] is not None for memory in model.memory_of)
     if shared or not (separable or model.free):
-        # What is counted of transfers may be too much, and room that is shared may be too little: what no placement
-        # can do without is its work.
+        # The load of transfers may be overestimated, and a shared memory underestimated. The work alone is a lower
+        # bound for every placement.
         upper = max(search.loads(stages)) if stages is not None else None
         search = Search(staged(model, groups, whole=True).without_transfers(), search.sets, search.stopped, search.most)
         stages = search.best(search.costs.bound, upper)
@@ -152,25 +153,25 @@ def _conclude(found: Found, search: Search, groups: Groups, stages: Sequence[tup
 
 
 def _down_sets(groups: Groups, most: int, context: Context) -> tuple[DownSets, Groups]:
-    """Return the down-sets of groups, joined until there are no more than so many."""
+    """Return the down-sets of groups, joined until there are at most `most` down-sets."""
     while True:
         sets = down_sets(groups, most, lambda: context.stopped)
         if sets is not None:
             return sets, groups
         fewer = coarser(groups, int(len(groups) * JOINED), lambda: context.stopped)
         if len(fewer) == len(groups) or context.stopped:
-            # Nothing can be joined any more, or there is no time to: one order has to do.
+            # No groups can be joined, or no time is left: use a single order.
             chain = tuple(frozenset(range(max(0, group - 1), group)) for group in range(len(groups)))
             groups = replace(groups, after=chain, exact=False)
             sets = down_sets(groups, max(most, len(groups) + 1))
-            assert sets is not None  # one for each place in the order
+            assert sets is not None  # one for each position in the order
             return sets, groups
         else:
             groups = fewer
 
 
 def _from_orders(costs: Staged, stopped: Callable[[], bool] = lambda: False) -> list[list[int]]:
-    """Return placements that cut some orders of the groups, better and better ones; where it is stopped, of fewer."""
+    """Return improving placements that cut some orders of the groups, fewer on a stop."""
     found: list[list[int]] = []
     upper = None
     for order in orders(costs.groups):
@@ -186,7 +187,7 @@ def _from_orders(costs: Staged, stopped: Callable[[], bool] = lambda: False) -> 
 
 
 def start_of(model: Model) -> list[int] | None:
-    """Return a quick contiguous placement; None where orders of the groups have none."""
+    """Return a quick contiguous placement; None if the orders of the groups have none."""
     groups = groups_of(model)
     found = _from_orders(staged(model, groups))
     return groups.placed(found[-1]) if found else None

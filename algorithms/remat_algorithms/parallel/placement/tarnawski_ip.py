@@ -1,13 +1,15 @@
 """`tarnawski-ip`: placements of a stream by an integer program, contiguous or not (after Tarnawski et al. 2020).
 
-It begins with the answer of `tarnawski-dp` and with splits by memory and by speed, and is never worse. The class is
-that of placements of each unit on one processor, for all samples (`program`); where parameters keep every unit in one
-place anyway, and the machine is a star, what is proved holds for all schedules. With `contiguous` it is that of
-`tarnawski-dp`: proved by that where there are not too many down-sets, else improved by the program in which nothing
-goes back, in some order of the processors.
+The search starts from the answer of `tarnawski-dp` and from splits by memory and by speed, so it is never worse. Its
+class contains the placements of each unit on one processor for all samples (`program`). If parameters force every
+unit into one place, and the machine is a star, the proofs hold for all schedules.
 
-Limits are in CP-SAT's own units of work. Where what passes does not fit beside parameters, memories have so much less
-room the next time.
+With `contiguous`, the class is that of `tarnawski-dp`. That algorithm proves optimality if there are not too many
+down-sets. Otherwise a program improves the placement, under the condition that no value flows backwards in some order
+of the processors.
+
+Limits are in CP-SAT's own units of work. If transient values do not fit along with parameters, the next round has
+less memory.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class ProgramOptions(Options):
 
 
 def solve(problem: Problem, options: ProgramOptions, context: Context) -> Proposal:
-    """Improve on the best contiguous placement, and prove what can be proved."""
+    """Improve the best contiguous placement, and prove bounds."""
     model = model_of(problem, "tarnawski-ip")
     refused = refuse(problem, model, context)
     if refused is not None:
@@ -88,7 +90,7 @@ def solve(problem: Problem, options: ProgramOptions, context: Context) -> Propos
 
 
 def _within_order(best: Best, bounds: list[Bound], found: Found, work: float) -> Proposal:
-    """Finish with contiguous placements alone: prove the best of them, by the program where down-sets do not."""
+    """Complete the search over contiguous placements: prove the best one, by a program if down-sets do not suffice."""
     model, context = best.model, best.context
     known = class_bound(found, best)
     bounds += [] if known is None else [known]
@@ -109,7 +111,7 @@ def _bound(best: Best, outlook: Outlook, scope: str, source: str) -> Bound:
 
 
 def block_bound(best: Best, bounds: Sequence[Bound], work: float) -> list[Bound]:
-    """Return the bound of blocks, where the star is separable, and every unit stays in one place."""
+    """Return the bound of blocks, if the star is separable and every unit stays in one place."""
     model, time = best.model, best.time
     star = model.star
     known = max((float(bound.value) for bound in bounds if bound.scope == ALL_SCHEDULES), default=0.0)
@@ -121,7 +123,7 @@ def block_bound(best: Best, bounds: Sequence[Bound], work: float) -> list[Bound]
 
 
 def walk_on(best: Best, moves: int) -> None:
-    """Walk from the best placement; where what passes does not fit, again with less room."""
+    """Improve the best placement by local search; if transient values do not fit, retry with less memory."""
     model, context = best.model, best.context
     less = [0] * len(model.machine.memories)
     for _ in range(ROUNDS):
@@ -142,14 +144,14 @@ def walk_on(best: Best, moves: int) -> None:
 
 
 def everywhere(model: Model) -> bool:
-    """Whether a bound on placements is one on all schedules: nothing can run in two places."""
+    """Whether bounds on placements hold for all schedules, because no unit can run in two places."""
     return model.certain and all(pinned(model))
 
 
 def improve(
     best: Best, context: Context, work: float, scope: str, *, transfers: bool = True, groups: Groups | None = None
 ) -> Outlook:
-    """Solve the program, again with less room where what passes does not fit; return what the first one has proved."""
+    """Solve the program, retrying with less memory if transient values do not fit; return the first result."""
     model = best.model
     less = [0] * len(model.machine.memories)
     first: Outlook | None = None
@@ -183,12 +185,12 @@ def improve(
 
 
 def _reporting(context: Context, scope: str) -> Callable[[float], object]:
-    """Return who passes bounds on."""
+    """Return a callback that reports bounds."""
     return lambda bound: context.report(bound=bound, scope=scope)
 
 
 def packed(model: Model, context: Context) -> list[int] | None:
-    """Return a placement whose parameters fit: on the quickest processor of the memory that each unit is put in."""
+    """Return a placement whose parameters fit: the fastest processor of the memory assigned to each unit."""
     packing = pack(model, context)
     if packing.homes is None:
         return None

@@ -1,10 +1,12 @@
-"""`tarnawski-latency`: who runs what of a graph that runs once, for the least makespan (after Tarnawski et al. 2020).
+"""`tarnawski-latency`: placement of a graph that runs once, for the minimum makespan (after Tarnawski et al. 2020).
 
-The class: each task runs once, where its parameters lie, and each value is copied at most once to each memory, from
-where it was made, or over the hub of a star. It begins with everything on one processor, and with each unit where it
-ends first; single units then move, each placement weighed by list scheduling; and a constraint program over all starts
-(`latency_program`) goes on from the best. What is found is placed with all its bytes; where what passes does not fit,
-memories have so much less room the next time. The program knows the bytes of parameters alone, so that its bound holds.
+In this class, each task runs once, where its parameters are. Each value is copied at most once to each memory, from
+its producer or through the hub of a star. The search starts from all units on one processor, and from a greedy
+placement where each unit ends first. It then moves single units and evaluates each placement by list scheduling. A
+constraint program over all starts (`latency_program`) continues from the best one.
+
+Solutions are placed with all their bytes. If transient values do not fit, the next round has less memory. The program
+counts only the bytes of parameters, so its bound is valid.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ ONCE_STRAIGHT = (
 )
 
 MOST_TASKS = 400
-"""Tasks up to which there is a program."""
+"""Maximum number of tasks for the constraint program."""
 
 
 class LatencyOptions(Options):
@@ -43,7 +45,7 @@ class LatencyOptions(Options):
 
 
 def solve(problem: Problem, options: LatencyOptions, context: Context) -> Proposal:
-    """Place for the least makespan."""
+    """Find a placement of minimum makespan."""
     once = once_of(problem, "tarnawski-latency")
     refused = refuse(problem, once.model, context, ONCE_STRAIGHT)
     if refused is not None:
@@ -61,7 +63,8 @@ def solve(problem: Problem, options: LatencyOptions, context: Context) -> Propos
         if once.model.settled and outlook.bound > 0:
             value = int(outlook.bound) if outlook.bound.denominator == 1 else float(outlook.bound)
             bound = sharpened(Bound(value, ONCE_STRAIGHT, "latency program"), search.makespan)
-            # What was found may be none of the class, and quicker: a value may go on from where it was copied to.
+            # The schedule may be outside the class and faster: a value may travel on from a memory to which it was
+            # copied.
             if search.makespan is None or bound.value <= search.makespan:
                 bounds.append(bound)
                 within = ONCE_STRAIGHT if bound.value == search.makespan else None
@@ -77,7 +80,7 @@ def solve(problem: Problem, options: LatencyOptions, context: Context) -> Propos
 
 
 def _straight(once: Once) -> bool:
-    """Whether all ways are direct links, or lead over the hub of a star."""
+    """Whether all routes are direct links, or lead through the hub of a star."""
     model = once.model
     if model.star is not None:
         return True
@@ -88,7 +91,7 @@ def _straight(once: Once) -> bool:
 
 @dataclass
 class _Search:
-    """The best steps so far, and the placement that they come from."""
+    """Best steps found, and their placement."""
 
     problem: Problem
     once: Once
@@ -101,7 +104,7 @@ class _Search:
     step: Fraction = Fraction(1)
 
     def begin(self) -> None:
-        """Weigh everything on one processor, each unit where it ends first, and parameters where they fit."""
+        """Evaluate initial placements: one processor, greedy earliest ends, and parameters packed into memories."""
         model = self.once.model
         self.less = [0] * len(model.machine.memories)
         for processor in range(model.processors):
@@ -123,7 +126,7 @@ class _Search:
                 )
 
     def _greedy(self) -> Iterator[list[int]]:
-        """Yield placements that put one unit after the other where the graph so far ends first (HEFT)."""
+        """Yield placements that assign each unit, in sequence, to the processor where it ends first (HEFT)."""
         model = self.once.model
         units = list(dict.fromkeys(model.unit_of[task] for task in self.once.order))
         ranked = sorted(units, key=lambda unit: -max(self.once.rank[task] for task in model.tasks[unit]))
@@ -151,7 +154,7 @@ class _Search:
         return room is None or held[memory] + self.once.model.size[unit] <= room - self.less[memory]
 
     def _ready(self, unit: int, processor: int, placed: Sequence[int], ends: Sequence[float]) -> float:
-        """Return about when a unit can begin on a processor."""
+        """Return the estimated earliest start of a unit on a processor."""
         model = self.once.model
         when = ends[processor]
         for flow in model.flows:
@@ -164,7 +167,7 @@ class _Search:
         return when
 
     def _weigh(self, placed: list[int]) -> bool:
-        """Time a placement; keep it if it is better, and fits."""
+        """Time a placement; keep it if it is better and fits."""
         model = self.once.model
         if model.excess(placed, self.less):
             return False
@@ -184,7 +187,7 @@ class _Search:
             if isinstance(outcome, Unplaceable):
                 continue
             ends = listing.ends(outcome.start.tolist())
-            if ends is None:  # the times have become others, and something would go too early
+            if ends is None:  # the times have changed, and some value would be dropped too early
                 continue
             makespan: Number = max(ends, default=0)
             if self.makespan is None or makespan < self.makespan:
@@ -194,7 +197,7 @@ class _Search:
         return False
 
     def move(self, moves: int) -> None:
-        """Move single units, or two at once, for a shorter makespan; now and then for a slightly longer one."""
+        """Move single units or pairs for a shorter makespan, occasionally accepting a slightly longer one."""
         model, chance = self.once.model, Random(self.context.seed)
         if self.start is None or model.processors < 2 or not model.units:
             return
@@ -223,7 +226,7 @@ class _Search:
                     self._weigh(trial)
 
     def program(self, work: float) -> Outlook:
-        """Go on with the constraint program; return what it has proved."""
+        """Continue with the constraint program; return its result."""
         assert self.start is not None
         program = LatencyProgram(self.once, self.cost)
         self.step = program.steps.step
@@ -251,7 +254,7 @@ class _Search:
         self._place(found.placed, timed)
 
     def _as_found(self, timed: Timed, found: Found) -> Timed:
-        """Return the runs and copies of a placement at the starts of a solution; copies that it lacks when they can."""
+        """Return the runs and copies of a placement at a solution's starts; missing copies keep their list schedule."""
         start: list[Number] = []
         step = float(self.step)
         for job, begin in zip(timed.jobs, timed.start, strict=True):

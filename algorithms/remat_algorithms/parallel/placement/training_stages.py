@@ -1,11 +1,13 @@
-"""Contiguous placement of pipelines with backwards: layers instead of units, and what waits for its backward.
+"""Contiguous placement of pipelines with backwards: layers instead of units, and activations kept for the backward.
 
-The program over down-sets (`stages`) begins at the loss: the k-th stage from there holds its parameters and min(k, m)
-of m micro-batches, as under 1F1B. A layer's time is that of its forward and its backward, a way between stages carries
-outputs there and gradients back. Ways are counted as the slowest of the cluster, and as the quickest; the better of the
-two is taken, once placed; each direction has a way of its own, so what is slower of there and back counts. Steps that
-end run 1F1B; streams whose parameters change the pattern 1F1B* of the least period that fits. Where what passes does
-not fit, devices have so much less room the next time.
+The program over down-sets (`downset_table`) begins at the loss. As in 1F1B, the k-th stage from there holds its
+parameters and min(k, m) of m micro-batches. The time of a layer is that of its forward and its backward. A channel
+between stages carries outputs forwards and gradients backwards. Each direction has a separate channel, so the slower
+direction counts.
+
+The search uses the slowest channel of the cluster for all, and then the fastest, and keeps the better result after
+placement. Steps that end run 1F1B. Streams with changing parameters run 1F1B* with the smallest period that fits. If
+transient values do not fit, devices have less memory in the next round.
 """
 
 from __future__ import annotations
@@ -39,15 +41,15 @@ from remat_algorithms.parallel.placement.downsets import down_sets, of_order
 from remat_algorithms.parallel.placement.groups import Passing
 
 MOST_CELLS = 10**7
-"""Down-sets times numbers of devices of each class, at most; beyond, the order of the layers has to do."""
+"""Maximum number of down-sets times numbers of devices of each class; above it, only orders of the layers are used."""
 
 ENDLESS = 10**6
-"""Micro-batches in flight at most, where they have no end."""
+"""Maximum number of micro-batches in flight in a stream."""
 
 
 @dataclass(frozen=True)
 class LayerOrder:
-    """Layers from the loss on, each after those that read it; what passes has the number of its layer for a size."""
+    """Layers from the loss backwards, each after its readers; the size of a flow is its layer's number."""
 
     after: tuple[frozenset[int], ...]
     passing: tuple[Passing, ...]
@@ -56,13 +58,13 @@ class LayerOrder:
         return len(self.after)
 
     def flows(self) -> list[Passing]:
-        """Return what passes between layers, there and back."""
+        """Return the flows between layers."""
         return list(self.passing)
 
 
 @dataclass
 class _Best:
-    """The best plan so far."""
+    """Best plan found."""
 
     problem: Problem
     context: Context
@@ -70,7 +72,7 @@ class _Best:
     time: Number | None = None
 
     def weigh(self, stages: tuple[Stage, ...]) -> list[int]:
-        """Place a plan, and keep it if it is better and fits; return by how many bytes devices hold too much."""
+        """Place a plan, and keep it if it is better and fits; return the excess bytes of devices."""
         instance = self.problem.instance
         assert isinstance(instance, PipelineInstance)
         found, time, peaks = (self._stream if instance.is_stream else self._step)(stages)
@@ -173,7 +175,7 @@ def solve_training(problem: Problem, sets: int, work: float, context: Context) -
     Raises
     ------
     OptionError
-        Where no device can run some layer.
+        If no device can run some layer.
     """
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
@@ -198,7 +200,7 @@ def solve_training(problem: Problem, sets: int, work: float, context: Context) -
 
 
 def layer_order(instance: PipelineInstance) -> LayerOrder:
-    """Return the layers from the loss on: number 0 is the last one."""
+    """Return the layers from the loss backwards: number 0 is the last one."""
     layers, sources = instance.each_layer(), instance.sources()
     last = len(layers) - 1
     readers: list[list[int]] = [[] for _ in layers]
@@ -217,7 +219,7 @@ def layer_order(instance: PipelineInstance) -> LayerOrder:
 def staged_layers(
     problem: Problem, instance: PipelineInstance, order: LayerOrder, less: Sequence[int], *, slowest: bool
 ) -> Staged:
-    """Return what stages take, in whole numbers of a step."""
+    """Return the times and bytes of stages, with times as integers in steps."""
     machine, layers = problem.machine, instance.each_layer()[::-1]
     kinds: dict[object, list[int]] = {}
     for index, processor in enumerate(machine.processors):
@@ -265,7 +267,7 @@ def staged_layers(
 
 
 def _stages(costs: Staged, order: LayerOrder, sets: int, work: float, context: Context) -> tuple[Stage, ...] | None:
-    """Return the best stages, from the input to the loss; None where nothing fits."""
+    """Return the best stages, from the input to the loss; None if none fit."""
     every = down_sets(order, min(sets, MOST_CELLS // costs.states))
     best: tuple[Search, list[tuple[int, int]]] | None = None
     for listed in orders(order):

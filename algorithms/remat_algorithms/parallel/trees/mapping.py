@@ -17,17 +17,17 @@ ROUNDING = (
 
 
 def solve_all_to_all(problem: Problem, options: None, context: Context) -> Proposal:
-    """Put every processor on every node, one node after the other, in the best post-order.
+    """Run every node on all processors, one node after another, in the best post-order.
 
-    The peak is that of the sequential post-order, the makespan the sum of w_i / min(P, max)^alpha. O(n log n).
+    The peak is that of the sequential post-order. The makespan is the sum of w_i / min(P, max)^alpha. O(n log n).
 
-    Takes instances of kind `tree`, with `parallel` if there are several processors. Gives the one schedule; claims its
-    peak.
+    Takes instances of kind `tree`, with `parallel` if there are several processors. Returns this one schedule and
+    claims its peak.
 
     Raises
     ------
     OptionError
-        If there are several processors and a node can use only one.
+        If there are several processors and nodes can use only one.
     """
     count = len(processors_of(problem))
     if count > 1 and problem.graph.parallel_max is None:
@@ -45,14 +45,14 @@ def solve_all_to_all(problem: Problem, options: None, context: Context) -> Propo
 def solve_proportional(problem: Problem, options: None, context: Context) -> Proposal:
     """Map subtrees to disjoint groups of processors, in proportion to their work.
 
-    After Pothen & Sun 1993, "A mapping algorithm for parallel sparse Cholesky factorization": the root on all P
-    processors, each child on p_i = p W_i / W of its parent's p, where W_i is the work of its subtree and W that of
-    all siblings; `parallel.trees.processor_shares` describes the rounding. A node runs on all processors of
-    its subtree as far as the instance's `parallel` lets it, otherwise on the first of them; a subtree on one
-    processor in the best post-order. Memory is not looked at. O(n log n).
+    After Pothen & Sun 1993, "A mapping algorithm for parallel sparse Cholesky factorization". The root runs on all P
+    processors. Each child gets p_i = p W_i / W of its parent's p processors, where W_i is the work of its subtree and
+    W that of all siblings. `parallel.trees.processor_shares` describes the rounding. A node runs on as many of its
+    subtree's processors as the instance's `parallel` allows, starting with the first. A subtree on one processor runs
+    in the best post-order. The mapping ignores memory. O(n log n).
 
-    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never do,
-    nothing is found.
+    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never
+    do, no schedule is returned.
     """
     tree = ParallelTree.of(problem)
     plan = _map_tree(tree, len(processors_of(problem)), None)
@@ -60,17 +60,19 @@ def solve_proportional(problem: Problem, options: None, context: Context) -> Pro
 
 
 def solve_memory_aware(problem: Problem, options: None, context: Context) -> Proposal:
-    """Map proportionally where the memory allows it, and run siblings one after the other where it does not.
+    """Map proportionally where the memory allows it, and run siblings sequentially elsewhere.
 
-    After Agullo et al. 2016, "Robust memory-aware mappings for parallel multifrontal factorizations", for one
-    memory that all processors share. A subtree on q > 1 processors has a budget B, at least its post-order
-    peak. Its children run at once, as in `proportional`, if what they need at least (their post-order peaks)
-    is within B together; what is left of B goes to the groups of several processors, in proportion to that
-    need. Otherwise they run in waves, in the best post-order: each wave takes as many children as fit beside
-    the outputs of the earlier ones, at least one, and has all q processors. Between the least peak of all
-    traversals and that of the best post-order, all nodes run one after the other. O(n log n).
+    After Agullo et al. 2016, "Robust memory-aware mappings for parallel multifrontal factorizations", for one memory
+    that all processors share. A subtree on q > 1 processors has a budget B, at least its post-order peak. Its
+    children run at the same time, as in `proportional`, if their minimum needs (their post-order peaks) sum to at
+    most B. The rest of B goes to the groups of several processors, in proportion to these needs.
 
-    Takes instances of kind `tree`. Stays within the budget, whenever any schedule is; else infeasible (see `fitting`).
+    Otherwise the children run in waves, in the best post-order. Each wave has all q processors. It takes as many
+    children as fit along with the outputs of earlier waves, at least one. If the budget is below the peak of the best
+    post-order but at least the minimum peak of all traversals, all nodes run sequentially. O(n log n).
+
+    Takes instances of kind `tree`. Stays within the budget whenever some schedule does; otherwise infeasible (see
+    `fitting`).
     """
     tree = ParallelTree.of(problem)
     count = len(processors_of(problem))
@@ -84,16 +86,16 @@ def solve_memory_aware(problem: Problem, options: None, context: Context) -> Pro
 
 
 def _one_by_one(tree: ParallelTree, order: Sequence[int], processors: int) -> Plan:
-    """Plan one node after the other, each on as many processors as it can use."""
-    # All of them hold the first processor, which therefore keeps them in order.
+    """Plan one node after another, each on as many processors as it can use."""
+    # All of them use the first processor, which keeps them in order.
     return follow(tree, order, [range(tree.width(node, processors)) for node in range(len(tree))], processors)
 
 
 def _map_tree(tree: ParallelTree, processors: int, budget: int | None) -> Plan:
-    """Map all nodes, top down, and compute their times; a budget of None sets no bound.
+    """Map all nodes top-down and compute their times; a budget of None means unlimited.
 
-    A subtree is (root, first processor, number of processors, its budget, the gate that it waits for); the
-    gate of a wave opens when the wave before it has ended. On one processor there is nothing to decide.
+    A subtree is (root, first processor, number of processors, budget, gate). The gate of a wave opens when the
+    previous wave has ended. On one processor, no decision is needed.
     """
     on: list[Sequence[int]] = [()] * len(tree)
     gates = [-1] * len(tree)

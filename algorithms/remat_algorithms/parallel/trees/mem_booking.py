@@ -1,21 +1,21 @@
-"""`mem-booking`: list scheduling of a tree that books memory ahead, so that it never gets stuck.
+"""`mem-booking`: deadlock-free list scheduling of a tree that books memory ahead.
 
 After Aupy, Brasseur and Marchal 2017, "Dynamic memory-aware task-tree scheduling". Nodes are *activated* in a
-sequential order whose peak is within the budget, and an activated node whose children have ended may start.
-Activating a node books memory for its subtree: with need_i the bytes while i runs, an activated node holds
+sequential order whose peak is within the budget. An activated node may start when its children have ended. Activating
+a node books memory for its subtree. With need_i the bytes while i runs, an activated node books
 
-    R_i = max(need_i, sum of R_j over its children j),   R_j = f_j once j has ended,
+    R_i = max(need_i, sum of R_j over its children j),   R_j = f_j once j has ended.
 
-so that whatever runs in its subtree, it can run in the end: what a subtree has booked goes on to the ancestors
-that need it, and is free only beyond that. The sum of R over activated nodes without an activated parent never
-exceeds the budget, and bounds what is held.
+Whatever runs in its subtree, it can therefore run in the end. The bookings of a subtree pass to the ancestors that
+need them, and only the excess is freed. The sum of R over activated nodes without an activated parent never exceeds
+the budget, and bounds the memory in use.
 
-It never gets stuck. The activated nodes are a prefix of the order. If nothing runs and some of them have not
-ended, the first such is ready. If all have ended, exactly the outputs that the sequential order holds there are
-booked, and the next node fits because it does in that order.
+The schedule never deadlocks. The activated nodes are a prefix of the order. If nothing runs and some activated nodes
+have not ended, the first of these is ready. If all have ended, exactly the outputs that the sequential order holds
+there are booked. The next node then fits, because it does in that order.
 
-The recurrence is the paper's booking (its BookedBySubtree) in closed form. It holds after each step: a child
-that frees B bytes lowers R_i by no more than R_i - need_i, and only by as much as the rest passes on.
+The recurrence is the paper's booking (its BookedBySubtree) in closed form. It holds after each step: a child that
+frees B bytes lowers R_i by at most R_i - need_i, and only that amount is passed on.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ class BookingOptions(Options):
 def solve(problem: Problem, options: BookingOptions, context: Context) -> Proposal:
     """Schedule a tree within the budget.
 
-    The activation order is the best post-order if that fits the budget, else the traversal of least peak.
-    Without a budget, nothing is booked and this is list scheduling by priority. O(n (h + log n)) for a tree of
-    height h, and O(n log n) if the budget is enough to activate everything at once.
+    The activation order is the best post-order if that fits the budget, else the traversal of minimum peak. Without a
+    budget, nothing is booked, and this is list scheduling by priority. O(n (h + log n)) for a tree of height h, and
+    O(n log n) if the budget suffices to activate all nodes at once.
 
-    Takes instances of kind `tree`. Stays within the budget, whenever any schedule is; else infeasible (see `fitting`).
+    Takes instances of kind `tree`. Stays within the budget whenever some schedule does; otherwise infeasible (see
+    `fitting`).
     """
     tree = ParallelTree.of(problem)
     traversal = fitting(problem, tree)
@@ -67,7 +68,7 @@ def solve(problem: Problem, options: BookingOptions, context: Context) -> Propos
 
 
 def everything_booked(tree: ParallelTree) -> int:
-    """Return the bytes that are booked when all nodes are activated and none has started."""
+    """Return the bytes booked when all nodes are activated and none has started."""
     booked = list(tree.need)
     for node in tree.postorder:
         below = sum([booked[child] for child in tree.children[node]])
@@ -76,13 +77,13 @@ def everything_booked(tree: ParallelTree) -> int:
 
 
 class Booking:
-    """Activates nodes as the memory allows, and releases the activated ones whose children have ended."""
+    """Activates nodes as memory allows, and releases activated nodes whose children have ended."""
 
     def __init__(self, tree: ParallelTree, order: Sequence[int], budget: int) -> None:
         self._tree = tree
         self._order = order
         self._budget = budget
-        self._next = 0  # place in the order of the next node to activate
+        self._next = 0  # position in the order of the next node to activate
         self._active = [False] * len(tree)
         self._missing = [len(below) for below in tree.children]
         self._booked = [0] * len(tree)  # R
@@ -90,7 +91,7 @@ class Booking:
         self._total = 0
 
     def __call__(self, ended: Sequence[int]) -> list[int]:
-        """Free what the nodes that have ended no longer need, activate further ones, return those that may start."""
+        """Free the bytes of ended nodes, activate further nodes, and return those that may start."""
         tree = self._tree
         ready = []
         for node in ended:
@@ -116,7 +117,7 @@ class Booking:
         return ready
 
     def _lower(self, node: int, booked: int) -> None:
-        """Lower what a node has booked, and what its activated ancestors need not take over."""
+        """Lower the booking of a node, and pass the freed bytes to its activated ancestors as needed."""
         need, parent, below, active = self._tree.need, self._tree.parent, self._below, self._active
         while True:
             freed = self._booked[node] - booked

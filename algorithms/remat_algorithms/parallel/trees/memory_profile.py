@@ -1,4 +1,4 @@
-"""Memory along a sequential order, under additions to ranges: blocks with a common addend and a maximum each."""
+"""Memory along a sequential order with range additions: blocks, each with a common addend and a maximum."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from numpy.typing import NDArray
 
 BLOCK = 512
 LARGEST_EXACT = 2**60
-"""Above this, sums of sizes might leave int64: Python's integers then, which are slower."""
+"""Above this, sums of sizes might exceed int64; Python integers are then used, which are slower."""
 
 
 class Profile:
-    """Bytes at each place; places can be removed. O(BLOCK + places / BLOCK) array operations a call."""
+    """Bytes at each place; places can be removed. O(BLOCK + places / BLOCK) array operations per call."""
 
     def __init__(self, usage: Sequence[int], total: int) -> None:
-        """`total`: a bound on what any sum of additions may reach."""
+        """Create the profile; `total` bounds every sum of additions."""
         kind = np.int64 if total <= LARGEST_EXACT else object
         blocks = -(-len(usage) // BLOCK)
         self._removed = -4 * LARGEST_EXACT if kind is np.int64 else -(2**80)
         self._bytes: NDArray[np.int64] = np.full(blocks * BLOCK, self._removed, dtype=kind)
         self._bytes[: len(usage)] = usage
         self._common: NDArray[np.int64] = np.zeros(blocks, dtype=kind)
-        self._up_to: list[int] | None = None  # maxima of all blocks up to each one
+        self._up_to: list[int] | None = None  # prefix maxima over the blocks
         self._highest: NDArray[np.int64] = self._bytes.reshape(blocks, BLOCK).max(axis=1)
 
     def add(self, first: int, end: int, amount: int) -> None:
@@ -45,12 +45,12 @@ class Profile:
             self._add_within(last, last * BLOCK, end, amount)
 
     def remove(self, place: int) -> None:
-        """Take a place out of all maxima."""
+        """Remove a place from all maxima."""
         self._bytes[place] = self._removed
         self._renew(place // BLOCK)
 
     def exceeds(self, end: int, limit: int) -> bool:
-        """Whether any place before `end` that is left holds more than `limit`."""
+        """Whether any remaining place before `end` holds more than `limit`."""
         block, rest = divmod(end, BLOCK)
         up_to: list[int] = self._up_to or np.maximum.accumulate(self._highest).tolist()
         self._up_to = up_to

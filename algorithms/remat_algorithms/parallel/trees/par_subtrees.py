@@ -28,15 +28,15 @@ class SubtreesOptions(Options):
 
 
 def solve(problem: Problem, options: SubtreesOptions, context: Context) -> Proposal:
-    """Split the tree into subtrees, run the P largest at once, then everything else one by one.
+    """Split the tree into subtrees, run the P largest at the same time, then everything else one by one.
 
-    Each processor runs its subtree in the best post-order, which is also that of the rest. Without node
-    parallelism peak and makespan are within a factor P of the best: P subtrees need at most P times the
-    sequential peak, and no P processors are more than P times as fast as one. The rest runs on as many
-    processors as each node can use. O(n (log n + P)).
+    Each processor runs its subtree in the best post-order, which also orders the rest. Without node parallelism, peak
+    and makespan are within a factor P of the optimum: P subtrees need at most P times the sequential peak, and P
+    processors are at most P times as fast as one. The rest runs on as many processors as each node can use. O(n (log
+    n + P)).
 
-    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never do,
-    nothing is found.
+    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never
+    do, no schedule is returned.
     """
     tree = ParallelTree.of(problem)
     count = len(processors_of(problem))
@@ -62,21 +62,21 @@ def solve(problem: Problem, options: SubtreesOptions, context: Context) -> Propo
 def split_subtrees(tree: ParallelTree, processors: int) -> list[int]:
     """Return the roots of the subtrees of the best splitting, by non-increasing work (SplitSubtrees).
 
-    Starting from the whole tree, the subtree with the most work is replaced by those of its children, its root
-    joining the sequential rest, until the one with the most work is a leaf. The cost of a splitting is
+    Starting with the whole tree, each step replaces the subtree with the most work by those of its children; its root
+    joins the sequential rest. The steps end when the subtree with the most work is a leaf. The cost of a splitting is
 
         W_1 + sum of w over the removed roots + sum of W_j for j > P,
 
-    that of running the P largest subtrees at once and all the rest on one processor; the first cheapest
-    splitting is taken.
+    the time to run the P largest subtrees at the same time and all the rest on one processor. The first splitting of
+    minimum cost is used.
     """
     work, time, children = tree.work, tree.time, tree.children
-    # The P largest subtrees, ascending, and all others as a heap, the largest first.
+    # The P largest subtrees in ascending order, and all others as a heap, largest first.
     largest: list[tuple[Number, int]] = [(work[tree.root], -tree.root)]
     others: list[tuple[Number, int]] = []
     removed: list[int] = []
-    surplus: Number = 0  # work of the others
-    sequential: Number = 0  # time of the removed roots
+    surplus: Number = 0  # total work of the others
+    sequential: Number = 0  # total time of the removed roots
     best_cost, best_count = work[tree.root], 0
     while children[-largest[-1][1]]:
         root = -largest.pop()[1]

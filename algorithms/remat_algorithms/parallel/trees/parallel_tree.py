@@ -1,4 +1,4 @@
-"""A task tree as plain lists, seen as an in-tree, with what the parallel algorithms ask of it."""
+"""Task trees as plain lists, seen as in-trees, with the quantities that the parallel algorithms use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remat_algorithms.tree.tree_arrays import TaskTree
 
 @dataclass(frozen=True)
 class ParallelTree:
-    """An in-tree; an out-tree is planned as the in-tree that is its reverse in time.
+    """An in-tree; an out-tree is planned as its time-reversed in-tree.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class ParallelTree:
     size, workspace : list of int
         f and m.
     time : list of int or float
-        On one processor.
+        Time on one processor.
     most, alpha : list or None
-        On p <= `most` processors a node takes time / p^alpha; None: one processor each.
+        On p <= `most` processors, a node takes time / p^alpha. None means one processor each.
     postorder : list of int
         The best post-order.
     """
@@ -86,7 +86,7 @@ class ParallelTree:
 
     @cached_property
     def need(self) -> list[int]:
-        """Bytes while each node runs: its children's outputs, its workspace, its output."""
+        """Bytes while each node runs: its children's outputs, its workspace and its output."""
         size = self.size
         return [
             sum([size[child] for child in below]) + extra + own
@@ -118,24 +118,24 @@ class ParallelTree:
 
     @cached_property
     def depth(self) -> list[Number]:
-        """Time of the path from each node to the root, both included: what must follow once it has started."""
+        """Time of the path from each node to the root, both included: the minimum time from its start to the end."""
         depth = list(self.time)
         for node in reversed(self.postorder[:-1]):
             depth[node] += depth[self.parent[node]]
         return depth
 
     def width(self, node: int, processors: int) -> int:
-        """Return how many of so many processors a node can use."""
+        """Return how many of the given processors a node can use."""
         return 1 if self.most is None else min(processors, self.most[node])
 
     def duration(self, node: int, processors: int) -> Number:
-        """Return a node's time on so many processors."""
+        """Return the time of a node on the given number of processors."""
         if processors == 1 or self.alpha is None:
             return self.time[node]
         return self.time[node] / float(processors ** self.alpha[node])
 
     def optimal_traversal(self) -> Traversal:
-        """Return the traversal of least peak (`liu`), O(n log n) in practice."""
+        """Return the traversal of minimum peak (`liu`), O(n log n) in practice."""
         return self._measured(self.places.node[best_traversal(self.places)].tolist())
 
     def best_postorder(self) -> Traversal:
@@ -155,7 +155,7 @@ class ParallelTree:
 
 @dataclass(frozen=True, slots=True)
 class Traversal:
-    """A sequential order of an in-tree, its peak (without static memory), and a node at which that stands."""
+    """A sequential order of an in-tree, its peak (without static memory), and a node that reaches the peak."""
 
     order: list[int]
     peak: int

@@ -1,7 +1,7 @@
 """List scheduling of a tree: whenever processors are free, the available nodes of highest priority start.
 
-Where tasks can run on several processors, the free ones are shared out equally among the nodes that start at
-that instant; without `parallel` in the instance each node runs on one processor, as in the papers.
+If tasks can run on several processors, the free ones are divided equally among the nodes that start at that instant.
+Without `parallel` in the instance, each node runs on one processor, as in the papers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
 from remat_algorithms.parallel.trees.timed_steps import Plan
 
 Release = Callable[[Sequence[int]], Iterable[int]]
-"""Given the nodes that have just ended (none, at the start), returns those that become available."""
+"""Returns the nodes that become available, given those that have just ended (none at the start)."""
 
 
 def list_schedule(tree: ParallelTree, processors: int, ranking: Sequence[int], release: Release) -> Plan | None:
@@ -27,12 +27,12 @@ def list_schedule(tree: ParallelTree, processors: int, ranking: Sequence[int], r
     ranking : sequence of int
         All nodes, highest priority first.
     release : callable
-        See `Release`; a node that it returns must have all its children finished.
+        See `Release`; all children of a returned node must have ended.
 
     Returns
     -------
     Plan or None
-        None if nodes are left that never became available. O(n log n), and what `release` takes.
+        None if some nodes never became available. O(n log n), plus the time of `release`.
     """
     count = len(tree)
     rank = [0] * count
@@ -42,7 +42,7 @@ def list_schedule(tree: ParallelTree, processors: int, ranking: Sequence[int], r
     end: list[Number] = [0] * count
     on: list[Sequence[int]] = [()] * count
     order: list[int] = []
-    free = list(range(processors))  # a heap: the lowest number first
+    free = list(range(processors))  # a heap: lowest number first
     available = [rank[node] for node in release(())]
     heapq.heapify(available)
     running: list[tuple[Number, int]] = []
@@ -80,7 +80,7 @@ class ChildrenFirst:
         self._leaves = [node for node, below in enumerate(tree.children) if not below]
 
     def __call__(self, ended: Sequence[int]) -> list[int]:
-        """Return the nodes whose last child is among those that have ended (the leaves, at the start)."""
+        """Return the nodes whose last child has just ended (at the start, the leaves)."""
         if not ended:
             return self._leaves
         ready = []

@@ -1,13 +1,13 @@
-"""How a node's processors, and its memory, are shared out among the subtrees of its children.
+"""Division of a node's processors and memory among the subtrees of its children.
 
-Of q processors a child's share is q W_i / W, where W_i is the work of its subtree and W that of all these
-children. Shares are rounded to whole processors like this:
+Of q processors, the share of a child is q W_i / W, where W_i is the work of its subtree and W that of all these
+children. Shares are rounded to whole processors as follows:
 
-- a child whose share is at least 1 gets processors of its own;
-- the others, of total share s, are packed on round(s) single processors, longest first, each onto the least
-  loaded one; if that is none, they run on the processors of the child with the most work, before it;
-- each processor that is left goes to the child with the most work per processor so far, among those with
-  processors of their own: this makes the largest such quotient as small as it can be.
+- A child with a share of at least 1 gets exclusive processors.
+- The others, with total share s, are packed on round(s) single processors, longest first, each onto the least loaded
+  one. If round(s) is 0, they run on the processors of the child with the most work, before it.
+- Each remaining processor goes to the child with exclusive processors that has the most work per processor. This
+  minimises the largest such quotient.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Group:
     Attributes
     ----------
     children : list of int
-        In the order in which each of the processors serves them.
+        In the order in which each processor runs them.
     first, processors : int
         The processors, numbered from 0 within those of the parent.
     """
@@ -37,7 +37,7 @@ class Group:
 
 
 def split(tree: ParallelTree, children: Sequence[int], processors: int) -> list[Group]:
-    """Share out processors among children.
+    """Divide processors among children.
 
     Parameters
     ----------
@@ -56,11 +56,11 @@ def split(tree: ParallelTree, children: Sequence[int], processors: int) -> list[
         return [Group(list(children), 0, processors)]
     work = [tree.work[child] for child in children]
     total = sum(work)
-    if not total:  # no work at all: equal shares
+    if not total:  # without work, equal shares
         work, total = [1] * len(children), len(children)
     large = [index for index, own in enumerate(work) if processors * own >= total]
     small = [index for index, own in enumerate(work) if processors * own < total]
-    # Shares of at least 1 are at most so many; floats may exceed their sum by a rounding error.
+    # At most `processors` shares can reach 1, but floating-point rounding may exceed that.
     large = sorted(large, key=lambda index: (-work[index], index))[:processors]
     share = processors * sum([work[index] for index in small]) / total
     bins = min(len(small), int(share + 0.5), processors - len(large))
@@ -72,7 +72,7 @@ def split(tree: ParallelTree, children: Sequence[int], processors: int) -> list[
     else:
         members = [*([index] for index in large), *packed]
     counts = [1] * len(members)
-    # With no large child and fewer children than processors every child is alone, and may have more.
+    # If no child is large and children are fewer than processors, every child is alone and may get more processors.
     alone = [(-work[index], group) for group, index in enumerate(large)] or [
         (-work[rows[0]], group) for group, rows in enumerate(packed) if len(rows) == 1
     ]
@@ -90,14 +90,14 @@ def split(tree: ParallelTree, children: Sequence[int], processors: int) -> list[
 
 
 def _packed(rows: list[int], work: Sequence[float], bins: int) -> list[list[int]]:
-    """Pack rows into bins, the most work first onto the least loaded bin; each bin in the given order."""
+    """Pack rows into bins, the most work first onto the least loaded bin; each bin keeps the given order."""
     packed: list[list[int]] = [[] for _ in range(bins)]
     if bins:
         loads: list[tuple[float, int]] = [(0, place) for place in range(bins)]
         for index in sorted(rows, key=lambda index: (-work[index], index)):
             load, place = loads[0]
             packed[place].append(index)
-            # A row without work still counts a little, so that bins do not stay empty.
+            # Of equally loaded bins, the one with the lowest number comes first; empty bins are dropped below.
             heapq.heapreplace(loads, (load + work[index], place))
         for row in packed:
             row.sort()
@@ -105,7 +105,7 @@ def _packed(rows: list[int], work: Sequence[float], bins: int) -> list[list[int]
 
 
 def waves(tree: ParallelTree, children: list[int], processors: int, budget: int | None) -> list[list[Group]]:
-    """Divide children into waves, such that the groups of each fit the budget beside the outputs of those before.
+    """Divide children into waves whose groups fit the budget along with the outputs of earlier waves.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def waves(tree: ParallelTree, children: list[int], processors: int, budget: int 
         In the order of the best post-order.
     processors : int
     budget : int or None
-        At least the post-order peak of the parent's subtree; None: everything is one wave.
+        At least the post-order peak of the parent's subtree. None means a single wave.
     """
     if not children:
         return []
@@ -136,7 +136,7 @@ def waves(tree: ParallelTree, children: list[int], processors: int, budget: int 
 
 
 def least_bytes(tree: ParallelTree, group: Group) -> int:
-    """Return what a group needs at least: on one processor its children follow each other, on several they overlap."""
+    """Return the minimum need of a group: children run sequentially on one processor, and may overlap on several."""
     if group.processors > 1:
         return sum([tree.peak[child] for child in group.children])
     held = highest = 0
@@ -147,10 +147,10 @@ def least_bytes(tree: ParallelTree, group: Group) -> int:
 
 
 def budgets(tree: ParallelTree, wave: list[Group], budget: int | None) -> list[list[int | None]]:
-    """Share out a wave's memory: to every child of each group what it needs, and its part of the rest.
+    """Divide a wave's memory: every child gets its need and a part of the rest.
 
-    The rest goes to the groups of several processors only, in proportion to their children's needs: on one
-    processor a subtree never takes more than its post-order peak.
+    Only groups of several processors share the rest, in proportion to their children's needs. On one processor, a
+    subtree never needs more than its post-order peak.
     """
     if budget is None:
         return [[None] * len(group.children) for group in wave]

@@ -1,4 +1,4 @@
-"""The sequential traversal below whose peak the memory-bounded algorithms for trees find nothing."""
+"""Sequential traversal whose peak is the minimum budget of the memory-bounded tree algorithms."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from remat_algorithms.tree.tree_arrays import TRAVERSALS
 
 
 def fitting(problem: Problem, tree: ParallelTree) -> Traversal | Proposal:
-    """Return the best post-order if it fits the budget, else the traversal of least peak; or why neither fits.
+    """Return the best post-order if it fits the budget, else the traversal of minimum peak, else a proposal.
 
-    The traversal of least peak needs no more memory than any schedule, however many processors there are
-    (`remat_algorithms.tree.tree_arrays.propose` has the argument), so that this is a proof on a machine with
-    one memory.
+    The proposal states infeasibility. The traversal of minimum peak needs no more memory than any schedule on any
+    number of processors (proof in `remat_algorithms.tree.tree_arrays.propose`). On a machine with one memory, the
+    statement is therefore proved for all schedules.
     """
     budget = room(problem)
     traversal = tree.best_postorder()
@@ -24,7 +24,7 @@ def fitting(problem: Problem, tree: ParallelTree) -> Traversal | Proposal:
         return traversal
     machine = problem.machine
     own = machine.processors[0].memory
-    # Without the static memory `room` is the budget, so the difference is that memory (or 0).
+    # Without static memory, `room` is the budget. The difference is therefore the static memory (or 0).
     assert problem.budget is not None
     peak = traversal.peak + problem.budget - budget
     return Proposal(

@@ -1,9 +1,9 @@
-"""From planned start times to steps, for trees.
+"""Conversion of planned start times to steps, for trees.
 
-Steps are listed in the order of their planned starts, and placement starts each as early as it can. By
-induction along the list no step starts later than planned: at the planned instant of step k all that had
-ended in the plan has ended, all that occupies memory is listed earlier, so its processors are free, its
-inputs are there and its bytes fit. Hence a plan within the budget is always placed, and never gets longer.
+Steps are listed by planned start, and placement starts each as early as possible. By induction along the list, no
+step starts later than planned. At the planned start of step k, all steps that have ended in the plan have ended, and
+all values in memory belong to earlier steps. Its processors are therefore free, its inputs are available, and its
+bytes fit. Hence a plan within the budget can always be placed, and never becomes longer.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from remat_algorithms.parallel.trees.parallel_tree import ParallelTree
 
 @dataclass(frozen=True)
 class Plan:
-    """When and where each node of an in-tree runs.
+    """Start, end and processors of each node of an in-tree.
 
     Attributes
     ----------
     order : list of int
-        Nodes by start; children before their parents also at one instant.
+        Nodes by start, with children before their parents, even at equal times.
     start, end : list of int or float
     on : list of sequence of int
         Processors of each node, numbered among those that share the memory.
@@ -35,24 +35,24 @@ class Plan:
 
 
 def processors_of(problem: Problem) -> list[int]:
-    """Return the processors that work in the first processor's memory: the P of all algorithms here."""
+    """Return the processors attached to the first processor's memory: the P of all algorithms here."""
     machine = problem.machine
     memory = machine.processors[0].memory
     return [index for index, processor in enumerate(machine.processors) if processor.memory == memory]
 
 
 def room(problem: Problem) -> int | None:
-    """Return the budget without static memory (which lies in the working memory)."""
+    """Return the budget minus the static memory, if that is in the working memory."""
     budget = problem.budget
     in_first = problem.machine.processors[0].memory == 0
     return None if budget is None else budget - (problem.graph.static_memory if in_first else 0)
 
 
 def emit(problem: Problem, tree: ParallelTree, plan: Plan) -> Steps:
-    """Turn a plan into steps without start times.
+    """Convert a plan to steps without start times.
 
-    An out-tree runs the plan backwards in time: last completed, first started. What began before an instant
-    and ends there comes before what takes no time there, as in the order of events of a schedule.
+    An out-tree runs the plan backwards in time: the last node to end is the first to start. Nodes that started before
+    an instant and end there precede nodes of zero length at that instant, as in the order of events of a schedule.
     """
     order = plan.order
     if not tree.inward:
@@ -76,20 +76,20 @@ def follow(
     gates: Sequence[int] | None = None,
     gate_nodes: Sequence[Sequence[int]] = (),
 ) -> Plan:
-    """Compute the times of a static mapping: each node as soon as its processors and children allow.
+    """Compute the times of a static mapping, with each node as early as its processors and children allow.
 
     Parameters
     ----------
     tree : ParallelTree
     sequence : sequence of int
-        All nodes, children before parents; each processor serves its nodes in this order.
+        All nodes, children before parents; each processor runs its nodes in this order.
     on : sequence of sequences
         Processors of each node.
     processors : int
     gates : sequence of int, optional
-        For each node the gate (-1: none) that must have opened before it starts.
+        For each node, the gate (-1: none) that must open before it starts.
     gate_nodes : sequence of sequences
-        For each gate the nodes, all earlier in the sequence, whose ends open it.
+        For each gate, the nodes, all earlier in the sequence, whose ends open it.
     """
     count = len(tree)
     start: list[Number] = [0] * count

@@ -1,8 +1,8 @@
-"""The copies of values that an order of runs makes, and how long each lives: what parallel runs must respect.
+"""Copies of values that an order of runs creates, and their lifetimes, which parallel runs must respect.
 
-A value may be written several times; each write makes a copy of its own, and a run reads the copy that the
-latest earlier run in the order has written. Runs that keep these relations compute the same in any order: each
-reads after its copy is complete, and each writes a value afresh when all users of the copy before it have ended.
+A value may be written several times. Each write creates a new copy, and a run reads the copy written by the latest
+earlier run in the order. Runs that preserve these relations compute the same results in any order. Each run reads a
+copy after it is complete, and overwrites a value after all users of its previous copy have ended.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ class CopyModel:
     tasks : list of int
         Task of each run.
     before : list of list of int
-        Runs that must have ended before each run starts.
+        Runs that must end before each run starts.
     uses : list of list of int
-        Copies that each run must end before they can go: those that it reads, replaces, or writes in vain.
+        Copies that cannot be freed before each run ends: those that it reads or replaces, or writes without a reader.
     value, size : list of int
-        Of each copy.
+        Value and bytes of each copy.
     users : list of list of int
-        Runs after whose ends the copy goes, ascending; empty if it stays.
+        Runs after whose ends the copy is freed, ascending; empty if it is kept.
     replaced : list of bool
-        Whether the copy goes because its last user writes the value afresh, and not by a drop.
+        Whether the last user frees the copy by overwriting the value, not by a drop.
     reads, writes : list of list of int
         Copies that each run reads and writes.
     workspace : list of int
     in_place : list of bool
     unused : list of int
-        Input values that nobody reads: dropped before everything else.
+        Input values without readers, dropped first.
     resident : int
-        Bytes in the memory once they are gone, static memory included.
+        Bytes in the memory after these drops, including static memory.
     at_start : int
-        Bytes in the memory before that.
+        Bytes in the memory before these drops.
     """
 
     tasks: list[int]
@@ -68,7 +68,7 @@ class CopyModel:
         return [sum([self.size[copy] for copy in copies]) for copies in self.writes]
 
     def added(self, run: int, dropped: int) -> int:
-        """Bytes that a run takes at its start, if it drops so many bytes of what it reads."""
+        """Bytes that a run allocates at its start, if it drops `dropped` bytes of its inputs."""
         total = self.written[run]
         return (max(0, total - dropped) if self.in_place[run] else total) + self.workspace[run]
 
@@ -78,7 +78,7 @@ class CopyModel:
 
     @cached_property
     def usage(self) -> list[int]:
-        """Return the bytes held while each run runs, one after the other in the order."""
+        """Bytes held while each run of the sequential order runs."""
         held = self.resident
         during = []
         for run in range(len(self)):
@@ -101,7 +101,7 @@ def copy_model(graph: TaskGraph, machine: Machine, order: Sequence[int]) -> Copy
     ----------
     graph, machine
     order : sequence of int
-        Tasks; every read is resident at the start or written by an earlier one.
+        Tasks; every input is resident at the start or written by an earlier task.
     """
     own = machine.processors[0].memory
     first, name = machine.memories[0].name, machine.memories[own].name
@@ -138,7 +138,7 @@ def copy_model(graph: TaskGraph, machine: Machine, order: Sequence[int]) -> Copy
 
 
 class _Builder:
-    """Follows the current copy of each value along the order."""
+    """Tracks the current copy of each value along the order."""
 
     def __init__(self, graph: TaskGraph, sizes: list[int]) -> None:
         self.pinned = graph.pinned
@@ -153,7 +153,7 @@ class _Builder:
         self.unused: list[int] = []
 
     def add(self, value: int, writer: int) -> int:
-        """Note a new copy."""
+        """Record a new copy."""
         self.value.append(value)
         self.writer.append(writer)
         self.users.append([])
@@ -161,7 +161,7 @@ class _Builder:
         return len(self.value) - 1
 
     def run(self, run: int, reads: Sequence[int], writes: Sequence[int]) -> None:
-        """Note what the next run reads and writes."""
+        """Record the reads and writes of the next run."""
         before = set()
         read = [self.current[value] for value in dict.fromkeys(reads)]
         for copy in read:
@@ -182,7 +182,7 @@ class _Builder:
         self.writes.append(written)
 
     def _end(self, copy: int, run: int) -> None:
-        """Let a copy go before the run that writes its value afresh, or by it."""
+        """Free a copy before or by the run that overwrites its value."""
         users = self.users[copy]
         if self.value[copy] in self.pinned or (users and users[-1] == run):
             self.replaced[copy] = True
@@ -192,7 +192,7 @@ class _Builder:
             self._free(copy)
 
     def _free(self, copy: int) -> None:
-        """Let a copy go after its last reader; else when it has been written, or before everything."""
+        """Free a copy after its last reader; without one, after its write or before all runs."""
         users = self.users[copy]
         if not users and self.writer[copy] >= 0:
             users.append(self.writer[copy])
@@ -200,7 +200,7 @@ class _Builder:
             self.unused.append(self.value[copy])
 
     def finish(self, outputs: set[int]) -> None:
-        """Settle the copies that are current at the end: some stay, the others go after their last use."""
+        """Complete the copies that are current at the end: some are kept, the others are freed after their last use."""
         for value, copy in self.current.items():
             if value in outputs or value in self.pinned:
                 self.users[copy].clear()

@@ -64,9 +64,7 @@ def _depths(site: Site, options: StageOptions) -> list[int]:
 
 
 def _planned(site: Site, depths: list[int], share: tuple[int, int] | None) -> tuple[float, list[int]] | None:
-    """Return the minimum makespan over depths, and its cuts; with a share, each part fits in its share of the
-    device.
-    """
+    """Return the minimum makespan over depths, and its cuts; with a share, each part fits in its share of a device."""
     copies = {depth: _Copies.of(site, depth) for depth in depths}
     depth = max(depths)
     there, back = (copies[depth].line(share, direction) for direction in range(2))

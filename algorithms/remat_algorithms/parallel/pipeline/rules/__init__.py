@@ -1,10 +1,10 @@
-"""The schedules that have a name, as rules: of numbers of devices and of micro-batches alone.
+"""Named schedules as rules, which depend only on the numbers of devices and of micro-batches.
 
-Each is a function ``rule(devices, batches, ...) -> Lists`` (of `dualpipe` and `dualpipev`, PairedLists), devices and
-micro-batches counted from 0. Where layers give the time of the gradient of their weights apart, `split` makes the whole
-backwards BW; the rules without that argument take B and W apart by themselves. In figures, p is the number of devices,
-m that of micro-batches, and an activation is what a device keeps of a micro-batch from its forward to its backward. A
-rule that is not for these numbers raises OptionError.
+Each rule is a function ``rule(devices, batches, ...) -> Lists`` (PairedLists for `dualpipe` and `dualpipev`), with
+devices and micro-batches counted from 0. If layers give separate times for weight gradients, `split` turns whole
+backwards into BW; rules without that argument always separate B and W. In formulas, p is the number of devices and m
+that of micro-batches. An activation is what a device keeps of a micro-batch from its forward to its backward. A rule
+raises OptionError for numbers that it does not support.
 """
 
 from remat_algorithms.parallel.pipeline.rules.bidirectional import chimera, gems

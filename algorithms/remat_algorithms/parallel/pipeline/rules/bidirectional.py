@@ -1,8 +1,8 @@
 """Two copies of the model, one in each direction: chimera, gems.
 
-Stage s of the first direction is on device s, of the second (numbered p + s) on device p - 1 - s; where p is odd, the
-device in the middle has the same part of the model as two stages. Both order the operations by slots of one operation
-each.
+Stage s of the first direction is on device s. Stage s of the second, numbered p + s, is on device p - 1 - s. If p is
+odd, the middle device holds the same part of the model as two stages. Both rules order the operations by slots of one
+operation each.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from remat_algorithms.parallel.pipeline.rules.operation_lists import Lists, Pass
 
 
 def chimera(devices: int, batches: int, *, split: bool = False) -> Lists:
-    """Two 1F1B pipelines in each other's waits (Li & Hoefler 2021), p even.
+    """Two 1F1B pipelines that fill each other's idle times (Li & Hoefler 2021), p even.
 
-    Units of p micro-batches, half of them in each direction, in turns; the j-th of a direction of unit k has its F of
-    stage s in slot 2pk + s + 2j, its B in slot 2pk + 2p - 1 - s + 2j, and no two meet on a device. The last unit may be
-    incomplete. Where F = B and p divides m, without hops, the makespan is (2m + p - 2)F, and device d keeps at most
-    p/2 + 1 + min(d, p - 1 - d) activations, but not more than p.
+    Micro-batches form units of p, which alternate between the two directions. For the j-th micro-batch of a direction
+    in unit k, F of stage s is in slot 2pk + s + 2j, and B in slot 2pk + 2p - 1 - s + 2j. No two operations of a
+    device share a slot. The last unit may be incomplete. If F = B and p divides m, without hops, the makespan is (2m
+    + p - 2)F. Device d then keeps at most p/2 + 1 + min(d, p - 1 - d) activations, but never more than p.
     """
     check(devices, batches)
     if devices % 2:
@@ -39,9 +39,9 @@ def chimera(devices: int, batches: int, *, split: bool = False) -> Lists:
 
 
 def gems(devices: int, batches: int, *, split: bool = False) -> Lists:
-    """One micro-batch at a time, in each direction in turn, for the least memory (Jain et al. 2020).
+    """One micro-batch at a time, alternating between the directions, for minimum memory (Jain et al. 2020).
 
-    Micro-batch i has its F of stage s in slot i(p + 1) + s, its B in slot i(p + 1) + 2p - 1 - s. A device keeps one
+    For micro-batch i, F of stage s is in slot i(p + 1) + s, and B in slot i(p + 1) + 2p - 1 - s. A device keeps one
     activation.
     """
     check(devices, batches)
@@ -50,7 +50,7 @@ def gems(devices: int, batches: int, *, split: bool = False) -> Lists:
 
 
 def _two_way(devices: int, slots: Iterable[tuple[int, int, int]], split: bool) -> Lists:
-    """Sort by slots; per micro-batch its direction, the slot of F on its first stage, and the slot of B there."""
+    """Sort by slots, given each micro-batch's direction and the slots of F and B on its first stage."""
     listed: list[list[tuple[int, Pass]]] = [[] for _ in range(devices)]
     for batch, (direction, entry, way_out) in enumerate(slots):
         for s in range(devices):

@@ -1,7 +1,7 @@
-"""A forward of one micro-batch and a backward of another at once: dualpipe, dualpipev (DeepSeek-AI 2024).
+"""Simultaneous forwards and backwards of different micro-batches: dualpipe, dualpipev (DeepSeek-AI 2024).
 
-The two run in a time of their own, mostly less than the sum. Both schedules take some backwards apart, and run the
-gradients of weights where they would wait.
+A pair has a separate time, usually less than the sum of its two operations. Both schedules split some backwards, and
+run the weight gradients in idle times.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remat_algorithms.parallel.pipeline.rules.operation_lists import Pass, Phase
 
 
 class Pair(NamedTuple):
-    """A forward and a backward that a device runs at once; as text ``F2.0&BW5.3``."""
+    """A forward and a backward that a device runs at the same time; as text ``F2.0&BW5.3``."""
 
     forward: Pass
     backward: Pass
@@ -26,7 +26,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PairedLists:
-    """What `Lists` is, with pairs among the operations."""
+    """`Lists` with pairs among the operations."""
 
     place: tuple[int, ...]
     part: tuple[int, ...]
@@ -34,17 +34,17 @@ class PairedLists:
 
     @property
     def parts(self) -> int:
-        """Into how many parts the layers are to be cut."""
+        """Number of parts into which the layers are cut."""
         return max(self.part) + 1
 
 
 def dualpipe(devices: int, batches: int) -> PairedLists:
-    """Two copies of the model, one in each direction, that overlap each other's micro-batches.
+    """Two copies of the model, one in each direction, with overlapping micro-batches.
 
     Stages as in `chimera`: s of the first direction is on device s, p + s of the second on device p - 1 - s.
-    Micro-batches go in turns in the one and in the other. p and m are even, and m at least 2p. Where W is half of a
-    whole backward B, without hops, the devices in the middle wait (p/2 - 1)(F&B + B - 3W). Each device keeps p + 1
-    activations, where nothing of them is kept for W.
+    Micro-batches alternate between the directions. p and m are even, and m is at least 2p. If W is half of a whole
+    backward B, without hops, the middle devices are idle for (p/2 - 1)(F&B + B - 3W). Each device keeps p + 1
+    activations, if nothing of them is kept for W.
     """
     check(devices, batches)
     if devices % 2:
@@ -79,10 +79,10 @@ def dualpipe(devices: int, batches: int) -> PairedLists:
 
 
 def dualpipev(devices: int, batches: int) -> PairedLists:
-    """DualPipe folded: two chunks in V shape on half the devices, and one copy of the model.
+    """DualPipe folded: two chunks in V shape on half the devices, with one copy of the model.
 
-    Chunk 0 of device d is stage d, chunk 1 is stage 2p - 1 - d; m is at least 2p. Each device keeps 2p + 1 chunks'
-    activations.
+    Chunk 0 of device d is stage d, and chunk 1 is stage 2p - 1 - d; m is at least 2p. Each device keeps the
+    activations of 2p + 1 chunks.
     """
     check(devices, batches)
     least = 2 * devices
@@ -101,10 +101,10 @@ def dualpipev(devices: int, batches: int) -> PairedLists:
 
 
 def _overlapped(half: int, rank: int, count: int, named: Callable[[Phase, int, int], Pass]) -> Iterator[Pass | Pair]:
-    """Yield what a device runs that is `rank` hops from an end of `half` devices, for `count` micro-batches a way.
+    """Yield the operations of the device at distance `rank` from an end, for `count` micro-batches per direction.
 
-    Way 0 is the one that enters nearer. The eight steps are those of DeepSeek's code; W's are run in the order in which
-    they were deferred.
+    `half` is the number of devices up to the middle. Direction 0 enters at the nearer end. The eight steps are those
+    of DeepSeek's code. Deferred W's run in the order of their deferral.
     """
     count_of = {(phase, way): 0 for phase in (Phase.F, Phase.B) for way in (0, 1)}
     deferred: list[Pass] = []
@@ -132,7 +132,7 @@ def _overlapped(half: int, rank: int, count: int, named: Callable[[Phase, int, i
         yield forward(1)
     for turn in range(count - 2 * half + rank + 1):
         first = Pair(forward(0), backward(1))
-        # In the middle the first pair would wait for its backward: its forward goes ahead.
+        # In the middle, the first pair would wait for its backward, so its forward runs first.
         yield from first if turn == 0 and outer == 0 else (first,)
         yield Pair(forward(1), backward(0))
     for _ in range(outer):

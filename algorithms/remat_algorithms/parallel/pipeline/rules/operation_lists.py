@@ -1,4 +1,4 @@
-"""What a rule gives, and how it says it."""
+"""Result type of the rules, and helpers to build it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["Lists", "Pass", "Phase", "check", "frozen", "in_turns", "straight", 
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Stages on devices, and what each device runs, in order.
+    """Stages on devices, and the ordered operations of each device.
 
     Attributes
     ----------
     place : tuple of int
-        The device of each stage.
+        Device of each stage.
     part : tuple of int
-        The chunk of the model that each stage holds, counted from 0 in the order of the layers. Each micro-batch passes
-        one stage of every part; stages of one direction are numbered in the order in which it passes them.
+        Chunk of the model that each stage holds, counted from 0 in the order of the layers. Each micro-batch passes
+        one stage of every part. Stages of one direction are numbered in the order in which it passes them.
     lists : tuple of tuple of Pass
-        One list a device.
+        One list per device.
     """
 
     place: tuple[int, ...]
@@ -31,27 +31,27 @@ class Lists:
 
     @property
     def parts(self) -> int:
-        """Into how many parts the layers are to be cut."""
+        """Number of parts into which the layers are cut."""
         return max(self.part) + 1
 
 
 def straight(devices: int, lists: Iterable[Iterable[Pass]]) -> Lists:
-    """Return lists of one stage a device, in the order of the devices."""
+    """Return lists of one stage per device, in the order of the devices."""
     return Lists(tuple(range(devices)), tuple(range(devices)), frozen(lists))
 
 
 def frozen(lists: Iterable[Iterable[Pass]]) -> tuple[tuple[Pass, ...], ...]:
-    """Return the lists as they are kept."""
+    """Return the lists as tuples."""
     return tuple(tuple(operations) for operations in lists)
 
 
 def whole(split: bool) -> Phase:
-    """Return the phase of a whole backward: BW where layers give the time of its second half apart."""
+    """Return the phase of a whole backward: BW if layers give a separate time for its second half."""
     return Phase.BW if split else Phase.B
 
 
 def in_turns(forwards: list[Pass], backwards: list[Pass], warm_up: int) -> Iterator[Pass]:
-    """Yield `warm_up` forwards, then a forward and a backward in turns while there are forwards, then the backwards."""
+    """Yield `warm_up` forwards, then alternate forwards and backwards, then yield the remaining backwards."""
     yield from forwards[:warm_up]
     rest = forwards[warm_up:]
     for forward, backward in zip(rest, backwards, strict=False):
@@ -61,7 +61,7 @@ def in_turns(forwards: list[Pass], backwards: list[Pass], warm_up: int) -> Itera
 
 
 def check(devices: int, batches: int) -> None:
-    """Refuse what no rule is for."""
+    """Raise an error for numbers that no rule supports."""
     if devices < 1:
         raise OptionError(f"{devices} devices; a pipeline has at least one", argument="devices")
     if batches < 1:

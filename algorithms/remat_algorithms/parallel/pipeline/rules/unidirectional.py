@@ -1,4 +1,4 @@
-"""One stage a device, all micro-batches in one direction: gpipe, 1f1b, eager-1f1b, zb-h1, zb-h2.
+"""One stage per device, all micro-batches in one direction: gpipe, 1f1b, eager-1f1b, zb-h1, zb-h2.
 
 p devices, m micro-batches; stage s is on device s.
 """
@@ -21,22 +21,22 @@ from remat_algorithms.parallel.pipeline.rules.operation_lists import (
 def gpipe(devices: int, batches: int, *, split: bool = False) -> Lists:
     """All forwards, then all backwards (Huang et al. 2019).
 
-    Equal stages without hops: makespan (m + p - 1)(F + B); every device keeps m activations.
+    Equal stages without hops: the makespan is (m + p - 1)(F + B), and every device keeps m activations.
     """
     return _warmed(devices, batches, [batches] * devices, split)
 
 
 def one_forward_one_backward(devices: int, batches: int, *, split: bool = False) -> Lists:
-    """As few forwards first as keep the last stage fed, then in turns (1F1B: Narayanan et al. 2019, Fan et al. 2021).
+    """The fewest initial forwards, then alternation (1F1B: Narayanan et al. 2019, Fan et al. 2021).
 
-    Stage s runs min(p - s - 1, m) forwards first. Equal stages without hops: the makespan of `gpipe`; stage s keeps
-    min(p - s, m) activations.
+    Stage s runs min(p - s - 1, m) forwards first, the minimum that keeps the last stage busy. Equal stages without
+    hops: the makespan is that of `gpipe`, and stage s keeps min(p - s, m) activations.
     """
     return _warmed(devices, batches, [devices - stage - 1 for stage in range(devices)], split)
 
 
 def eager_one_forward_one_backward(devices: int, batches: int, *, split: bool = False) -> Lists:
-    """1F1B with twice the forwards first, which hides hops between devices.
+    """1F1B with twice as many initial forwards, which hides hops between devices.
 
     Stage s runs min(2(p - s) - 2, m) forwards first, and keeps min(2(p - s) - 1, m) activations.
     """
@@ -44,21 +44,21 @@ def eager_one_forward_one_backward(devices: int, batches: int, *, split: bool = 
 
 
 def zb_h1(devices: int, batches: int) -> Lists:
-    """Zero bubble in the memory of 1F1B: the gradients of the weights fill waits (Qi et al. 2024, handcrafted H1).
+    """Zero bubble in the memory of 1F1B: weight gradients fill idle times (Qi et al. 2024, handcrafted H1).
 
-    Stage s runs min(p - s, m) forwards first; then in turns one B, W's while more than s B's have none, one F; at the
-    end all W's. Equal stages without hops: makespan m(F + B + W) + (p - 1)F where B = W and m >= p; where half an
-    activation is kept for W, stage s has at most p - s/2.
+    Stage s runs min(p - s, m) forwards first. Then it repeats one B, W's while more than s B's lack theirs, and one
+    F. At the end it runs all remaining W's. Equal stages without hops: the makespan is m(F + B + W) + (p - 1)F if B =
+    W and m >= p. If half an activation is kept for W, stage s keeps at most p - s/2 activations.
     """
     check(devices, batches)
     return straight(devices, (_late_weights(s, batches, devices - s, s) for s in range(devices)))
 
 
 def zb_h2(devices: int, batches: int) -> Lists:
-    """No wait in a device from its first operation to its last, for up to twice the memory (Qi et al. 2024, H2).
+    """No idle time on a device from its first to its last operation, for up to twice the memory (Qi et al. 2024, H2).
 
-    As `zb_h1`, with min(2(p - s) - 1, m) forwards first, and at most 2s + 1 B's without W (none on stage 0). Where
-    F = B = W, the span of each device is its work if m >= 2p; the makespan is that of `zb_h1`.
+    As `zb_h1`, with min(2(p - s) - 1, m) initial forwards, and at most 2s + 1 B's without their W (none on stage 0).
+    If F = B = W and m >= 2p, the span of each device is its work. The makespan is that of `zb_h1`.
     """
     check(devices, batches)
     return straight(
@@ -83,7 +83,7 @@ def _warmed(devices: int, batches: int, warm_up: list[int], split: bool) -> List
 
 
 def _late_weights(stage: int, batches: int, warm_up: int, late: int) -> Iterator[Pass]:
-    """Yield the operations of a stage that lets at most `late` B's go without their W while there are forwards."""
+    """Yield the operations of a stage that leaves at most `late` B's without their W while it has forwards."""
     forwards = weights = 0
     for forwards in range(min(warm_up, batches)):
         yield Pass(Phase.F, stage, forwards)

@@ -1,8 +1,9 @@
-"""Two chunks of the model on a device, there and back: zb-v, v-half, v-min.
+"""Two chunks of the model per device, folded: zb-v, v-half, v-min.
 
-Chunk 0 of device d is stage d, chunk 1 is stage 2p - 1 - d, so the last device hands to itself and the first one begins
-and ends every micro-batch. All three take B and W apart. Figures are for F = B = W = 1 a chunk without hops and for a W
-that keeps half an activation; bytes count activations of a device, which is two chunks.
+Chunk 0 of device d is stage d, and chunk 1 is stage 2p - 1 - d. The last device thus sends to itself, and the first
+one begins and ends every micro-batch. All three rules separate B and W. Figures are for F = B = W = 1 per chunk,
+without hops, and for a W that keeps half an activation. Memory counts activations of a device, which cover two
+chunks.
 """
 
 from __future__ import annotations
@@ -13,17 +14,24 @@ from typing import NamedTuple
 from remat_algorithms.parallel.pipeline.rules.operation_lists import Lists, Pass, Phase, check, frozen
 
 PERIOD = 6
-"""What a device does for one micro-batch: F, B and W of two chunks."""
+"""Work of a device for one micro-batch: F, B and W of two chunks."""
 
 
 def zb_v(devices: int, batches: int) -> Lists:
-    """Zero bubble in the memory of 1F1B (ZB-V of Qi et al. 2024, as PyTorch's `ScheduleZBVZeroBubble` lists it).
+    """Zero bubble in the memory of 1F1B (ZB-V of Qi et al. 2024, in the order of PyTorch's `ScheduleZBVZeroBubble`).
 
-    Device d runs 2(p - d) - 1 F's of chunk 0; d times F of chunk 1, F of chunk 0; p - d times F, B, W of chunk 1. Then
-    in turns F of chunk 0 while there are some, B and W of chunk 0, F, B, W of chunk 1. At the end d times B of chunk 0,
-    B of chunk 1; p - d times B, W of chunk 0; and the W's that are left. From m = 2p - 1 no device waits between its
-    first and its last operation: makespan 6m + p - 1 on at most p activations. For fewer micro-batches it is the order
-    of 2p - 1, of which the last ones are left out.
+    Device d runs these operations in order:
+
+    1. 2(p - d) - 1 F's of chunk 0
+    2. d times: F of chunk 1, F of chunk 0
+    3. p - d times: F, B, W of chunk 1
+    4. repeatedly: F of chunk 0 while any are left, B and W of chunk 0, F, B, W of chunk 1
+    5. d times: B of chunk 0, B of chunk 1
+    6. p - d times: B, W of chunk 0
+    7. the remaining W's
+
+    From m = 2p - 1, no device is idle between its first and its last operation. The makespan is then 6m + p - 1, with
+    at most p activations. For fewer micro-batches, the order is that of 2p - 1 without the last ones.
     """
     check(devices, batches)
     planned = max(2 * devices - 1, batches)
@@ -37,9 +45,9 @@ def zb_v(devices: int, batches: int) -> Lists:
 def v_half(devices: int, batches: int) -> Lists:
     """The V schedule in half the memory of 1F1B, (p + 2) // 2 activations (Qi et al. 2024b).
 
-    Steady-state hops of 1, 2, 1, 2 units; if p is even also of 2, 2, 2, 2 with other turns, which is better at p = 4.
-    The makespan is 6m + 3p - 4 for m >= p if p is odd (and not 1), 6m + 3p - 6 if it is even (6m + 2 if it is 2, 6m + 5
-    if it is 4).
+    Steady-state hops are 1, 2, 1, 2 units. If p is even, hops of 2, 2, 2, 2 with different turns are tried, too,
+    which are better at p = 4. The makespan for m >= p is 6m + 3p - 4 if p is odd (and not 1). If p is even, it is 6m
+    + 3p - 6, except 6m + 2 for p = 2 and 6m + 5 for p = 4.
     """
     blocks = (
         [_Block((1, 2, 1, 2), (1, 1, 2))]
@@ -52,19 +60,19 @@ def v_half(devices: int, batches: int) -> Lists:
 def v_min(devices: int, batches: int) -> Lists:
     """The V schedule in a third of the memory of 1F1B, (p + 4) // 3 activations (Qi et al. 2024b).
 
-    Steady-state hops of one unit; where 3 divides p, operations would meet, and the turns on the last device take 3.
-    Makespan 6m + 4p - 5 for p > 1.
+    Steady-state hops are one unit. If 3 divides p, operations would collide, so the turns on the last device take 3.
+    The makespan is 6m + 4p - 5 for p > 1.
     """
     turns = (1, 1, 1) if devices % 3 else (3, 1, 3)
     return _controlled(devices, batches, (devices + 4) // 3, [_Block((1, 1, 1, 1), turns)])
 
 
 class _Block(NamedTuple):
-    """A building block: how one micro-batch goes down, up, down and up the devices, repeated every 6 units.
+    """A building block: the path of one micro-batch down, up, down and up the devices, repeated every 6 units.
 
-    `hops` are the units from a device to the next one in F of chunk 0, F of chunk 1, B of chunk 1, B of chunk 0;
-    `turns` those from one of these to the next where they meet (the last device, the first, the last). No two of the
-    four starts on a device are equal modulo 6; W's take what is left.
+    `hops` are the units from a device to the next in F of chunk 0, F of chunk 1, B of chunk 1, B of chunk 0. `turns`
+    are the units between two of these on the device where they meet (the last device, the first, the last). No two of
+    the four starts on a device are equal modulo 6; W's use the remaining units.
     """
 
     hops: tuple[int, int, int, int]
@@ -83,7 +91,7 @@ class _Block(NamedTuple):
         return first, second, third, fourth
 
     def order(self, devices: int, device: int, batches: int) -> list[Pass]:
-        """Return F's and B's of a device in the order of their starts."""
+        """Return the F's and B's of a device in the order of their starts."""
         chunks = (device, 2 * devices - 1 - device)
         kinds = ((Phase.F, chunks[0]), (Phase.F, chunks[1]), (Phase.B, chunks[1]), (Phase.B, chunks[0]))
         starts = self.starts(devices, device)
@@ -98,7 +106,7 @@ class _Block(NamedTuple):
 
 
 def _controlled(devices: int, batches: int, most: int, blocks: list[_Block]) -> Lists:
-    """Squeeze each block's repetition under `most` activations a device; take the shortest, of equals the first."""
+    """Compress each block's repetition to `most` activations per device; return the shortest, the first on ties."""
     check(devices, batches)
     found = [_squeezed(devices, [b.order(devices, d, batches) for d in range(devices)], most) for b in blocks]
     _, lists = min((each for each in found if each is not None), key=lambda each: each[0])
@@ -106,10 +114,10 @@ def _controlled(devices: int, batches: int, most: int, blocks: list[_Block]) -> 
 
 
 def _squeezed(devices: int, orders: list[list[Pass]], most: int) -> tuple[int, tuple[tuple[Pass, ...], ...]] | None:
-    """Let each device run its F's and B's in order as early as it can, and W's whenever it waits or is full.
+    """Run each device's F's and B's in order as early as possible, and W's whenever it is idle or full.
 
-    Unit by unit: an F takes two halves of a chunk's activation, B and W free one each, and a device has room for `most`
-    activations. Returns the units until the end and the lists, or None where all wait for each other.
+    The simulation proceeds by units. An F takes two halves of a chunk's activation, B and W free one each, and a
+    device holds up to `most` activations. Return the number of units and the lists, or None on deadlock.
     """
     last = 2 * devices - 1
     listed: list[list[Pass]] = [[] for _ in range(devices)]
@@ -143,7 +151,7 @@ def _squeezed(devices: int, orders: list[list[Pass]], most: int) -> tuple[int, t
 
 
 def _fits(operation: Pass, done: set[Pass], held: int, most: int, last: int) -> bool:
-    """Return whether the data of an F or a B is there, and for an F room as well."""
+    """Whether the data of an F or a B is available, and for an F also the memory."""
     phase, stage, batch = operation
     if phase is Phase.F:
         return held + 2 <= most and (stage == 0 or Pass(Phase.F, stage - 1, batch) in done)
@@ -151,7 +159,7 @@ def _fits(operation: Pass, done: set[Pass], held: int, most: int, last: int) -> 
 
 
 def _zero_bubble(devices: int, device: int, batches: int) -> Iterator[Pass]:
-    """Yield what a device runs for at least 2p - 1 micro-batches."""
+    """Yield the operations of a device for at least 2p - 1 micro-batches."""
     chunks = (device, 2 * devices - 1 - device)
     count = dict.fromkeys(((phase, stage) for phase in Phase for stage in chunks), 0)
 
