@@ -342,9 +342,7 @@ class Once:
 
     @cached_property
     def _kept(self) -> set[tuple[int, int]]:
-        """Memory and value of everything that must not be dropped: required values, and pinned inputs where they
-        are.
-        """
+        """Memory and value of everything that must not be dropped: required values, and pinned inputs in place."""
         pinned = {key for key in self._held_inputs() if key[1] in self.model.graph.pinned}
         return pinned | {(memory, value) for value, memory in self.wanted}
 
