@@ -1,4 +1,4 @@
-"""Which chains are for which algorithm."""
+"""Conditions on chains, which decide which algorithm applies."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 
 MOST_STAGES = 1000
-"""Chains of more stages are solved by groups of these first."""
+"""Number of stages above which chains are first solved by groups of stages."""
 
 MOST_OFFLOADED = 200
-"""Chains of more stages leave `remat-offload-best` no time beyond its first starts."""
+"""Number of stages above which `remat-offload-best` has no time left after its first starting points."""
 
 MOST_IN_TABLES = 2500
-"""Stages up to which `rotor` answers as well; beyond, its tables would take gigabytes."""
+"""Maximum number of stages for which `rotor` also answers; beyond this, its tables would take gigabytes."""
 
 
 def without_variants(problem: Problem) -> bool:
-    """Whether a chain has no parameters, and one saving forward a stage."""
+    """Whether a chain has no parameters, and one saving forward per stage."""
     if has_parameters(problem):
         return False
     chain = problem.chain
@@ -30,12 +30,12 @@ def without_variants(problem: Problem) -> bool:
 
 
 def moderately_long(problem: Problem) -> bool:
-    """Whether a chain without variants is short enough to search further than `rotor`."""
+    """Whether a chain without variants is short enough for searches beyond `rotor`."""
     return without_variants(problem) and problem.chain.length <= MOST_STAGES
 
 
 def fits_tables(problem: Problem) -> bool:
-    """Whether the tables of `rotor` fit into memory, and it is not asked by another algorithm anyway."""
+    """Whether the tables of `rotor` fit into memory, and no other algorithm calls it anyway."""
     if has_parameters(problem) or moderately_long(problem):
         return False
     return not (without_variants(problem) and problem.chain.length > MOST_IN_TABLES)
@@ -49,18 +49,18 @@ def many_budgets(problem: Problem) -> bool:
 
 
 def offloads(problem: Problem) -> bool:
-    """Whether values of a chain without variants can leave the processor's memory."""
+    """Whether values of a chain without variants can leave the device memory."""
     alone = problem.machine.processors[0].memory == 0 and can_offload(problem)
     return alone and moderately_long(problem) and problem.chain.length <= MOST_OFFLOADED
 
 
 def offloads_otherwise(problem: Problem) -> bool:
-    """Whether values of another chain can leave the processor's memory, and their places are given."""
+    """Whether values of another chain can leave the device memory, with fixed locations of its inputs."""
     placed = not problem.graph.placeable and not problem.graph.parts and not problem.instance.is_stream
     return placed and offloads_as_graph(problem) and not offloads(problem)
 
 
 def parameters_stay(problem: Problem) -> bool:
-    """Whether a chain has parameters that lie where the instance says, and no ranks share them out."""
+    """Whether a chain has parameters with fixed locations that are not split among ranks."""
     graph = problem.graph
     return has_parameters(problem) and not (graph.parts or graph.placeable or problem.instance.is_stream)

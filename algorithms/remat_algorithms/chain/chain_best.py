@@ -1,15 +1,15 @@
-"""`chain-best`: an anytime solver for heterogeneous chains, beyond persistent schedules.
+"""`chain-best`: an anytime solver for heterogeneous chains, beyond memory-persistent schedules.
 
-1. The start is the quickest schedule of `rotor-float` (which is never worse than `rotor`), `periodic`, `chen-greedy`
-   and `revolve-chain`. A schedule that recomputes nothing is the answer, and so is what `rotor-float` says of a budget
-   that is too small.
-2. A short search over the live sets (`chain-exact`) settles small chains, and gives a bound for those up to 20 stages.
-3. The rest is a local search over bit matrices (`chain.phase_matrix`: which forwards run before which backward).
-   Each round adds a few sweeps of forwards, then removes forwards that can be spared, in a random order that favours
-   dear ones; what is not much worse is accepted, and now and then the walk goes back to the best.
+1. The search starts from the fastest schedule of `rotor-float` (never worse than `rotor`), `periodic`, `chen-greedy`
+   and `revolve-chain`. A schedule without recomputation is returned immediately. For a budget that is too small, the
+   answer is that of `rotor-float`.
+2. A short search over the live sets (`chain-exact`) solves small chains, and gives a bound for those up to 20 stages.
+3. A local search over bit matrices follows (`chain.phase_matrix`: which forwards run before which backward). Each
+   round adds a few sweeps of forwards. It then removes dispensable forwards in a random order that favours expensive
+   ones. A slightly worse result is accepted, and the search occasionally returns to the best one.
 
-The bound for all schedules is the greatest of what the search proved, of what must run again after each moment, and of
-integer programs over several moments (`remat_algorithms.chain.bounds`).
+The bound for all schedules is the largest of three: the bound of step 2, the minimum recomputation after each moment,
+and integer programs over several moments (`remat_algorithms.chain.bounds`).
 """
 
 from __future__ import annotations
@@ -51,33 +51,33 @@ from remat_algorithms.chain.strategies import PeriodicOptions, solve_periodic
 from remat_algorithms.chain.unsupported import refuse_alternatives
 
 MOST_STAGES = 1500
-"""Longer chains are not walked: a round would take a second."""
+"""Maximum number of stages for local search; above it, a round would take a second."""
 
 LONG = 1000
-"""Longer chains are solved by groups of stages (`remat_algorithms.chain.coarsening`)."""
+"""Number of stages above which chains are solved by groups of stages (`remat_algorithms.chain.coarsening`)."""
 
 MOST_FRONTS, MOST_COVERED = 400, 5000
-"""Stages up to which each moment is looked at exactly, and up to which the cover bound, O(L^2 log L), is."""
+"""Maximum number of stages for the exact bound of each moment, and for the cover bound, which takes O(L^2 log L)."""
 
 MOST_CLOSED, WORK_CLOSING = 200, 2.0
-"""Stages up to which programs over several moments are solved, and for how long, in CP-SAT's units (a second each)."""
+"""Maximum number of stages for programs over several moments, and their limit in CP-SAT's units (a second each)."""
 
 TINY = 12
-"""Chains of up to so many stages are settled by the search most often; walking would take longer to load than to do."""
+"""Maximum number of stages for which the live-set search usually suffices; loading local search would take longer."""
 
 SEARCHED = 1000
-"""States that the search over live sets expands, on chains of up to `SHORT` stages: it settles no longer ones."""
+"""States that the live-set search expands on chains of up to `SHORT` stages; it solves no longer ones."""
 
 SHORT = 20
 
 CUT_OFF = 1e-11
-"""Share of the makespan that ticks of time may cut off of a bound, where times are no whole numbers."""
+"""Share of the makespan that truncated ticks may take from a bound, if times are not integers."""
 
 ROUNDS, WORK = 20_000, 40_000_000
-"""Rounds of the walk: so many, or fewer for long chains, whose rounds take O(L^2)."""
+"""Maximum number of rounds of the local search, and maximum total work; a round takes O(L^2)."""
 
 PATIENCE = 0.5
-"""Share of these rounds after which a walk ends that has found nothing better meanwhile."""
+"""Share of these rounds after which a local search without improvement ends."""
 
 
 class ChainBestOptions(Options):
@@ -105,8 +105,8 @@ class ChainBestOptions(Options):
 def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Proposal:
     """Solve a chain.
 
-    Takes instances of kind `chain`; only the working memory is used. Is never worse than `rotor` and `rotor-float`
-    within the same time; optimal where the bound is met.
+    Takes instances of kind `chain` and uses only the working memory. Never worse than `rotor` and `rotor-float`
+    within the same time; optimal if the bound is met.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Prop
 
 
 def _by_groups(problem: Problem, context: Context) -> Proposal | None:
-    """Solve a long chain by groups of its stages; None where nothing has to go, or nothing is found."""
+    """Solve a long chain by groups of its stages; None if everything fits, or if no schedule is found."""
     chain, budget = problem.chain, problem.budget
     segments = Segments.of(chain)
     if budget is None or budget >= segments.saved_whole_need() + int(chain.activation_size[0]) + chain.static_memory:
@@ -180,7 +180,7 @@ def _by_groups(problem: Problem, context: Context) -> Proposal | None:
 
 
 def _without_schedule(floating: Proposal, searched: Proposal) -> Proposal:
-    """Answer a budget for which nothing was found: a proof over all schedules, or what `rotor-float` says."""
+    """Propose for a budget without a schedule: a proof over all schedules, or the answer of `rotor-float`."""
     if searched.infeasible_within is None:
         return floating
     if searched.least is not None and searched.least.sufficient:
@@ -204,7 +204,7 @@ def _strategies(problem: Problem, context: Context) -> list[list[int]]:
 
 
 class _Bounds:
-    """The bound for all schedules, beside the walk whose best one it is held against."""
+    """Bound for all schedules, compared with the best schedule of the local search."""
 
     def __init__(self, problem: Problem, walk: _Walk, known: Sequence[Number]) -> None:
         assert problem.budget is not None
@@ -220,7 +220,7 @@ class _Bounds:
 
     @property
     def met(self) -> bool:
-        """Whether the best schedule takes no more, but for what ticks of time may cut off."""
+        """Whether the best schedule meets the bound, up to the truncation of ticks."""
         time = self._walk.time
         return time <= self.value or (isinstance(time, float) and time <= self.value * (1 + CUT_OFF))
 
@@ -228,7 +228,7 @@ class _Bounds:
         self.value = max(self.value, self._base + self._moments.time(ticks))
 
     def close(self, work: float, context: Context, scope: str) -> bool:
-        """Look at several moments together; return whether that has found a better schedule."""
+        """Solve programs over several moments; return whether they found a better schedule."""
         walk = self._walk
         if self.met or not self._least or self._moments.length > MOST_CLOSED:
             return False
@@ -243,7 +243,7 @@ class _Bounds:
 
 
 class _Walk:
-    """The best schedule so far, and the walk that improves it."""
+    """Best schedule found, and the local search that improves it."""
 
     def __init__(self, problem: Problem, tasks: list[int], rounds: int | None) -> None:
         assert problem.budget is not None, "without a budget everything fits"
@@ -257,14 +257,14 @@ class _Walk:
         self.round = 0
 
     def consider(self, candidates: list[list[int]]) -> None:
-        """Take a schedule over if it fits and is quicker."""
+        """Accept a schedule if it fits and is faster."""
         for tasks in candidates:
             time = total_time(self._problem, tasks)
             if time < self.time and self.phases.peak(tasks) <= self.room:
                 self.tasks, self.time = tasks, time
 
     def take(self, runs: BoolArray) -> bool:
-        """Take a matrix over if it is quicker; it fits."""
+        """Accept a feasible matrix if it is faster."""
         tasks = self.phases.tasks(runs)
         time = total_time(self._problem, tasks)
         if time >= self.time:
@@ -273,7 +273,7 @@ class _Walk:
         return True
 
     def go(self, context: Context, report: Callable[[], None], met: Callable[[], bool]) -> None:
-        """Walk until the rounds or the patience are over, the context is stopped, or the bound is met."""
+        """Run the local search until its rounds, its patience, the context or the bound ends it."""
         if self._rounds == 0 or met():
             return
         phases = self.phases
@@ -281,7 +281,7 @@ class _Walk:
         if current is None or not current[:-1].any():
             return
         if phases.peak(phases.tasks(current)) > self.room:
-            return  # a saving forward that is not the last one
+            return  # contains a saving forward before the last one
         from remat_algorithms.chain import phase_matrix_kernel
 
         walk = phase_matrix_kernel.walk_from(phases, current, context.random().getrandbits(64) | 1)

@@ -1,8 +1,8 @@
-"""Long chains by groups of stages: `rotor`'s fronts on a chain whose stages are groups of those that are given.
+"""Long chains solved by groups of stages: `rotor`'s fronts on a chain whose stages are these groups.
 
-A group is cut off where an output is small. It runs as one: forward through all its stages, or saving in all of them;
-its backwards follow each other. What it takes meanwhile is counted as the workspace of a stage, so that a schedule of
-the groups is one of the stages, in no more memory. Fewer groups are quicker to solve, more lose less.
+Groups are cut at small outputs. A group runs as one: forward through all its stages, or saving in all of them, and
+its backwards run consecutively. Its intermediate bytes count as the workspace of a stage. A schedule of the groups is
+therefore one of the stages, with at most the same memory. Fewer groups are faster to solve; more groups lose less.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from remat_algorithms.chain.rotor.tick_costs import Costs
 from remat_algorithms.chain.segments import Segments
 
 GROUPS = (50, 200, 400, 800)
-"""Numbers of groups that are tried one after the other."""
+"""Numbers of groups, tried in sequence."""
 
 SPREAD = 0.5
-"""Share of its mean length by which a group may be longer or shorter, to be cut off where little goes on."""
+"""Maximum relative deviation of a group from the mean length, used to cut at a small output."""
 
 ROUNDS = 3
-"""How often the groups are given less room, where their schedule takes more than was counted."""
+"""Maximum number of retries with less memory, if the schedule takes more than was counted."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Groups:
     Attributes
     ----------
     stages : int
-        Of the chain itself.
+        Number of stages of the original chain.
     cuts : list of int
         Group i has the stages cuts[i] .. cuts[i+1] - 1.
     chain : Chain
-        One stage a group.
+        Chain with one stage per group.
     """
 
     stages: int
@@ -50,7 +50,7 @@ class Groups:
 
     @staticmethod
     def of(chain: Chain, count: int) -> Groups:
-        """Cut a chain, whose stages have no variants, into about so many groups (O(L))."""
+        """Cut a chain, whose stages have no variants, into about `count` groups (O(L))."""
         cuts = [0]
         length = chain.length / count
         x = chain.activation_size.tolist()
@@ -62,7 +62,7 @@ class Groups:
         return Groups(chain.length, cuts, _merged(chain, cuts))
 
     def runs(self, of_groups: Sequence[int]) -> list[int]:
-        """Return the runs of the chain's own tasks that runs of groups stand for."""
+        """Return the tasks of the original chain for runs of groups."""
         groups, stages = self.chain.length, self.stages
         found: list[int] = []
         for task in of_groups:
@@ -102,14 +102,16 @@ def _merged(chain: Chain, cuts: list[int]) -> Chain:
 
 
 def _bytes(chain: Chain, cuts: list[int]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield what each group saves, and the workspaces of its three tasks, beside its own input and output."""
+    """Yield the bytes that each group saves, and the workspaces of its three tasks without its own input and output."""
     x, y, s = chain.activation_size.tolist(), chain.gradient_size.tolist(), chain.saved_size.tolist()
     own = [chain.forward_workspace.tolist(), chain.saving_workspace.tolist(), chain.backward_workspace.tolist()]
     reads_input, reads_output = chain.reads_input.tolist(), chain.reads_output.tolist()
     for first, end in pairwise(cuts):
-        # Stage k takes x[k] to x[k+1]; inner values are x[first+1 .. end-1].
+        # Stage k maps x[k] to x[k+1]; inner values are x[first+1 .. end-1].
         wanted = [x[k] if reads_input[k] or reads_output[k - 1] else 0 for k in range(first + 1, end)]
-        before = np.cumsum([0, *s[first:end]]) + np.cumsum([0, 0, *wanted])  # saved, and wanted, before each stage
+        before = np.cumsum([0, *s[first:end]]) + np.cumsum(
+            [0, 0, *wanted]
+        )  # bytes saved and required before each stage
         saved = int(before[-1])
         forward = saving = backward = 0
         for k in range(first, end):
@@ -125,7 +127,7 @@ def _bytes(chain: Chain, cuts: list[int]) -> Iterator[tuple[int, int, int, int]]
 
 
 def coarse_schedules(problem: Problem, context: Context) -> Iterator[list[int]]:
-    """Yield the runs of better and better schedules within the budget, of more and more groups.
+    """Yield the runs of improving schedules within the budget, with increasing numbers of groups.
 
     Notes
     -----
@@ -157,7 +159,7 @@ def coarse_schedules(problem: Problem, context: Context) -> Iterator[list[int]]:
 
 
 def _within(groups: Groups, room: int, times: np.ndarray, context: Context) -> list[int] | None:
-    """Return the runs of the quickest schedule of the groups within so many bytes; None if there is none."""
+    """Return the runs of the fastest schedule of the groups within `room` bytes; None without any."""
     segments = Segments.of(groups.chain)
     room -= int(segments.activation[0])
     search = Search(

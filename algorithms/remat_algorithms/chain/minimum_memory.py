@@ -1,13 +1,13 @@
-"""The least memory in which a persistent schedule exists, exactly, and a schedule that needs no more.
+"""Minimum memory of a persistent schedule, exactly, and a schedule that attains it.
 
-P(i, l), the least bytes beyond x_i for segment (i, l), is the least of
+P(i, l), the minimum bytes beyond x_i for segment (i, l), is the minimum of
 
-    max(save_need(i, v) + y_{l+1}, kept(i, v) + P(i+1, l), backward_need(i, v))        (saved through by way v)
+    max(save_need(i, v) + y_{l+1}, kept(i, v) + P(i+1, l), backward_need(i, v))        (saved with variant v)
     min over j of max(sweep_need(i, j) + y_{l+1}, x_j + P(j, l), P(i, j-1))            (split at j)
 
-for each state of x_i (see `states`): the segment inside begins with x_{i+1} held if way v reads it, a split's
-with x_j free. Bytes are exact integers: no slots. Beside P stands the least time of the ways that reach it, their
-parts at their least memory too. O(L^3) time, compiled for long chains, O(L^2) memory.
+for each state of x_i (see `states`). The inner segment of a save begins with x_{i+1} held if variant v reads it; that
+of a split begins with x_j free. Bytes are exact integers, without slots. A second table holds the minimum time of the
+options that attain P, with their parts also at minimum memory. O(L^3) time, compiled for long chains, O(L^2) memory.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from remat_algorithms.chain.segments import COMPILED_FROM, RunList, Segments
 from remat_algorithms.chain.states import unfold
 
 UNINTERRUPTED = 1000
-"""Columns that are filled in less than a second altogether, whatever the clock says."""
+"""Number of columns that take less than a second in total, and are filled without checks for a stop."""
 
 
 @dataclass(frozen=True)
 class LeastMemory:
-    """The tables of P and of the least time among the schedules that reach it.
+    """Tables of P, and of the minimum time of schedules that attain it.
 
     Attributes
     ----------
     need, time : (states, L+1) arrays
-        By the state that a segment begins with, and its last stage.
+        By the initial state of a segment, and its last stage.
     exact : bool
-        False if the filling was stopped: then needs are upper bounds, and schedules still keep to them.
+        False if the filling was stopped. Needs are then upper bounds, and schedules still respect them.
     """
 
     segments: Segments
@@ -44,7 +44,7 @@ class LeastMemory:
 
     @staticmethod
     def of(segments: Segments, *, stopped: Callable[[], bool] = lambda: False) -> LeastMemory:
-        """Fill the tables, column by column; in a long chain, once `stopped` is true, without splits (O(L) each)."""
+        """Fill the tables by columns; after a stop, the rest of a long chain is filled without splits (O(L) each)."""
         states = segments.states
         shape = (len(states.stage), segments.length + 1)
         table = LeastMemory(segments, np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=states.time.dtype))
@@ -70,7 +70,7 @@ class LeastMemory:
             self.time[state, last] = costs[needs == least].min()
 
     def _choices(self, state: int, last: int, splits: bool = True) -> tuple[IntArray, NumberArray]:
-        """Needs and times of all that can be done with a segment: its ways, then the splits at first+1..last."""
+        """Return needs and times of a segment's options: its variants, then the splits at first+1..last."""
         seg, states, need, time = self.segments, self.segments.states, self.need, self.time
         first, ways = int(states.stage[state]), slice(*states.start[state : state + 2].tolist())
         if first == last:
@@ -92,14 +92,14 @@ class LeastMemory:
 
     @property
     def least(self) -> int:
-        """Least bytes beyond x_0 for the whole chain."""
+        """Minimum bytes beyond x_0 for the whole chain."""
         return int(self.need[0, -1])
 
     def runs(self) -> list[int]:
         """Return the runs of a schedule that needs at most `least` bytes beyond x_0.
 
-        Only the tightest part of the chain needs all of them: each segment takes, of the ways that fit into
-        the room it has, the one that is quickest with its parts at their least memory.
+        Only the tightest part of the chain needs all of these bytes. Each segment takes the fastest option that fits,
+        assuming minimum memory for its parts.
         """
         states, activation = self.segments.states, self.segments.activation
 
@@ -121,7 +121,7 @@ class LeastMemory:
         runs.tasks.extend(self.runs())
 
     def binding_task(self, *, has_saving: bool = True) -> int:
-        """Return the task (index in the task graph) that sets the least memory."""
+        """Return the task (index in the task graph) that determines the minimum memory."""
         seg, states = self.segments, self.segments.states
         state, last, target = int(states.free[0]), seg.length, self.least
         while True:

@@ -1,4 +1,4 @@
-"""The compiled kernel of the least-memory table; its plain twin is `LeastMemory.fill_column`."""
+"""Compiled kernel of the minimum-memory table; its plain twin is `LeastMemory.fill_column`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remat_algorithms.kit.compile.lowering import Kernel
 
 
 class Columns(NamedTuple):
-    """Both tables, and what fills them (arrays as in `States` and `Segments`)."""
+    """Both tables, and their inputs (arrays as in `States` and `Segments`)."""
 
     need: IntArray
     time: NumberArray
@@ -35,7 +35,7 @@ class Columns(NamedTuple):
 
     @staticmethod
     def of(segments: Segments, need: IntArray, time: NumberArray) -> Columns:
-        """Lay them out."""
+        """Build the record."""
         states = segments.states
         given = (
             *(states.stage, states.free, states.start, states.inner),
@@ -77,7 +77,7 @@ def fill_column(table: Columns, last: int, splits: bool) -> None:
                     sweep = max(sweep, table.next_need[split - 1])
                     swept += table.forward_time[split - 1]
                 if sweep + live > least:
-                    break  # sweeps only need more the further they go
+                    break  # longer sweeps never need less
                 right = table.free[split]
                 wanted = max(sweep + live, table.activation[split] + need[right, last], need[state, split - 1])
                 if wanted <= least:

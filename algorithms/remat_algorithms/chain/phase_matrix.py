@@ -1,9 +1,9 @@
-"""Schedules of a chain as a bit matrix: which forwards run in which phase.
+"""Schedules of a chain as a bit matrix: the forwards that run in each phase.
 
-Phase p ends with the backward p (phase L with the loss, and it comes first). ``runs[p, k]`` says that the forward of
-stage k runs in phase p; within a phase they run in the order of the stages, and phase L runs all of them. A stage's
-last forward is the saving one, where its backward reads what it saves. Every value is read from its latest copy,
-and freed after its last use: so every matrix is a schedule, and only its peak may be too high.
+Phase p ends with the backward p; phase L ends with the loss and comes first. ``runs[p, k]`` states that the forward
+of stage k runs in phase p. Within a phase, forwards run in the order of the stages, and phase L runs all of them. A
+stage's last forward is the saving one if its backward reads the saved values. Every value is read from its latest
+copy, and freed after its last use. Every matrix is therefore a schedule; only its peak may be too high.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from remat.plugin import BoolArray, Chain, IntArray
 
 @dataclass(frozen=True)
 class Phases:
-    """A chain as the kernels want it.
+    """A chain in the form of the kernels.
 
     Attributes
     ----------
@@ -26,11 +26,11 @@ class Phases:
     sizes : (3, L+1) int64
         x_k; y_k; s_k (0 for k = L).
     workspace : (3, L+1) int64
-        Of the forward, the saving forward and the backward of stage k (the loss, for k = L).
+        Workspaces of the forward, the saving forward and the backward of stage k (the loss, for k = L).
     reads : (3, L+1) bool
         Whether the backward of stage k reads x_k, x_{k+1}, s_k. The loss reads x_L.
     time : (L,) float64
-        Of a forward that is not a stage's last one.
+        Time of a forward that is not a stage's last one.
     in_place : bool
     """
 
@@ -44,7 +44,7 @@ class Phases:
 
     @staticmethod
     def of(chain: Chain) -> Phases:
-        """Lay out a chain (O(L))."""
+        """Convert a chain (O(L))."""
         forward, saving = chain.forward_workspace, chain.saving_workspace
         no = [False]
         return Phases(
@@ -72,7 +72,7 @@ class Phases:
     def matrix(self, tasks: list[int]) -> BoolArray | None:
         """Return the matrix of a schedule given as runs; None if it is not of this form.
 
-        A schedule whose last forward of a stage is not the saving one is taken as if it were.
+        If the last forward of a stage is not the saving one, it is treated as if it were.
         """
         length, loss = self.length, self.loss
         runs = np.zeros((length + 1, length), dtype=np.bool_)
@@ -91,7 +91,7 @@ class Phases:
     def tasks(self, runs: BoolArray) -> list[int]:
         """Return the runs of a matrix, as tasks of the task graph."""
         length, loss = self.length, self.loss
-        # A phase's number falls as time goes on.
+        # Phase numbers decrease over time.
         last = np.where(self.reads[2, :length], np.argmax(runs, axis=0), -1)
         tasks: list[int] = []
         for phase in range(length, -1, -1):
@@ -102,18 +102,18 @@ class Phases:
 
     @property
     def loss(self) -> int:
-        """The task of the loss; forwards are before it, backwards after it."""
+        """Task of the loss; forwards have smaller indices, backwards larger ones."""
         return self.length * (2 if self.saves else 1)
 
     def peak(self, tasks: list[int]) -> int:
-        """Return the bytes that runs need, static memory left out, when every value is freed after its last use."""
+        """Return the bytes that runs need, without static memory, if every value is freed after its last use."""
         return max(self.during(tasks), default=0)
 
     def during(self, tasks: list[int]) -> list[int]:
-        """Return the bytes that there are while each of some runs goes on, as `peak` counts them.
+        """Return the bytes held during each run, as `peak` counts them.
 
-        From the end, with the values that later runs read (the plain twin of `phases_kernel.peak`, for any order
-        of forwards). O(runs).
+        The schedule is traversed from its end, with the values that later runs read (the plain twin of
+        `phase_matrix_kernel.peak`, for any order of forwards). O(runs).
         """
         length, loss = self.length, self.loss
         x, y, s = self.sizes.tolist()

@@ -1,4 +1,4 @@
-"""The compiled kernel of `chain-best`: a walk over bit matrices; interpreted, `improve` is its plain twin."""
+"""Compiled kernel of `chain-best`: local search over bit matrices; interpreted, `improve` is its plain twin."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Array = Any
 FloatArray = NDArray[np.float64]
 
 SHARE_OF_RESTARTS = 0.05
-"""Share of the rounds that begin with the best schedule again."""
+"""Share of the rounds that restart from the best schedule."""
 
 WORSE = 0.6
-"""A schedule that is worse by up to this share of the mean forward time may be accepted."""
+"""Maximum increase of an accepted schedule, as a share of the mean forward time."""
 
 LATE = 0.3
-"""Share of the rounds that look at what they have added no later than at the rest."""
+"""Share of the rounds that do not defer the pruning of newly added forwards."""
 
 SMALL, DEEPEST = 15, 100
-"""Ranges that are sorted by insertion, and ranges that may wait to be sorted."""
+"""Size below which ranges are sorted by insertion, and the maximum number of ranges that wait to be sorted."""
 
 LAST_64, LAST_53, LAST_52, LAST_37 = (2**count - 1 for count in (64, 53, 52, 37))
 MULTIPLIER = 2685821657736338717
@@ -34,7 +34,7 @@ PARTS = 2.0**53
 
 
 class Facts(NamedTuple):
-    """The chain (as in `Phases`), the bytes there are, and the mean time of a forward."""
+    """The chain (as in `Phases`), the available bytes, and the mean time of a forward."""
 
     sizes: IntArray
     workspace: IntArray
@@ -47,7 +47,7 @@ class Facts(NamedTuple):
 
 @cells
 class Progress(ctypes.Structure):
-    """Times of the present schedule and of the best one, and the state of the random numbers."""
+    """Times of the current and the best schedule, and the random state."""
 
     current: float
     best: float
@@ -55,18 +55,18 @@ class Progress(ctypes.Structure):
 
 
 class Walk(NamedTuple):
-    """What the walk writes.
+    """Mutable state of the local search.
 
     Attributes
     ----------
     current, best, trial, added : (L+1, L) bool
-        The present schedule and the best one; the one that is tried, and what has been added to it.
+        The current and the best schedule; the candidate, and the forwards added to it.
     x_live, s_live, saved : (L+1,) bool
-        While a schedule is gone through: the values in memory, and the stages whose last forward has been passed.
+        During the traversal of a schedule: the values in memory, and the stages whose last forward has been passed.
     places, keys, order : (2, forwards), (forwards,), (forwards,)
-        Phase and stage of each forward, what they are sorted by, and their numbers, sorted.
+        Phase and stage of each forward, sort keys, and sorted indices.
     waiting : (2, DEEPEST)
-        First and last of the ranges that wait to be sorted.
+        First and last index of the ranges that wait to be sorted.
     """
 
     current: BoolArray
@@ -84,7 +84,7 @@ class Walk(NamedTuple):
 
 
 def facts_of(phases: Phases, room: int) -> Facts:
-    """Lay out a chain."""
+    """Convert a chain to arrays."""
     return Facts(
         sizes=np.ascontiguousarray(phases.sizes),
         workspace=np.ascontiguousarray(phases.workspace),
@@ -92,13 +92,13 @@ def facts_of(phases: Phases, room: int) -> Facts:
         time=np.ascontiguousarray(phases.time),
         in_place=bool(phases.in_place),
         room=int(room),
-        # One after the other: other sums differ in their last digits.
+        # Sequential summation: other orders differ in their last digits.
         step=float(np.cumsum(phases.time)[-1]) / phases.length,
     )
 
 
 def walk_from(phases: Phases, current: BoolArray, seed: int) -> Walk:
-    """Return room for a walk that begins with a schedule."""
+    """Return the scratch space of a local search that starts with a schedule."""
     length, forwards = phases.length, phases.length**2
     time = float((current[:-1] * phases.time).sum())
     return Walk(
@@ -118,7 +118,7 @@ def walk_from(phases: Phases, current: BoolArray, seed: int) -> Walk:
 
 
 def _visit_backward(facts: Facts, walk: Walk, phase: int) -> int:
-    """Enter what the backward of a phase reads; return its bytes."""
+    """Mark the values that the backward of a phase reads; return their bytes."""
     added = 0
     if facts.reads[0, phase] and not walk.x_live[phase]:
         walk.x_live[phase] = True
@@ -133,10 +133,10 @@ def _visit_backward(facts: Facts, walk: Walk, phase: int) -> int:
 
 
 def peak(facts: Facts, walk: Walk, runs: Array) -> int:
-    """Return the bytes that a matrix needs, or some figure above `facts.room` if it needs more.
+    """Return the bytes that a matrix needs, or some value above `facts.room` if it needs more.
 
-    The schedule is gone through from its end, with the values that later runs read: a value that a run reads and
-    that no later run does is freed by this run. O(runs).
+    The schedule is traversed from its end, with the values that later runs read. A value that a run reads and no
+    later run reads is freed by this run. O(runs).
     """
     length = runs.shape[1]
     for stage in range(length + 1):
@@ -146,7 +146,7 @@ def peak(facts: Facts, walk: Walk, runs: Array) -> int:
     live = 0
     highest = 0
     for phase in range(length + 1):
-        # The backward of the phase: it reads y_{phase+1}, and writes y_phase, which the next one reads.
+        # The backward of the phase reads y_{phase+1} and writes y_phase, which the next one reads.
         freed = 0
         if phase < length:
             freed = facts.sizes[1, phase + 1]
@@ -190,7 +190,7 @@ def peak(facts: Facts, walk: Walk, runs: Array) -> int:
 
 
 def _random(walk: Walk) -> float:
-    """Return the next number from [0, 1) (xorshift64*); bits that 64 have no room for are cut off."""
+    """Return the next number from [0, 1) (xorshift64*), with arithmetic on 64 bits."""
     bits = walk.progress.random
     bits ^= (bits >> 12) & LAST_52
     bits ^= (bits << 25) & LAST_64
@@ -219,7 +219,7 @@ def _insert_sorted(keys: Array, order: Array, low: int, high: int) -> None:
 
 
 def _partition(keys: Array, order: Array, low: int, high: int) -> int:
-    """Part ``order[low:high + 1]`` by the median of three; return where that lies then."""
+    """Partition ``order[low:high + 1]`` by the median of three; return its final position."""
     middle = (low + high) // 2
     if keys[order[middle]] < keys[order[low]]:
         _swap(order, low, middle)
@@ -245,7 +245,7 @@ def _partition(keys: Array, order: Array, low: int, high: int) -> int:
 
 
 def sort(walk: Walk, count: int) -> None:
-    """Sort the first numbers by their keys: quicksort, whose order of equal keys is part of the answers."""
+    """Sort the first numbers by their keys: quicksort, whose order of equal keys affects the results."""
     for index in range(count):
         walk.order[index] = index
     walk.waiting[0, 0] = 0
@@ -270,9 +270,9 @@ def sort(walk: Walk, count: int) -> None:
 
 
 def prune(facts: Facts, walk: Walk) -> float:
-    """Remove forwards that can be spared, in a random order that favours dear ones; return the time removed.
+    """Remove dispensable forwards in a random order that favours expensive ones; return the time removed.
 
-    With probability 1 - `LATE`, what has just been added is looked at last.
+    With probability 1 - `LATE`, newly added forwards are examined last.
     """
     length = walk.trial.shape[1]
     count = 0
@@ -301,7 +301,7 @@ def prune(facts: Facts, walk: Walk) -> float:
 
 
 def _add(facts: Facts, walk: Walk) -> float:
-    """Add a few sweeps, or shift the forwards of a phase to another one; return the time added."""
+    """Add a few sweeps of forwards; return the time added."""
     length = walk.trial.shape[1]
     total = 0.0
     count = 1 + int(_random(walk) * 3)
@@ -330,7 +330,7 @@ def _clear(target: Array) -> None:
 
 
 def improve(facts: Facts, walk: Walk, rounds: int) -> int:
-    """Go on for some rounds: add sweeps, prune, accept what is not much worse; return the round of the last best."""
+    """Run some rounds: add sweeps, prune, accept slightly worse results; return the round of the last improvement."""
     found = -1
     for number in range(rounds):
         if _random(walk) < SHARE_OF_RESTARTS:

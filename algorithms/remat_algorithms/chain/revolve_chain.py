@@ -1,4 +1,4 @@
-"""`chen-greedy` and `revolve-chain`: where to cut a chain, by rules that look at sizes, or at their number, only."""
+"""`chen-greedy` and `revolve-chain`: positions of checkpoints in a chain, by rules based only on sizes or on counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from remat_algorithms.chain.unsupported import refuse_alternatives
 from remat_algorithms.kit.binomial import advances, first_split
 
 MOST_LIMITS = 200
-"""Most limits b that are tried."""
+"""Maximum number of limits b tried."""
 
 
 class ChenGreedyOptions(Options):
@@ -41,13 +41,13 @@ class RevolveChainOptions(Options):
 def solve_chen_greedy(problem: Problem, options: ChenGreedyOptions, context: Context) -> Proposal:
     """Cut the chain into segments of about equal bytes (Chen et al. 2016, algorithm 3).
 
-    Going forward, the outputs and saved values of the stages are added up; once the sum exceeds b, a new segment
-    begins with the next stage, and so does the sum. The inputs of the segments are kept, each segment is run again,
-    saving, before its backwards; the last one is saved in the first sweep. Of up to 200 values of b, spread between
-    the largest stage and all of them, the quickest schedule that fits is taken.
+    Going forward, the outputs and saved values of the stages are summed. Once the sum exceeds b, a new segment and a
+    new sum begin with the next stage. The inputs of the segments are kept. Each segment runs again with saving before
+    its backwards; the last one is saved in the first sweep. Up to 200 values of b, between the largest stage and the
+    total, are tried. The fastest schedule that fits is returned.
 
-    Takes instances of kind `chain`; only the working memory is used. Finds nothing where no b leads to a schedule that
-    fits. O(L) for each b; those that keep too much wherever a segment ends are not looked at further.
+    Takes instances of kind `chain` and uses only the working memory. Returns no schedule if no b leads to one that
+    fits. O(L) for each b; cuts whose kept bytes exceed the budget are not examined further.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def solve_chen_greedy(problem: Problem, options: ChenGreedyOptions, context: Con
 
 
 def cut_by_bytes(sizes: Sequence[int], limit: int) -> tuple[int, ...]:
-    """Return where segments begin if each ends once its bytes exceed `limit`."""
+    """Return the first stages of segments, each of which ends once its bytes exceed `limit`."""
     starts, total = [0], 0
     for stage, size in enumerate(sizes[:-1]):
         total += size
@@ -81,11 +81,12 @@ def cut_by_bytes(sizes: Sequence[int], limit: int) -> tuple[int, ...]:
 def solve_revolve_chain(problem: Problem, options: RevolveChainOptions, context: Context) -> Proposal:
     """Apply Revolve (Griewank & Walther 2000) as if all stages were equal.
 
-    There are 1 + floor((budget - x_0 - work) / unit) slots, x_0's included, where work is the most that a forward or a
-    backward takes (its input included), and unit the size of the largest activation, or of what a stage keeps in all
-    (see the options). If their schedule does not fit, fewer slots are tried.
+    There are 1 + floor((budget - x_0 - work) / unit) slots, including that of x_0. Here work is the maximum need of a
+    forward or a backward, including its input. unit is the size of the largest activation, or of everything that a
+    stage keeps (see the options). If the resulting schedule does not fit, fewer slots are tried.
 
-    Takes instances of kind `chain`; only the working memory is used. Finds nothing where not even one slot fits.
+    Takes instances of kind `chain` and uses only the working memory. Returns no schedule if a single slot does not
+    fit.
 
     Raises
     ------
@@ -118,7 +119,7 @@ def solve_revolve_chain(problem: Problem, options: RevolveChainOptions, context:
 
 
 def revolved(chain: Chain, segments: Segments, slots: int, *, saved: bool) -> list[int]:
-    """Return the runs of Revolve's schedule, the loss taken as one more step."""
+    """Return the runs of Revolve's schedule, with the loss as an additional step."""
     length = segments.length
     runs = RunList(segments, has_saving=chain.saves)
     stack = [(0, length, slots)]
@@ -144,13 +145,13 @@ def revolved(chain: Chain, segments: Segments, slots: int, *, saved: bool) -> li
 
 
 def _quickest(problem: Problem, cuts: list[tuple[int, ...]], context: Context) -> Proposal:
-    """Return the quickest schedule that fits, of those whose segments begin at some stages; else their least peak."""
+    """Return the fastest schedule that fits among those with segments at the given cuts; else their minimum peak."""
     chain, phases = problem.chain, Phases.of(problem.chain)
     budget = math.inf if problem.budget is None else problem.budget
     kept = [most_kept(chain, starts) + chain.static_memory for starts in cuts]
     before = np.append(0, chain.forward_time.cumsum())
     best: tuple[Number, int, list[int]] | None = None
-    # What is swept over is run again: nearly the order of their times.
+    # Swept stages run again, so this is nearly the order of the makespans.
     for index in sorted(range(len(cuts)), key=lambda index: before[cuts[index][-1]]):
         if kept[index] > budget:
             continue
@@ -177,9 +178,10 @@ def _quickest(problem: Problem, cuts: list[tuple[int, ...]], context: Context) -
 
 
 def most_kept(chain: Chain, starts: Sequence[int]) -> int:
-    """Return the most bytes that are kept at once where a segment has been saved: less than its schedule's peak.
+    """Return the maximum of the bytes kept when a segment has been saved, a lower bound on its schedule's peak.
 
-    The inputs of the segments before, and what the backwards of its own stages read. O(L).
+    The bytes are those of the inputs of earlier segments, and of the values that the segment's own backwards read.
+    O(L).
     """
     first, ends = np.array(starts), np.array([*starts[1:], chain.length])
     again = (ends - first > 1) | Segments.of(chain).leaf_forward[first]

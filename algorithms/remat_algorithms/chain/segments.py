@@ -1,16 +1,16 @@
-"""What a segment of a chain needs and costs: the common ground of the dynamic programs over segments.
+"""Needs and costs of the segments of a chain, the common basis of the dynamic programs over segments.
 
-Stages are 0..L-1 and the loss is stage L. A segment (i, l) processes the backwards of stages i..l (and the
-loss, if l = L), given x_i and, unless l = L, the gradient y_{l+1}. Bytes are counted beyond x_i.
+Stages are 0..L-1 and the loss is stage L. A segment (i, l) processes the backwards of stages i..l (and the loss, if l
+= L), given x_i and, unless l = L, the gradient y_{l+1}. Bytes are counted beyond x_i.
 
-A *persistent* schedule keeps a stored value until the backward that needs it, so that a segment is either
-*saved through* (its first stage's forward keeps what the backward needs, then segment (i+1, l), then the
-backward), or *split* at j (plain forwards from x_i to x_j, segment (j, l), then segment (i, j-1) again from
-x_i). Beaumont et al. 2019, "Optimal checkpointing for heterogeneous chains", eqs. 1-4, with the gradient
-that is really live (y_{l+1}) in place of a bound on it.
+A *persistent* schedule keeps a stored value until the backward that needs it. A segment therefore has two options. In
+the first, its first stage is *saved*: the stage's forward keeps the values that the backward needs, then segment
+(i+1, l) follows, then the backward. In the second, it is *split* at j: plain forwards from x_i to x_j, segment (j,
+l), then segment (i, j-1), again from x_i. Beaumont et al. 2019, "Optimal checkpointing for heterogeneous chains",
+eqs. 1-4, with the gradient that is actually live (y_{l+1}) instead of a bound on it.
 
-`Segments` describes each stage's first variant, its needs upper bounds where a backward does not read its input but the
-stage before reads it; `Segments.states` tells these cases and the variants apart.
+`Segments` describes each stage's first variant. Its needs are upper bounds if a backward does not read its input but
+the previous stage's backward does; `Segments.states` distinguishes these cases and the variants.
 """
 
 from __future__ import annotations
@@ -25,49 +25,51 @@ from remat.plugin import BoolArray, Chain, IntArray, Number, NumberArray
 from remat_algorithms.chain.states import States
 
 COMPILED_FROM = 60
-"""Chains of more stages use compiled kernels; below, their import and start cost more than they save."""
+"""Number of stages above which compiled kernels are used; below, their start-up costs more than they save."""
 
 PERSISTENT = "memory-persistent schedules"
-"""Name of the class of schedules: a stored value stays until the backward that needs it; a stage's input
-stays until the stage's backward."""
+"""Class of schedules: a stored value stays until the backward that needs it.
+
+A stage's input stays until the stage's backward.
+"""
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Derived sizes and times of a chain of L stages; index L stands for the loss where arrays have L+1.
+    """Derived sizes and times of a chain of L stages; index L is the loss in arrays of length L+1.
 
     Attributes
     ----------
     length : int
     kept : (L,) int64
-        Bytes that saving through stage i adds: x_{i+1} and what it saves, less an x_i that nothing reads again
-        (then it may be negative).
+        Bytes added by saving stage i: x_{i+1} and its saved values, minus an x_i that no later task reads (the result
+        may be negative).
     activation : (L+1,) int64
-        x_i: what a split at i adds.
+        x_i: added by a split at i.
     gradient : (L+2,) int64
         Bytes of the gradient that is live while segment (i, l) runs, at index l+1; 0 for l = L.
     save_need : (L,) int64
         Bytes while the saving forward of stage i runs, without the live gradient.
     first_need, next_need : (L,) int64
-        Bytes while the plain forward of stage k runs as the first, or a later, one of a sweep, likewise.
+        Bytes while the plain forward of stage k runs as the first, or a later, one of a sweep, also without it.
     backward_need : (L+1,) int64
-        Bytes while the backward of stage i (the loss, for i = L) runs, gradients included.
+        Bytes while the backward of stage i (the loss, for i = L) runs, including gradients.
     save_time : (L,)
         Time of the forward that a stage's backward needs.
     leaf_forward : (L,) bool
-        Whether the backward of stage i needs a forward of its own at all.
+        Whether the backward of stage i needs a separate forward at all.
     saves : (L,) bool
         Whether that forward is the saving one (Fe).
     forward_time, backward_time : (L,) and (L+1,)
     default_way : (L,) int64
-        Number of each stage's first variant among the variants of all stages.
+        Index of each stage's first variant among the variants of all stages.
     ways : int
-        Number of these.
+        Number of all variants.
     chain : Chain
     whole_class : bool
-        Whether the needs above are exact for every persistent schedule. They are upper bounds only where a stage
-        does not read its input but the stage before reads it as its output: whether that input may go early
-        then depends on how the segment came about.
+        Whether the needs above are exact for every persistent schedule. They are upper bounds if some backward does
+        not read its input but the previous backward reads it as its output. Whether that input may be dropped early
+        then depends on the origin of the segment.
     """
 
     length: int
@@ -90,7 +92,7 @@ class Segments:
 
     @cached_property
     def states(self) -> States:
-        """The states and ways of the dynamic programs, variants included."""
+        """The states and options of the dynamic programs, including variants."""
         return States.of(self.chain)
 
     @staticmethod
@@ -103,12 +105,13 @@ class Segments:
         workspace = np.where(saves, chain.saving_workspace, chain.forward_workspace)
         added, backward_y, save_added = x[1:], y[:-1], x[1:] + saved
         loss_y = int(y[-1])
-        # Whether nothing outside the segments that begin at x_i reads it: not the stage before, as its output.
+        # Whether no task outside the segments that begin at x_i reads it: the previous backward does not read its
+        # output.
         last_use = np.concatenate(([True], ~chain.reads_output))
-        # Inputs that their own backward does not read go when the forward that saves through has run.
+        # Inputs that their own backward does not read are dropped after the saving forward.
         spent = np.where(~chain.reads_input & last_use[:-1], x[:-1], 0)
         if chain.in_place:
-            # A sweep's later forwards drop their inputs; a backward drops all that it reads.
+            # The later forwards of a sweep drop their inputs; a backward drops all its inputs.
             added = np.maximum(0, x[1:] - x[:-1])
             save_added = np.maximum(0, save_added - spent)
             freed = y[1:] + saved + output + np.where(chain.reads_input & last_use[:-1], x[:-1], 0)
@@ -145,39 +148,39 @@ class Segments:
 
     @property
     def leaf_need(self) -> IntArray:
-        """Bytes that the segment (i, i) needs, for i = 0..L."""
+        """Bytes needed by the segment (i, i), for i = 0..L."""
         forwards = np.where(self.leaf_forward, self.save_need + self.gradient[1:-1], 0)
-        # x_i itself is there when the segment begins, whatever its backward reads.
+        # x_i itself is present when the segment begins, whatever its backward reads.
         need: IntArray = np.maximum(0, np.maximum(self.backward_need, np.append(forwards, 0)))
         return need
 
     def sweep_need(self, first: int) -> IntArray:
-        """Bytes of the sweeps from stage `first` to j, for j = first+1..L, without the live gradient."""
+        """Return the bytes of the sweeps from stage `first` to j, for j = first+1..L, without the live gradient."""
         needs = self.next_need[first:].copy()
         needs[:1] = self.first_need[first : first + 1]
         highest: IntArray = np.maximum.accumulate(needs)
         return highest
 
     def sweep_time(self, first: int) -> NumberArray:
-        """Time of the sweeps from stage `first` to j, for j = first+1..L."""
+        """Return the time of the sweeps from stage `first` to j, for j = first+1..L."""
         return np.cumsum(self.forward_time[first:])
 
     def saved_whole_need(self) -> int:
-        """Bytes beyond x_0 when every stage is saved through, nothing recomputed."""
+        """Return the bytes beyond x_0 if every stage is saved, without recomputation."""
         held = np.concatenate(([0], np.cumsum(self.kept)))
         forward = held[:-1] + self.save_need
-        # While a backward runs, what its own stage kept (and an x_i that has gone) is part of its need.
+        # The need of a backward includes the values kept by its own stage (and a dropped x_i).
         backward = held + self.backward_need
         return int(max(forward.max(initial=0), backward.max()))
 
     def time_without_recompute(self) -> Number:
-        """Time when every stage is saved through."""
+        """Return the time if every stage is saved."""
         total = np.concatenate((self.save_time, self.backward_time))
         return total.sum().item() if total.dtype == np.int64 else float(np.cumsum(total)[-1])
 
 
 class RunList:
-    """Collects the runs of a chain schedule as task indices of its task graph (of variants, the first one's)."""
+    """Collects the runs of a chain schedule as indices of its task graph (first variants)."""
 
     def __init__(self, segments: Segments, *, has_saving: bool) -> None:
         self._length = segments.length
@@ -209,7 +212,7 @@ class RunList:
 
 
 def follow(runs: RunList, length: int, room: int, choose: Callable[[int, int, int], tuple[int, int]]) -> None:
-    """Append the schedule that a table's choices describe, from the whole chain down (no recursion).
+    """Append the schedule that a table's choices describe, from the whole chain down (without recursion).
 
     Parameters
     ----------
@@ -217,10 +220,10 @@ def follow(runs: RunList, length: int, room: int, choose: Callable[[int, int, in
     length : int
         Number of stages.
     room : int
-        What the whole chain has, in the table's own measure (bytes or rows).
+        Memory of the whole chain, in the table's unit (bytes or rows).
     choose : callable
-        ``choose(first, last, room)`` returns where segment (first, last) is split, `first` itself where it is
-        saved through, and the room of the segment that begins there.
+        ``choose(first, last, room)`` returns the split stage of segment (first, last), or `first` if it is saved, and
+        the memory of the segment that begins there.
     """
     stack = [(0, length, room, False)]
     while stack:

@@ -1,12 +1,12 @@
-"""The states of the dynamic programs on a chain: which stage a segment begins with, and whether x_i must stay.
+"""States of the dynamic programs on a chain: the first stage of a segment, and whether x_i must stay.
 
-A segment (i, l) begins with x_i. Where the stage before was saved through by a variant whose backward reads its
-output, x_i is *held*: it must stay until that backward. Everywhere else it is *free*, and goes when the segment
-itself has no more use for it. Both count bytes beyond x_i, so that giving up a free x_i gives back bytes. Where the two
-do not differ, they are one state; a chain whose backwards read their inputs has one state for each stage.
+A segment (i, l) begins with x_i. If the previous stage was saved by a variant whose backward reads its output, x_i is
+*held*: it must stay until that backward. Otherwise it is *free*, and is dropped when the segment itself no longer
+needs it. Both count bytes beyond x_i, so dropping a free x_i returns bytes. If the two do not differ, they are one
+state. A chain whose backwards read their inputs has one state per stage.
 
-In a state, each variant of the stage is a *way* to save it through (or, for i = l, to process it alone). The way says
-which state the rest of the segment begins with: x_{i+1} is held if the variant's backward reads it.
+In a state, each variant of the stage is an option to save it (or, for i = l, to process it alone). The option
+determines the state of the rest of the segment: x_{i+1} is held if the variant's backward reads it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from remat.plugin import BoolArray, Chain, IntArray, Number, NumberArray
 
 @dataclass(frozen=True)
 class Whole:
-    """The schedule that saves every stage through once, by its quickest way.
+    """The schedule that saves every stage once, by its fastest variant.
 
     Attributes
     ----------
     ways : tuple of int
-        Way taken in each stage.
+        Option taken in each stage.
     need : int
         Bytes beyond x_0.
     time : int or float
@@ -39,7 +39,7 @@ class Whole:
 
 @dataclass(frozen=True, kw_only=True)
 class States:
-    """S states in ascending order of their stages, and W ways in the order of the states.
+    """S states in ascending order of their stages, and W options in the order of the states.
 
     Attributes
     ----------
@@ -47,19 +47,19 @@ class States:
     stage : (S,) int64
         First stage of the state's segments; the loss is stage L.
     free, held : (L+1,) int64
-        State of a segment that begins with each stage, x_i free or held.
+        State of a segment that begins with each stage, with x_i free or held.
     start : (S+1,) int64
-        Ways of state k: ``start[k] .. start[k+1] - 1``. The loss has one way, which is never saved through.
+        Options of state k: ``start[k] .. start[k+1] - 1``. The loss has one option, which is never saved.
     inner : (W,) int64
-        State of the segment (i+1, l) inside; -1 for the loss.
+        State of the inner segment (i+1, l); -1 for the loss.
     kept : (W,) int64
-        Bytes beyond x_i that lie there while the segment inside runs, less those of an x_i that has gone.
+        Bytes beyond x_i that are held while the inner segment runs, minus those of a dropped x_i.
     save_need, backward_need : (W,) int64
-        Bytes beyond x_i while the forward runs (without the live gradient), and the backward (gradients included).
+        Bytes beyond x_i while the forward runs (without the live gradient), and the backward (including gradients).
     leaf_need : (W,) int64
         Bytes beyond x_i of the segment (i, i).
     time, leaf_time : (W,)
-        Forward and backward; for the segment (i, i) the forward only if the backward reads what it makes.
+        Forward and backward; for the segment (i, i), the forward only if the backward reads its results.
     forward_task, backward_task : (W,) int64
         Indices in the task graph; -1 for the loss, which has no forward.
     leaf_forward : (W,) bool
@@ -83,14 +83,14 @@ class States:
 
     @staticmethod
     def of(chain: Chain) -> States:
-        """Derive states and ways (O(L + alternatives))."""
+        """Compute states and options (O(L + alternatives))."""
         length, alternatives = chain.length, chain.alternatives
         pair = (_Ways.of(chain, held=False), _Ways.of(chain, held=True))
         start = alternatives.start
         different = np.zeros(length + 1, dtype=bool)
         unlike = np.flatnonzero(pair[0].differs(pair[1]))
         different[pair[0].stage[unlike]] = True
-        # x_i is held only if some variant of the stage before reads its output; x_0 never is.
+        # x_i is held only if some backward variant of the previous stage reads its output; x_0 never is.
         different[0] = False
         reading = np.zeros(length, dtype=bool)
         reading[alternatives.stage[alternatives.reads_output]] = True
@@ -100,7 +100,7 @@ class States:
         held = free + different
         counts = np.append(np.diff(start), 1)[stage]
         way_start = np.concatenate(([0], np.cumsum(counts)))
-        # Where each way stands in the arrays of `_Ways`: alternatives first, the loss last.
+        # Index of each option in the arrays of `_Ways`: alternatives first, the loss last.
         source = np.repeat(np.append(start[:-1], start[-1])[stage] - way_start[:-1], counts) + np.arange(way_start[-1])
         is_held = np.repeat(np.arange(len(stage)) != free[stage], counts)
 
@@ -116,15 +116,15 @@ class States:
 
     @property
     def saved_through(self) -> int:
-        """Number of ways that can be saved through: those of the loss come after them."""
+        """Number of options that can be saved; those of the loss follow them."""
         return int(self.start[self.free[self.length]])
 
     def ways(self, state: int) -> range:
-        """Ways of a state."""
+        """Return the options of a state."""
         return range(int(self.start[state]), int(self.start[state + 1]))
 
     def quickest(self) -> IntArray:
-        """Quickest way of each state; of equally quick ones, the one that keeps least."""
+        """Return the fastest option of each state; ties prefer the one that keeps the fewest bytes."""
         order = np.lexsort((self.backward_need, self.kept, self.time))
         first = np.full(len(self.stage), -1, dtype=np.int64)
         owner = np.repeat(np.arange(len(self.stage)), np.diff(self.start))
@@ -132,7 +132,7 @@ class States:
         return first
 
     def whole(self) -> Whole:
-        """Return what it takes to recompute nothing (O(L))."""
+        """Return the schedule without recomputation (O(L))."""
         quickest = self.quickest().tolist()
         state, held, need = int(self.free[0]), 0, 0
         ways = []
@@ -140,7 +140,7 @@ class States:
         while self.stage[state] < self.length:
             way = quickest[state]
             own = max(int(self.save_need[way]), int(self.backward_need[way]))
-            # While the backward runs, what its own stage kept (and an x_i that has gone) is part of its need.
+            # The need of the backward includes the values kept by its own stage (and a dropped x_i).
             need = max(need, held + own)
             held += int(self.kept[way])
             time += self.time[way].item()
@@ -152,7 +152,7 @@ class States:
 
 @dataclass(frozen=True)
 class _Ways:
-    """What each alternative needs if x_i is free, or held; the loss last."""
+    """Needs of each alternative if x_i is free, or held; the loss last."""
 
     stage: IntArray
     kept: IntArray
@@ -179,7 +179,7 @@ class _Ways:
         saves = ways.reads_saved & chain.saves
         saved = np.where(saves, ways.saved_size, 0)
         output = np.where(ways.reads_output, following, 0)
-        # A free input that the backward does not read goes when the forward has run; else with the backward.
+        # A free input that the backward does not read is dropped after the forward, otherwise with the backward.
         spent = np.where(ways.reads_input | held, 0, x)
         added, made_y, loss_y = following + saved, y, int(chain.gradient_size[-1])
         if chain.in_place:
@@ -210,7 +210,7 @@ class _Ways:
         )
 
     def differs(self, other: _Ways) -> BoolArray:
-        """Whether a way's needs differ from those of another state's."""
+        """Whether an option's needs differ from those in another state."""
         names = ("kept", "save_need", "backward_need", "leaf_need")
         unlike: BoolArray = np.logical_or.reduce([getattr(self, name) != getattr(other, name) for name in names])
         return unlike
@@ -222,18 +222,18 @@ def unfold(
     choose: Callable[[int, int, int], tuple[int, int, int]],
     segment: tuple[int, int] | None = None,
 ) -> list[int]:
-    """Return the runs (task indices) that a table's choices describe, from the whole chain down (no recursion).
+    """Return the runs (task indices) that a table's choices describe, from the whole chain down (without recursion).
 
     Parameters
     ----------
     states : States
     room : int
-        What the whole chain has, in the table's own measure (bytes or rows).
+        Memory of the whole chain, in the table's unit (bytes or rows).
     choose : callable
-        ``choose(state, last, room)`` returns (split, way, room inside): the stage at which the segment is split (-1
-        where it is saved through, or a single stage), the way, and the room of the segment that begins there.
+        ``choose(state, last, room)`` returns (split, option, inner memory). `split` is the stage at which the segment
+        is split, or -1 if it is saved or is a single stage. The memory is that of the segment that begins there.
     segment : (int, int), optional
-        State and last stage of the segment to begin with, in place of the whole chain.
+        State and last stage of the segment to begin with, instead of the whole chain.
     """
     runs: list[int] = []
     forward, backward = states.forward_task.tolist(), states.backward_task.tolist()

@@ -1,8 +1,8 @@
 """Strategies on chains: `store-all`, `recompute-all`, `fixed` and `periodic`; each is one schedule per instance.
 
-A strategy names the stages whose inputs are kept during the first forward sweep. Between two of them lies a
-segment: its stages run without saving in the first sweep, and are run again, saving, right before their
-backwards. The last segment is saved in the first sweep.
+A strategy names the stages whose inputs are kept during the first forward sweep. The stages between two of these form
+a segment. They run without saving in the first sweep, and again with saving just before their backwards. The last
+segment is saved in the first sweep.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def solve_store_all(problem: Problem, options: None, context: Context) -> Propos
 
 
 def solve_recompute_all(problem: Problem, options: None, context: Context) -> Proposal:
-    """Keep only x0 and go forward again for every backward: O(L^2) runs."""
+    """Keep only x0, and recompute from it for every backward: O(L^2) runs."""
     if problem.kind == "adjoint":
         from remat_algorithms.adjoint import strategies as adjoint
 
@@ -63,12 +63,12 @@ def solve_recompute_all(problem: Problem, options: None, context: Context) -> Pr
 
 
 def solve_fixed(problem: Problem, options: FixedOptions, context: Context) -> Proposal:
-    """Keep the inputs of the stages that the user names.
+    """Keep the inputs of the stages named by the user.
 
     Raises
     ------
     remat.OptionError
-        If a checkpoint is no stage of this chain.
+        If a checkpoint is not a stage of this chain.
     """
     named = _numbers(options.checkpoints)
     if problem.kind == "adjoint":
@@ -83,10 +83,10 @@ def solve_fixed(problem: Problem, options: FixedOptions, context: Context) -> Pr
 
 
 def solve_periodic(problem: Problem, options: PeriodicOptions, context: Context) -> Proposal:
-    """Cut the chain into k equal segments, as Chen et al. 2016 and PyTorch's sequential checkpointing do.
+    """Cut the chain into k equal segments, as in Chen et al. 2016 and PyTorch's sequential checkpointing.
 
-    All but the last have floor(L / k) stages; the last one is saved whole. Peak memory O(sqrt L) for
-    k = round(sqrt L), with one more forward.
+    All segments except the last have floor(L / k) stages; the last one is saved completely. Peak memory is O(sqrt L)
+    for k = round(sqrt L), with one additional forward.
     """
     length = problem.chain.length
     count = options.segments if options.segments is not None else max(1, round(math.sqrt(length)))
@@ -121,7 +121,7 @@ def segmented(chain: Chain, starts: Sequence[int]) -> list[int]:
     for number in range(len(starts) - 1, -1, -1):
         first, end = starts[number], ends[number]
         for stage in range(first, end):
-            # A stage whose backward needs no forward runs only to get to the next one.
+            # A stage whose backward needs no forward runs only to reach the next one.
             last = number == len(starts) - 1 or stage < end - 1
             if last or segments.leaf_forward[stage]:
                 runs.save(stage)

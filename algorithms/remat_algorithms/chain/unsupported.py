@@ -1,4 +1,4 @@
-"""What algorithms for chains cannot use, in the words of all of them."""
+"""Common refusals of chain algorithms for unsupported features."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from remat.plugin import OptionError, Problem
 
 
 def refuse_alternatives(problem: Problem, name: str) -> None:
-    """Refuse a chain that has other forwards than F and Fe.
+    """Refuse a chain with forwards other than F and Fe.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Lower bounds on what every sequential schedule of a chain in one memory recomputes."""
+"""Lower bounds on the recomputation of every sequential schedule of a chain in one memory."""

@@ -1,14 +1,15 @@
-"""A lower bound on the makespan of every sequential schedule of a chain in one memory, by covering what must go.
+"""Lower bound on the makespan of every sequential schedule of a chain in one memory, by a covering argument.
 
-While B_p runs, what later backwards read lies in memory or is made again afterwards. A stage of which something is
-missing then runs twice at least, for it has run before: in any schedule, the stages with something missing at B_p are
-a cover of the bytes by which everything together exceeds the budget. The least time of a cover, fractional, is a bound:
+While B_p runs, each value that later backwards read is either in memory or recomputed afterwards. A stage with a
+missing value then runs at least twice, because it has run before. In any schedule, the stages with missing values at
+B_p therefore cover the bytes by which all values together exceed the budget. The minimum time of a fractional cover
+is a bound:
 
     makespan >= time without recomputation
                 + max over p of min { sum_k z_k t_k : sum_k z_k size_k >= excess_p, 0 <= z <= 1 },
 
-with t_k the time of stage k's quickest forward, and size_k the bytes of s_k and x_{k+1} that the backwards p-1..0 read
-(those that B_p itself reads left out). O(L^2 log L).
+with t_k the time of the fastest forward of stage k. size_k counts the bytes of s_k and x_{k+1} that the backwards
+p-1..0 read, without those that B_p itself reads. O(L^2 log L).
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from remat_algorithms.chain.bounds.moment_facts import backward_bytes
 
 
 def recompute_bound(chain: Chain, budget: int) -> Number:
-    """Return the least time that every schedule spends on recomputation (an integer for integer times).
+    """Return the minimum time that every schedule spends on recomputation (an integer for integer times).
 
     Parameters
     ----------
     chain : Chain
     budget : int
-        Total capacity, static memory included.
+        Total capacity, including static memory.
     """
     length = chain.length
     x = chain.activation_size
@@ -39,7 +40,7 @@ def recompute_bound(chain: Chain, budget: int) -> Number:
     exact = forward.dtype == np.int64
     highest = 0.0
     for phase in range(1, length + 1):
-        # x_{k+1} is read by B_k as its output, and by B_{k+1} as its input.
+        # B_k reads x_{k+1} as its output, and B_{k+1} reads it as its input.
         later = chain.reads_output[:phase] | np.append(chain.reads_input[1:phase], [False])
         held = np.where(later, x[1 : phase + 1], 0)
         if phase == length or chain.reads_input[phase]:
@@ -55,7 +56,7 @@ def recompute_bound(chain: Chain, budget: int) -> Number:
 
 
 def _cover(size: np.ndarray, time: np.ndarray, excess: int) -> float:
-    """Least time of stages, the last one in part, whose bytes cover the excess; infinite if they do not."""
+    """Return the minimum time of stages, the last one fractional, whose bytes cover the excess; 0 if they do not."""
     useful = size > 0
     size, time = size[useful].astype(np.float64), time[useful].astype(np.float64)
     total = 0.0
@@ -64,4 +65,4 @@ def _cover(size: np.ndarray, time: np.ndarray, excess: int) -> float:
             return total + float(time[k]) * excess / float(size[k])
         total += float(time[k])
         excess -= int(size[k])
-    return 0.0  # no schedule fits: other bounds say so
+    return 0.0  # no schedule fits; other bounds prove that

@@ -1,7 +1,8 @@
-"""Closing the gap between a schedule of a chain and its bound: programs over more and more moments.
+"""Iterative bound improvement for chains: programs over a growing set of moments.
 
-The first moment is the one that says most by itself. A solution is taken for a schedule: where that overflows most,
-there are more moments in the next round. What fits, and takes no more than the bound, is optimal.
+The first moment is the one with the strongest individual bound. Each solution is interpreted as a schedule. The next
+round adds moments where that schedule exceeds the memory most. A schedule that fits, with a time equal to the bound,
+is optimal.
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ from remat_algorithms.kit.programs import cp_sat
 from remat_algorithms.kit.programs.solver_status import Outcome
 
 MORE, APART = 2, 2
-"""Moments that a round adds, and how many backwards there are between them at the least."""
+"""Moments added per round, and the minimum number of backwards between them."""
 
 SHARE, LEAST_WORK = 0.3, 0.1
-"""Share of the work that is left which a round may take, and what it may take in any case, in CP-SAT's units."""
+"""Share of the remaining work that a round may use, and the minimum work of a round, in CP-SAT's units."""
 
 
 @dataclass
 class Closed:
-    """What is known in the end.
+    """Final state of the search.
 
     Attributes
     ----------
     bound : int
-        Ticks that every schedule recomputes at the least, or those of the best schedule known.
+        Lower bound on the recomputation ticks of every schedule, at most those of the best schedule known.
     runs : (L+1, L) bool, optional
         A better schedule.
     most : int
-        Its ticks, or those of the one that was known.
+        Its ticks, or those of the schedule known before.
     rounds : int
-        Programs that were solved.
+        Number of programs solved.
     """
 
     bound: int
@@ -65,16 +66,16 @@ def close(
     ----------
     moments, phases
     least : list of int
-        What each moment by itself says (`remat_algorithms.chain.bounds.one_moment`).
+        Bound of each individual moment (`remat_algorithms.chain.bounds.one_moment`).
     most : int
-        Ticks that a known schedule recomputes.
+        Recomputation ticks of a known schedule.
     context : Context
     room : int
         Bytes without the static ones.
     work : float
-        In CP-SAT's units, a second or so each.
+        Limit in CP-SAT's units, about one second each.
     told : callable
-        Receives better bounds.
+        Receives improved bounds.
     """
     closed = Closed(min(max(least), most), most)
     chosen: tuple[int, ...] = (int(np.argmax(least)),)
@@ -112,7 +113,7 @@ def close(
 
 
 def _held(phases: Phases, runs: BoolArray) -> tuple[NDArray[np.int64], int]:
-    """Return the bytes while each backward of a matrix runs (the loss, last), and the peak."""
+    """Return the bytes held while each backward of a matrix runs (the loss last), and the peak."""
     tasks = phases.tasks(runs)
     during = np.array(phases.during(tasks), dtype=np.int64)
     backwards = during[np.array(tasks) >= phases.loss]
@@ -120,7 +121,7 @@ def _held(phases: Phases, runs: BoolArray) -> tuple[NDArray[np.int64], int]:
 
 
 def _added(moments: Moments, chosen: tuple[int, ...], over: NDArray[np.int64] | None) -> tuple[int, ...]:
-    """Return moments and some more: where a solution overflows most, or, without one, where bytes are many."""
+    """Return the moments and additional ones: at the largest overflows, or where many bytes are held."""
     if over is None:
         total = np.append(0, (moments.activation + moments.saved)[: moments.length].cumsum())
         ends = np.array([*chosen, 0])

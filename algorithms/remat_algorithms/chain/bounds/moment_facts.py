@@ -1,8 +1,9 @@
-"""What is there while a backward runs, in every sequential schedule of a chain in one memory.
+"""Memory constraints of every sequential schedule of a chain in one memory, at its moments.
 
-While B_p runs (the loss, for p = L), what later backwards read either lies in memory, or is made again afterwards by a
-run of its stage, which has run before. In minimal schedules each backward runs once, in the order B_L, .., B_0: a run
-of B_p whose y_p is not read before the next one serves nobody.
+A *moment* is the run of a backward B_p (the loss, for p = L), a point in the order at which memory is bounded. At
+this point, each value that later backwards read is either in memory or recomputed afterwards by its stage, which has
+run before. In minimal schedules, each backward runs once, in the order B_L, .., B_0. An additional run of B_p has no
+effect if no task reads its y_p before the next run.
 """
 
 from __future__ import annotations
@@ -16,32 +17,32 @@ import numpy as np
 from remat.plugin import Chain, IntArray, NumberArray
 
 BITS = 44
-"""Of the time of all forwards, where times are no whole numbers: sums over some twenty moments stay below 2^50."""
+"""Bits of the total time of all forwards, if times are not integers. Sums over some twenty moments stay below 2^50."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """A chain at its moments, in whole ticks of time.
+    """Memory and times of a chain at its moments, in integer ticks.
 
     Attributes
     ----------
     length : int
     room : (L+1,) int64
-        Bytes that B_p leaves for values that it does not read itself; negative where it does not fit.
+        Bytes that B_p leaves for values that it does not read itself; negative if it does not fit.
     activation, saved : (L+1,) int64
-        x_k, and s_k as far as the backwards read it (0 for k = L).
+        Bytes of x_k, and of s_k if the backwards read it (0 for k = L).
     reads_input, reads_output, reads_saved : (L+1,) bool
-        Of B_p; the loss reads x_L.
+        Reads of B_p; the loss reads x_L.
     forward : (L,) int64
-        The quickest run of each stage.
+        Time of the fastest run of each stage.
     saving : (L,) int64
-        What a run that makes s_k takes beyond that.
+        Additional time of a run that produces s_k.
     shift : int
-        A unit of time has 2^shift ticks; what is cut off is lost to the bound.
+        A unit of time has 2^shift ticks; truncated fractions weaken the bound.
     exact : bool
         Whether ticks are units.
     saves : bool
-        Whether there are saving forwards at all.
+        Whether saving forwards exist.
     """
 
     length: int
@@ -59,13 +60,13 @@ class Moments:
 
     @staticmethod
     def of(chain: Chain, budget: int) -> Moments:
-        """Look at a chain whose stages have no variants (O(L)).
+        """Build the moments of a chain whose stages have no variants (O(L)).
 
         Parameters
         ----------
         chain : Chain
         budget : int
-            Total capacity, static memory included.
+            Total capacity, including static memory.
         """
         saves = chain.reads_saved & chain.saves
         saved = np.append(np.where(saves, chain.saved_size, 0), 0)
@@ -103,14 +104,14 @@ class Moments:
         return total - int((self.forward + self.saving).sum())
 
     def time(self, ticks: int) -> float | int:
-        """Return ticks as time, not rounded up."""
+        """Return ticks as time, without rounding up."""
         return ticks if self.exact else math.ldexp(ticks, -self.shift) * (1 - 1e-12)
 
 
 def backward_bytes(chain: Chain, saved: IntArray) -> IntArray:
-    """Return the bytes that each backward takes itself (the loss, last): what it reads and writes, and its workspace.
+    """Return the bytes of each backward itself (the loss last): its inputs, outputs and workspace.
 
-    `saved` are those of s_k as far as the backwards read it, 0 for the loss. (L+1,)
+    `saved` contains the bytes of s_k if the backwards read it, and 0 for the loss. (L+1,)
     """
     x, y = chain.activation_size, chain.gradient_size
     reads = np.append(y[1:] + saved[:-1] + np.where(chain.reads_output, x[1:], 0), 0)

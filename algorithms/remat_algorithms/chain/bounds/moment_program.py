@@ -1,15 +1,16 @@
-"""An integer program over some moments of a chain: what lies in memory at each, and what runs again between them.
+"""Integer program over some moments of a chain: values in memory at each, and recomputation between them.
 
-The moments p_1 > .. > p_J cut a schedule into blocks: block 0 ends as B_{p_1} begins, block j as B_{p_(j+1)} begins,
-the last one at the end. X_jk says that stage k runs in block j, E_jk that such a run makes s_k, A_jk and C_jk that x_k
-and s_k lie in memory while B_{p_(j+1)} runs:
+The moments p_1 > .. > p_J divide a schedule into blocks. Block 0 ends when B_{p_1} starts, block j when B_{p_(j+1)}
+starts, and the last block at the end. X_jk states that stage k runs in block j, and E_jk that this run produces s_k.
+A_jk and C_jk state that x_k and s_k are in memory while B_{p_(j+1)} runs:
 
     X_jk, A_jk <= A_(j-1)k + X_j(k-1),   C_jk <= C_(j-1)k + E_jk,   E_jk <= X_jk,
-    what the backwards of block j read is at hand in block j,
-    bytes at each moment <= what its backward leaves,
+    the values that the backwards of block j read are available in block j,
+    bytes at each moment <= the bytes that its backward leaves.
 
-and the least sum of forward times of X and E, less what one run of each stage takes, is a lower bound: a schedule
-fulfils all this. In block 0 every stage runs. With all moments it is a schedule but for what its forwards need.
+The minimum total forward time of X and E, minus one run of each stage, is a lower bound, because every schedule
+satisfies these constraints. In block 0 every stage runs. With all moments, a solution is a schedule except for the
+memory needs of its forwards.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from remat_algorithms.chain.bounds.moment_facts import Moments
 from remat_algorithms.kit.programs.program import FloatArray, ProgramBuilder
 
 Columns = dict[tuple[int, int], int]
-"""By block, or moment, and stage."""
+"""Columns by block or moment, and stage."""
 
 
 @dataclass
@@ -37,9 +38,9 @@ class MomentProgram:
     chosen : tuple of int
         p_1 > .. > p_J.
     program : ProgramBuilder
-        Minimises ticks; the time of one run of each stage is left out.
+        Minimises ticks, without the time of one run of each stage.
     runs, saving : dict
-        X and E; of block 0, E alone, where it costs something. E is X where that makes s_k for nothing.
+        X and E. For block 0, only E, where it has a cost. E equals X if the run produces s_k at no cost.
     inputs, saved : dict
         A and C.
     """
@@ -54,7 +55,7 @@ class MomentProgram:
 
     @staticmethod
     def of(moments: Moments, chosen: tuple[int, ...], most: int) -> MomentProgram:
-        """Build the program (O(J L^2) coefficients at most, O(J L) most often).
+        """Build the program (O(J L^2) coefficients at most, usually O(J L)).
 
         Parameters
         ----------
@@ -62,7 +63,7 @@ class MomentProgram:
         chosen : tuple of int
             Descending, without repetition.
         most : int
-            Ticks of a schedule that is known: with more than that nothing is looked for.
+            Ticks of a known schedule, an upper limit for solutions.
         """
         built = MomentProgram(moments, chosen)
         for j in range(len(chosen) + 1):
@@ -83,12 +84,12 @@ class MomentProgram:
         return [(first - 1, last) for first, last in pairwise(ends)]
 
     def excess(self, cost: float) -> int:
-        """Return a cost of the program as ticks of recomputation."""
+        """Convert a cost of the program to ticks of recomputation."""
         return round(cost) - self._saved_once
 
     @property
     def _saved_once(self) -> int:
-        """What one saving run of each stage costs: that is part of the time without recomputation."""
+        """Cost of one saving run of each stage, which is part of the time without recomputation."""
         return int(self.moments.saving[: self.chosen[0]].sum())
 
     def _columns(self, j: int) -> None:
@@ -99,7 +100,7 @@ class MomentProgram:
                 self.runs[j, k] = program.add_column(cost=int(moments.forward[k]), integer=True)
             if moments.reads_saved[k]:
                 extra = int(moments.saving[k])
-                if extra and (j or k < self.chosen[0]):  # block 0 has made what its own backwards read
+                if extra and (j or k < self.chosen[0]):  # block 0 has produced the values that its backwards read
                     self.saving[j, k] = program.add_column(cost=extra, integer=True)
                 elif j:
                     self.saving[j, k] = self.runs[j, k]
@@ -113,12 +114,12 @@ class MomentProgram:
                 self.inputs[j, p] = program.add_column(integer=True)
 
     def _at_hand(self, j: int, k: int) -> list[tuple[int, float]]:
-        """Return the ways to have x_k in a block (not the first one)."""
+        """Return the columns that make x_k available in a block (not the first one)."""
         ways = (self.inputs.get((j - 1, k)), self.runs.get((j, k - 1)))
         return [(column, 1) for column in ways if column is not None]
 
     def _block(self, j: int) -> None:
-        """Add the rows of what runs, what is kept at its end and what its backwards read; of block 0, what is saved."""
+        """Add the rows of a block's runs, kept values and backward reads; for block 0, only of kept values."""
         moments, add = self.moments, self.program.add_row
         first, last = self.blocks[j]
         if j < len(self.chosen):
@@ -154,9 +155,9 @@ class MomentProgram:
         self.program.add_row(held, lower=-int(moments.room[p]))
 
     def matrix(self, solution: FloatArray) -> BoolArray:
-        """Return a solution as a bit matrix (`chain.phase_matrix`), with each run as late as its block allows.
+        """Convert a solution to a bit matrix (`chain.phase_matrix`), with each run as late as its block allows.
 
-        Its peak is what it is: between the moments, and while forwards run, nothing has been asked of it.
+        Its peak may exceed the budget, because the program ignores memory between the moments and during forwards.
         """
         moments, length = self.moments, self.moments.length
         one = (np.rint(solution) > 0).tolist()

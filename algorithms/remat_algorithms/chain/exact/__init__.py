@@ -1,1 +1,1 @@
-"""All schedules of a short chain, by a shortest path over what is resident."""
+"""All schedules of a short chain, by shortest paths over live sets."""

@@ -1,7 +1,8 @@
 """`chain-exact`: the best of all schedules of a short chain in one memory.
 
-Shortest path over the live sets (module `live_sets`): any value may be dropped and made again at any time, by F or by
-Fe. The schedule of `rotor-float` is the incumbent; only what may beat it is searched.
+The algorithm finds a shortest path over the live sets (module `live_sets`). Any value may be dropped and recomputed
+at any time, by F or by Fe. The schedule of `rotor-float` is the incumbent, and the search considers only states that
+may improve it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from remat_algorithms.chain.floating.rotor_float import solve as solve_rotor_flo
 from remat_algorithms.chain.unsupported import refuse_alternatives
 
 ONE_MEMORY = "sequential schedules in one memory"
-"""Name of the class where the machine has more than one memory and one processor."""
+"""Scope on machines with more than one memory or processor."""
 
 
 class ChainExactOptions(Options):
@@ -38,11 +39,11 @@ class ChainExactOptions(Options):
 
 
 def solve(problem: Problem, options: ChainExactOptions, context: Context) -> Proposal:
-    """Solve a short chain (some 10 stages; more where memory is not scarce).
+    """Solve a short chain (some 10 stages; more if memory is not scarce).
 
-    Takes instances of kind `chain`; only the working memory is used. Is optimal, or infeasible, over all schedules
-    (`ONE_MEMORY` on larger machines). If a limit is hit, which a note names, it gives the incumbent, if there is one,
-    and the bound proved so far.
+    Takes instances of kind `chain` and uses only the working memory. Optimal, or infeasible, over all schedules
+    (`ONE_MEMORY` on larger machines). If a limit is reached, which a note states, the answer is the incumbent, if
+    there is one, with the proved bound.
 
     Raises
     ------
@@ -55,7 +56,7 @@ def solve(problem: Problem, options: ChainExactOptions, context: Context) -> Pro
 
 
 def improve(problem: Problem, start: Proposal, options: ChainExactOptions, context: Context) -> Proposal:
-    """Search for what is better than the answer of `rotor-float`, as `solve` does."""
+    """Search for a schedule better than that of `rotor-float`, as `solve` does."""
     small = len(problem.machine.memories) == 1 and len(problem.machine.processors) == 1
     scope = ALL_SCHEDULES if small else ONE_MEMORY
     tasks, time = None, None
@@ -89,7 +90,7 @@ def improve(problem: Problem, start: Proposal, options: ChainExactOptions, conte
 
 
 def _everything(problem: Problem) -> int:
-    """Bytes in which no schedule has to drop anything."""
+    """Bytes in which no schedule needs to drop anything."""
     graph = problem.graph
     return graph.static_memory + 2 * int(graph.size.sum()) + int(graph.workspace.max())
 
@@ -102,7 +103,7 @@ def _limited(
     options: ChainExactOptions,
     context: Context,
 ) -> Proposal:
-    """What is known when a limit ends the search."""
+    """Propose the result of a search that a limit ended."""
     why = "stopped" if context.stopped else f"the limit of {options.states:,} states was reached"
     termination = context.termination if context.stopped else Termination.ITERATION_LIMIT
     note = f"{why} after {outcome.states:,} states: not proved"
@@ -121,9 +122,10 @@ def _limited(
 def _least(
     problem: Problem, known: LeastBudget | None, options: ChainExactOptions, context: Context
 ) -> LeastBudget | None:
-    """Find the least budget, between the problem's own and one that suffices, by bisection.
+    """Find the minimum budget by bisection between the problem's budget and a sufficient one.
 
-    Most often the least budget of the floating schedules is the least of all, so that is tried first.
+    The minimum budget of floating schedules is usually the overall minimum, so the value just below it is tried
+    first.
     """
     if known is None or not known.sufficient or problem.budget is None:
         return None

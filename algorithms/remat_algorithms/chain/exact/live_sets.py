@@ -1,12 +1,11 @@
-"""Shortest path over the live sets of a chain: every sequential schedule in one memory, tiny chains only.
+"""Shortest path over the live sets of a chain: every sequential schedule in one memory, for tiny chains only.
 
-A state is the next backward p (L: the loss) and the set of live activations and saved values; the gradient
-y_{p+1} is live with it. The backwards run in one order only, B_L, .., B_0, so that a state is left by running
-a forward or by B_p.
+A state is the next backward p (L: the loss) and the set of live activations and saved values. The gradient y_{p+1} is
+also live. The backwards run in a single order, B_L, .., B_0, so the only transitions are forwards and B_p.
 
-Values are dropped as late as possible: a run that does not fit is tried with every *minimal* set of live values
-whose absence makes it fit. No schedule is lost: whatever a schedule holds, the late dropper holds too, and it
-can always make room by dropping some of what the schedule does not hold.
+Values are dropped as late as possible. A run that does not fit is tried with every *minimal* set of live values whose
+removal makes it fit. This loses no schedule: the late dropper holds everything that a given schedule holds, and can
+always free memory by dropping values that the schedule does not hold.
 """
 
 from __future__ import annotations
@@ -25,19 +24,18 @@ TRIES_PER_STATE = 100
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a search ended.
+    """Result of a search.
 
     Attributes
     ----------
     tasks : list of int or None
-        Runs (as in the task graph) of a schedule that takes less than the limit, the shortest one; None if none
-        was found.
+        Runs (as in the task graph) of the shortest schedule below the limit; None if none was found.
     bound : int, float
-        No schedule takes less than the lesser of this and the limit; infinite when all states are seen.
+        No schedule takes less than the smaller of this and the limit; infinite if all states were examined.
     finished : bool
-        Whether the search came to its end: the schedule is the shortest, or none is below the limit.
+        Whether the search finished: the schedule is the shortest, or none is below the limit.
     states : int
-        Number of states that were expanded.
+        Number of states expanded.
     """
 
     tasks: list[int] | None
@@ -47,17 +45,17 @@ class Outcome:
 
 
 class _OutOfTime(Exception):
-    """The search was stopped in the middle of a state."""
+    """The search was stopped within a state."""
 
 
 class LiveSets:
-    """The states of a chain, and the moves between them.
+    """The states of a chain, and the transitions between them.
 
     Parameters
     ----------
     chain : Chain
     budget : int
-        Total capacity, static memory included.
+        Total capacity, including static memory.
 
     Notes
     -----
@@ -92,7 +90,7 @@ class LiveSets:
             1 << length,
         ]
         saved = [1 << (length + 1 + k) if wants_s[k] else 0 for k in range(length)]
-        # What a later step can still read, once B_{p+1} has run.
+        # Values that later steps can still read after B_{p+1}.
         self._useful = [
             (2 << p) - 1 | (self._needs[p] & ~((1 << (length + 1)) - 1)) | self._needs[p] | sum(saved[: p + 1])
             for p in range(length + 1)
@@ -117,12 +115,12 @@ class LiveSets:
         ----------
         limit : int or float
         states : int
-            Most states to expand; `TRIES_PER_STATE` sets of values to drop that are looked at count as one.
+            Maximum number of states to expand; `TRIES_PER_STATE` examined sets of values to drop count as one.
         stopped : callable
         told : callable
-            Receives the bound from time to time.
+            Receives the bound regularly.
         timed : bool
-            Otherwise times do not matter: any schedule will do, and those near the end are looked at first.
+            If False, times do not matter: any schedule is accepted, and states near the end come first.
         """
         start = (self.length, 1)
         cost: dict[tuple[int, int], Number] = {start: 0}
@@ -162,7 +160,7 @@ class LiveSets:
         return Outcome(None, math.inf, True, len(settled))
 
     def time_to_go(self, phase: int, live: int) -> Number:
-        """Time that every way on from a state takes at least: what must be remade, once, and the backwards."""
+        """Return the minimum time from a state to the end: each missing value once, and the remaining backwards."""
         if phase < 0:
             return 0
         length = self.length
@@ -184,7 +182,7 @@ class LiveSets:
     def _moves(
         self, phase: int, live: int, slack: Number, most: int, stopped: Callable[[], bool]
     ) -> Iterator[tuple[int, Number, tuple[int, int]]]:
-        """Yield (task, time, state after it), leaving out what cannot end within `slack`."""
+        """Yield (task, time, next state), except moves that cannot finish within `slack`."""
 
         def worth(left: int) -> bool:
             self._work += 1
@@ -199,7 +197,7 @@ class LiveSets:
             time, workspace = self._backward[phase]
             task = length * (2 if self._saves else 1) + (0 if phase == length else 1 + phase)
             later = self._useful[phase - 1] if phase else 0
-            # The output y_p; the values that nothing reads any more go at the end.
+            # The output y_p; values without later readers are freed at the end.
             spent = gradient + self._bytes(live & needs & ~later) if self._in_place else 0
             optional = live & needs & later
             for left in self._rooms(worth, live, needs, optional, gradient, self._gradient[phase], workspace, spent):
@@ -215,7 +213,7 @@ class LiveSets:
             if (self._saves and not live & output & useful) or (saved & useful and not live & saved):
                 time, workspace = self._saving[k]
                 written = self._sizes[k + 1] + self._sizes[length + 1 + k]
-                # Both are written afresh, so that older copies only take room.
+                # Both are overwritten, so older copies only waste memory.
                 rest = live & ~(output | saved)
                 for left in self._rooms(worth, rest, 1 << k, 1 << k, gradient, written, workspace, 0):
                     yield length + k, time, (phase, (left | output | saved) & useful)
@@ -231,10 +229,10 @@ class LiveSets:
         workspace: int,
         spent: int,
     ) -> Iterator[int]:
-        """Yield what may be left of the live set when a run makes room for itself, the largest sets only.
+        """Yield the largest subsets of the live set that leave enough memory for a run.
 
-        `optional` are reads that may go at the end; in place, their bytes are then the outputs' (as `spent`
-        are those that go anyway).
+        `optional` are inputs that may be dropped at the end. In place, the outputs then reuse their bytes (`spent`
+        are the bytes of inputs that are dropped anyway).
         """
         held = self._bytes(live) + gradient + workspace - self._room
         excess = held + (max(0, written - spent) if self._in_place else written)
@@ -247,14 +245,14 @@ class LiveSets:
             reused = max(0, written - spent - self._bytes(optional))
             if held + reused < excess:
                 rest = live & ~optional
-                # Until the run ends, the optional reads are there.
+                # The optional inputs stay until the run ends.
                 for gone in self._minimal(live & ~reads, held + reused, lambda gone: worth(live & ~gone)):
                     yield rest & ~gone
 
     def _minimal(self, values: int, excess: int, worth: Callable[[int], bool]) -> Iterator[int]:
-        """Yield the sets of values of at least `excess` bytes of which no value can be spared.
+        """Yield the minimal sets of values with at least `excess` bytes.
 
-        Sets that are not `worth` it are left out, and all that contain them.
+        Sets for which `worth` is false are skipped, together with all their supersets.
         """
         if excess <= 0:
             yield 0
@@ -264,7 +262,7 @@ class LiveSets:
         for size, _ in reversed(sizes):
             behind.append(behind[-1] + size)
         behind.reverse()
-        # Sizes descend, so that a set is minimal if it falls short without its last, least value.
+        # Sizes descend, so a set is minimal if it is too small without its last, smallest value.
         stack = [(0, 0, 0)]
         while stack:
             at, chosen, total = stack.pop()

@@ -1,1 +1,1 @@
-"""Floating checkpoints: kept values may be given up before they are read last."""
+"""Floating checkpoints: kept values may be dropped before their last read."""

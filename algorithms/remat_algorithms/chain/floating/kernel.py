@@ -1,4 +1,4 @@
-"""The compiled kernels of floating schedules; their plain twins are `FloatingTable._fill`, `LeastFloating.ways`."""
+"""Compiled kernels of floating schedules; their plain twins are `FloatingTable._fill` and `LeastFloating.ways`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Times(NamedTuple):
-    """The table of `FloatingTable`, and its `Rows`; `tape` is that of the present last stage, (2, L+1, L)."""
+    """The table of `FloatingTable` and its `Rows`; `tape` belongs to the current last stage, (2, L+1, L)."""
 
     time: FloatArray
     tape: IntArray
@@ -33,7 +33,7 @@ class Times(NamedTuple):
 
 
 class Least(NamedTuple):
-    """The table of `LeastFloating`, and its `Needs`."""
+    """The table of `LeastFloating` and its `Needs`."""
 
     least: IntArray
     checkpoint: IntArray
@@ -114,7 +114,7 @@ def time_row(table: Times, first: int, last: int) -> None:
 
 
 def _least(table: Least, first: int, target: int, last: int, taped: int) -> int:
-    """Return the bytes of a segment of several stages."""
+    """Return the minimum bytes of a segment of several stages."""
     around, held = table.live[taped, last], table.checkpoint[first]
     if first == target:
         inner = table.least[taped, first + 1, first + 1, last] + table.saving[first]

@@ -1,19 +1,19 @@
-"""Floating schedules of a chain: what `rotor-float` searches, and the least memory in which one exists.
+"""Floating schedules of a chain: the class of `rotor-float`, and the minimum memory of such a schedule.
 
 A segment (s, t, l) begins with x_s and y_{l+1} in memory and runs the backwards l..t (s <= t <= l; L is the loss).
-Once they have run, nobody wants its x_s any more. It is processed in one of these ways:
+After these, no task reads its x_s. It is processed by one of these options:
 
 - *leaf*, s = t = l: the forward that the backward needs, then the backward.
-- *save*, s = t < l: the saving forward of s, (s+1, s+1, l), the backward of s. Its values stay meanwhile.
-- *move*, s < t: forward s, x_s is dropped, (s+1, t, l). The checkpoint floats to where it is cheaper to hold.
+- *save*, s = t < l: the saving forward of s, (s+1, s+1, l), the backward of s. The saved values stay in between.
+- *move*, s < t: forward s, x_s is dropped, (s+1, t, l). The checkpoint floats to a stage where it costs less memory.
 - *split* at j in t+1..l: forward s, x_s stays; (s+1, j, l), then (s, t, j-1).
-- *tape* at j in max(t, s+1)..l-1: forwards s..j-1, x_s stays; the saving forward of j, x_j is dropped, and what else
-  the backward of j reads stays; (j+1, j+1, l), then (s, t, j) with that *tape*: its leaf (j, j, j) is the backward
-  alone.
+- *tape* at j in max(t, s+1)..l-1: forwards s..j-1, x_s stays. The saving forward of j runs, x_j is dropped, and the
+  other inputs of the backward of j stay. (j+1, j+1, l) follows, then (s, t, j) with that *tape*: its leaf (j, j, j)
+  is the backward alone.
 
-Persistent schedules (`rotor`) are those in which every checkpoint moves to t at once, and no tape is left without
-its input. Moving is the floating checkpoint of Beaumont et al. 2019, "Optimal checkpointing for heterogeneous
-chains" (section on non-persistent schedules); keeping tapes without their inputs is ours.
+Persistent schedules (`rotor`) are those in which every checkpoint moves to t at once, and every tape keeps its input.
+Moving is the floating checkpoint of Beaumont et al. 2019, "Optimal checkpointing for heterogeneous chains" (section
+on non-persistent schedules). Keeping tapes without their inputs is an extension of this project.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from remat.plugin import Chain, IntArray, NumberArray
 from remat_algorithms.chain.segments import RunList, Segments
 
 FLOATING = "floating schedules"
-"""Name of the class: what the ways of this module generate."""
+"""Name of the class: the schedules that the options of this module generate."""
 
 LEAF, SAVE, MOVE, SPLIT, TAPE = range(5)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A segment to process: (first, target, last), and whether the last stage's tape is there already."""
+    """A segment to process: (first, target, last), and whether the tape of the last stage exists."""
 
     first: int
     target: int
@@ -44,27 +44,27 @@ class Part:
 
 @dataclass(frozen=True)
 class Needs:
-    """Bytes and times of the ways, the segment's x_s included in all bytes.
+    """Bytes and times of the options; all bytes include the segment's x_s.
 
     Attributes
     ----------
     length : int
     checkpoint : (L+1,) int64
-        x_s: what a split holds meanwhile.
+        x_s: held during a split.
     saving : (L,) int64
-        What a save at s holds besides x_{s+1}: x_s (if anything reads it again) and s_s.
+        Held by a save at s in addition to x_{s+1}: x_s (if a later task reads it) and s_s.
     tape : (L,) int64
-        What a tape of j holds besides x_{j+1}: s_j.
+        Held by a tape of j in addition to x_{j+1}: s_j.
     live : (2, L+1) int64
-        Bytes besides the segment's own while a forward of (s, t, l) runs: y_{l+1}, and the tape's with it.
+        Bytes outside the segment while a forward of (s, t, l) runs: y_{l+1}, and with a tape also its values.
     move_need, split_need, save_need, backward_need, leaf_need, tape_need
-        Bytes while the runs of a way last, without `live`: a forward whose input goes, or stays; the saving
-        forward; the backward, all included; the leaf without and with its tape, (2, L+1); the saving forward that
-        leaves a tape behind, without x_s.
+        Bytes during the runs of an option, without `live`: a forward whose input is dropped, or stays; the saving
+        forward; the backward, complete; the leaf without and with its tape, (2, L+1); the saving forward that leaves
+        a tape, without x_s.
     forward_time, save_time, backward_time
     plain : bool
-        Whether every backward reads all that it may, and nothing runs in place: then these bytes are exact, and the
-        class well defined. Otherwise they are upper bounds.
+        Whether every backward reads all possible inputs, and nothing runs in place. These bytes are then exact, and
+        the class is well defined. Otherwise they are upper bounds.
     """
 
     length: int
@@ -85,7 +85,7 @@ class Needs:
 
     @staticmethod
     def of(chain: Chain, segments: Segments) -> Needs:
-        """Derive them (O(L))."""
+        """Compute the needs of a chain (O(L))."""
         x, length = chain.activation_size, segments.length
         saved = np.where(segments.saves, chain.saved_size, 0)
         output = np.where(chain.reads_output, x[1:], 0)
@@ -111,7 +111,7 @@ class Needs:
         )
 
     def sweep_need(self, first: int) -> IntArray:
-        """Bytes of the forwards first..j-1 with x_first held, for j = first+1..L (without `live`)."""
+        """Return the bytes of the forwards first..j-1 with x_first held, for j = first+1..L (without `live`)."""
         needs = self.move_need[first:] + self.checkpoint[first]
         needs[:1] = self.split_need[first : first + 1]
         highest: IntArray = np.maximum.accumulate(needs)
@@ -120,14 +120,14 @@ class Needs:
 
 @dataclass(frozen=True)
 class LeastFloating:
-    """N[taped, s, t, l]: the least bytes, x_s included, in which segment (s, t, l) can be processed."""
+    """N[taped, s, t, l]: the minimum bytes, x_s included, in which segment (s, t, l) can be processed."""
 
     needs: Needs
     least: IntArray
 
     @staticmethod
     def of(needs: Needs, *, stopped: Callable[[], bool] = lambda: False) -> LeastFloating | None:
-        """Fill the table: O(L^4) time, compiled for long chains, O(L^3) memory; None if stopped on the way."""
+        """Fill the table: O(L^4) time, compiled for long chains, O(L^3) memory; None if stopped before the end."""
         count = needs.length + 1
         table = LeastFloating(needs, np.zeros((2, count, count, count), dtype=np.int64))
         if needs.length >= COMPILED_FROM:
@@ -149,7 +149,7 @@ class LeastFloating:
         return table
 
     def ways(self, part: Part) -> Iterator[tuple[int, int, int]]:
-        """Yield (way, j, bytes) of every way to process a part."""
+        """Yield (option, j, bytes) of every option for a part."""
         n, least = self.needs, self.least
         s, t, e, taped = part.first, part.target, part.last, part.taped
         live = int(n.live[taped, e])
@@ -172,11 +172,11 @@ class LeastFloating:
 
     @property
     def whole(self) -> int:
-        """Least bytes for the whole chain, x_0 included."""
+        """Minimum bytes for the whole chain, x_0 included."""
         return int(self.least[0, 0, 0, -1])
 
     def schedule(self, runs: RunList) -> None:
-        """Append a schedule that needs no more than `whole`: each part takes the first way that fits into its room."""
+        """Append a schedule that needs at most `whole`: each part takes the first option that fits."""
         n = self.needs
 
         def choose(part: Part, room: int) -> tuple[int, int, int]:
@@ -187,11 +187,11 @@ class LeastFloating:
 
 
 COMPILED_FROM = 24
-"""Chains of at least so many stages use compiled kernels."""
+"""Minimum number of stages for compiled kernels."""
 
 
 def parts_until(last: int) -> Iterator[Part]:
-    """Yield all parts that end at `last`, each after those that its ways need."""
+    """Yield all parts that end at `last`, each after those on which its options depend."""
     for first in range(last, -1, -1):
         for target in range(last, first - 1, -1):
             yield Part(first, target, last, 0)
@@ -199,7 +199,7 @@ def parts_until(last: int) -> Iterator[Part]:
 
 
 def held_meanwhile(needs: Needs, part: Part, way: int, j: int) -> int:
-    """Bytes that a way holds while its first inner part runs, besides that part's own."""
+    """Return the bytes that an option holds outside its first inner part while that part runs."""
     if way == SAVE:
         return int(needs.saving[part.first])
     if way == SPLIT:
@@ -210,16 +210,16 @@ def held_meanwhile(needs: Needs, part: Part, way: int, j: int) -> int:
 
 
 def follow_floating(runs: RunList, length: int, room: int, choose: Callable[[Part, int], tuple[int, int, int]]) -> None:
-    """Append the schedule that the choices describe, from the whole chain down (no recursion).
+    """Append the schedule that the choices describe, from the whole chain down (without recursion).
 
     Parameters
     ----------
     runs : RunList
     length : int
     room : int
-        What the whole chain has, in the table's own measure (bytes or rows).
+        Memory of the whole chain, in the table's unit (bytes or rows).
     choose : callable
-        ``choose(part, room)`` returns the way, its j, and the room of its first inner part.
+        ``choose(part, room)`` returns the option, its j, and the memory of its first inner part.
     """
     stack: list[tuple[Part | int, int]] = [(Part(0, 0, length, 0), room)]
     while stack:

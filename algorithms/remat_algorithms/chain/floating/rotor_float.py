@@ -1,8 +1,8 @@
 """`rotor-float`: the optimal floating schedule of a heterogeneous chain.
 
-Persistent schedules (`rotor`) keep what they store until the backward that needs it. Floating ones may exchange a
-checkpoint for a later one, and drop a stage's input while what the stage saved stays: module `model` says which
-schedules exactly, `table` has the recurrence. Every persistent schedule is a floating one.
+Persistent schedules (`rotor`) keep stored values until the backward that needs them. Floating ones may replace a
+checkpoint by a later one. They may also drop a stage's input while the stage's saved values stay. Module `model`
+defines the class, and `table` has the recurrence. Every persistent schedule is a floating one.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from remat_algorithms.chain.segments import RunList, Segments
 from remat_algorithms.chain.unsupported import refuse_alternatives
 
 CELLS = 40_000_000
-"""Most entries of a table (of 8 bytes each)."""
+"""Maximum number of table entries (of 8 bytes each)."""
 
 WORK = 3_000_000_000
-"""Most additions that a table may take."""
+"""Maximum number of additions for a table."""
 
 MOST_STAGES = 160
-"""Longer chains are left to `rotor`: the table would have too few slots to find more."""
+"""Maximum number of stages; longer chains use `rotor`, because the table would have too few slots to improve on it."""
 
 
 class RotorFloatOptions(Options):
@@ -57,9 +57,9 @@ class RotorFloatOptions(Options):
 def solve(problem: Problem, options: RotorFloatOptions, context: Context) -> Proposal:
     """Solve a chain.
 
-    Takes instances of kind `chain`; only the working memory is used. When stopped before the table is full, the answer
-    is that of `rotor`. Is optimal within `FLOATING` where the sizes are whole slots or the two tables agree. Never
-    worse than `rotor`, whose schedule competes, and so does the floating schedule of least memory.
+    Takes instances of kind `chain` and uses only the working memory. If stopped before the table is full, the answer
+    is that of `rotor`. Optimal within `FLOATING` if sizes are integer numbers of slots or the two tables agree. Never
+    worse than `rotor`: its schedule competes, and so does the floating schedule of minimum memory.
 
     Notes
     -----
@@ -124,7 +124,7 @@ def _within(
             lower = FloatingTable.of(needs, Slots.of(room, unit, up=False), stopped=lambda: context.stopped)
             if lower is not None and lower.best() < math.inf:
                 bound = round(lower.best()) if isinstance(time, int) else lower.best()
-    # Float sums in another order differ in their last digits: nothing lies between such values.
+    # Float sums in different orders differ in their last digits; these differences are not gaps.
     whole = isinstance(time, int)
     proved = bound is not None and (bound >= time or (not whole and math.isclose(bound, time, rel_tol=1e-12)))
     return Proposal(
@@ -138,9 +138,10 @@ def _within(
 
 
 def _too_small(persistent: Proposal, size: int, *, plain: bool) -> Proposal:
-    """Answer a budget below the least one of the table, `size`, which is an upper bound where the class is not plain.
+    """Answer a budget below `size`, the minimum of the table, which is an upper bound unless the class is plain.
 
-    Beyond the class that the needs describe exactly, what `rotor` says is all that is proved; it may know more, too.
+    Outside the class that the needs describe exactly, only the answer of `rotor` is proved, which may also be
+    stronger.
     """
     if persistent.steps is not None:
         return _without_table(persistent, "too little memory for the table: this is the schedule of rotor")
@@ -167,9 +168,9 @@ def _without_table(persistent: Proposal, note: str, context: Context | None = No
 
 
 def slots_of(needs: Needs, segments: Segments, slots: int | None) -> tuple[int, bool]:
-    """Choose the bytes per slot; the second entry says whether all stored sizes are whole slots.
+    """Choose the bytes per slot; the second entry states whether all stored sizes are integer numbers of slots.
 
-    The unit depends on the chain alone, not on the budget, so that more memory can only help.
+    The unit depends only on the chain, not on the budget, so that more memory can only help.
     """
     whole = segments.saved_whole_need() + int(needs.checkpoint[0])
     if slots is None:
@@ -188,6 +189,6 @@ def sums_exactly(problem: Problem, needs: Needs) -> bool:
 
 
 def total_time(problem: Problem, tasks: list[int]) -> Number:
-    """Return the time of runs one after the other, as placement adds it."""
+    """Return the total time of sequential runs, summed as placement does."""
     times = problem.graph.time[tasks]
     return int(times.sum()) if problem.graph.exact_times else float(times.cumsum()[-1])

@@ -1,14 +1,15 @@
-"""The table of `rotor-float`: least time of every segment (s, t, l) for every number of free memory slots.
+"""Table of `rotor-float`: the minimum time of every segment (s, t, l) for every number of free memory slots.
 
-With M bytes, x_s included, T(s, t, l, M) is the least of (see `remat_algorithms.chain.floating.model` for the ways)
+With M bytes, x_s included, T(s, t, l, M) is the minimum over these options (see
+`remat_algorithms.chain.floating.model`):
 
     move:   forward_time(s) + T(s+1, t, l, M)
     split:  forward_time(s) + T(s+1, j, l, M - x_s) + T(s, t, j-1, M)
     save:   save_time(s) + backward_time(s) + T(s+1, s+1, l, M - x_s - s_s)
     tape:   sum_{s<=k<j} forward_time(k) + save_time(j) + T(j+1, j+1, l, M - x_s - s_j) + T'(s, t, j, M)
 
-where each way counts only if its runs fit into M. T' is T with the tape of the last stage already there, and has the
-same ways. Needs of running tasks are compared in bytes, only what stays stored is rounded to whole slots.
+An option counts only if its runs fit into M. T' is T with the tape of the last stage already present, and has the
+same options. Needs of running tasks are compared in bytes. Only stored sizes are rounded to whole slots.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Choice = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Slots:
-    """How bytes map to rows: row r stands for budget - (start - r) * unit bytes, exactly.
+    """Mapping from bytes to rows: row r represents exactly budget - (start - r) * unit bytes.
 
     Attributes
     ----------
@@ -53,7 +54,7 @@ class Slots:
     unit : int
         Bytes per slot.
     start : int
-        Row of the whole chain: the last one, all slots are free.
+        Row of the whole chain: the last one, with all slots free.
     up : bool
         Whether stored sizes are rounded up (schedules) or down (bounds).
     """
@@ -65,7 +66,7 @@ class Slots:
 
     @staticmethod
     def of(budget: int, unit: int, *, up: bool) -> Slots:
-        """Lay the rows for a budget."""
+        """Create the rows for a budget."""
         return Slots(budget, unit, budget // unit, up)
 
     @property
@@ -74,30 +75,30 @@ class Slots:
         return self.start + 1
 
     def slots(self, sizes: IntArray) -> IntArray:
-        """Rows that storing the sizes takes."""
+        """Return the rows that storing the sizes takes."""
         return -(-sizes // self.unit) if self.up else sizes // self.unit
 
     def first_row(self, needs: IntArray) -> IntArray:
-        """Lowest row in which a running task's need fits; `rows` if it fits in none."""
+        """Return the lowest row in which a running task's need fits; `rows` if it fits in none."""
         return np.clip(self.start - (self.budget - needs) // self.unit, 0, self.rows)
 
 
 def cell(first: int, target: int, last: int) -> int:
-    """Place of segment (first, target, last) among all of them, ordered by last, first, target."""
+    """Return the position of segment (first, target, last) among all of them, ordered by last, first, target."""
     before = last * (last + 1) * (last + 2) // 6
     return before + first * (last + 1) - first * (first - 1) // 2 + target - first
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The needs of a chain as rows of the table, all times as float64.
+    """Needs of a chain as rows of the table, with all times as float64.
 
     Attributes
     ----------
     checkpoint, saving : (L+1,), (L,) int64
-        Slots that splits and saves hold.
+        Slots held by splits and saves.
     taped : (L+1, L) int64
-        Slots that a tape of j below a checkpoint at s holds.
+        Slots held by a tape of j below a checkpoint at s.
     move, split, save : (2, L+1, L) int64
         Lowest rows in which the forward of stage s fits, for each (taped, l, s).
     backward : (L+1,) int64
@@ -123,7 +124,7 @@ class Rows:
 
     @staticmethod
     def of(needs: Needs, grid: Slots) -> Rows:
-        """Round (O(L^2))."""
+        """Round the needs to rows (O(L^2))."""
         length = needs.length
         live = needs.live[:, :, None]
         sweep = np.zeros((length + 1, length), dtype=np.int64)
@@ -157,7 +158,7 @@ class FloatingTable:
     Attributes
     ----------
     time : (2, segments, rows) float64
-        ``time[taped, cell(s, t, l), r]``; inf where it does not fit. Sums of integers are exact below 2^53.
+        ``time[taped, cell(s, t, l), r]``; inf if it does not fit. Sums of integers are exact below 2^53.
     """
 
     needs: Needs
@@ -167,7 +168,7 @@ class FloatingTable:
 
     @staticmethod
     def of(needs: Needs, grid: Slots, *, stopped: Callable[[], bool] = lambda: False) -> FloatingTable | None:
-        """Fill the table; None if `stopped` became true on the way.
+        """Fill the table; None if stopped before the end.
 
         O(L^4 rows / 12) time, O(L^3 rows / 3) memory.
         """
@@ -195,7 +196,7 @@ class FloatingTable:
         return table
 
     def _record(self) -> Times:
-        """Lay out what the kernel works on."""
+        """Return the kernel's input."""
         from remat_algorithms.chain.floating.kernel import Times
 
         tape = np.zeros((2, *self.rows.sweep.shape), dtype=np.int64)
@@ -216,7 +217,7 @@ class FloatingTable:
                 np.minimum(out[low:], sums, out=out[low:])
 
     def _ways(self, part: Part) -> list[tuple[int, int, int, int, float, FloatTable | None, FloatTable | None]]:
-        """Return (way, j, lowest row, slots held, time of its runs, inner rows, rows of the rest) of every way."""
+        """Return (option, j, lowest row, slots held, time of its runs, inner rows, rows of the rest), per option."""
         r, time = self.rows, self.time
         s, t, e, taped = part.first, part.target, part.last, part.taped
         if s == e:
@@ -244,11 +245,11 @@ class FloatingTable:
         return ways
 
     def best(self) -> float:
-        """Least time of the whole chain; inf if it does not fit."""
+        """Return the minimum time of the whole chain; inf if it does not fit."""
         return float(self.time[0, cell(0, 0, self.needs.length), self.grid.start])
 
     def schedule(self, runs: RunList) -> None:
-        """Append a schedule that takes `best`; each part on the way compares its own ways again."""
+        """Append a schedule that takes `best`; each part on the path compares its options again."""
 
         def choose(part: Part, row: int) -> Choice:
             best, choice = np.inf, (-1, 0, 0)

@@ -1,1 +1,1 @@
-"""Chains that meet in one loss: seen in task graphs, and solved by a dynamic program over all of them."""
+"""Chains that join in one loss: recognition in task graphs, and a dynamic program over all of them."""

@@ -1,7 +1,7 @@
-"""`join-dp`: the best schedule of chains that meet in one loss, among those in which all stored values nest.
+"""`join-dp`: the best schedule of chains that join in one loss, among those in which all stored values nest.
 
-For k chains of l_j equal steps that keep nothing but states, and M places (own; on small ones it equals an exhaustive
-search of all schedules):
+For k chains of l_j equal steps that keep only states, and M slots (original to this project; on small cases it equals
+an exhaustive search of all schedules):
 
     chain(0, M) = 0,  chain(1, M) = 1 where M >= 3,
     chain(l, M) = min over i of  i + chain(l - i, M - 1) + chain(i, M)         where M >= 3 (i = 1) or 4
@@ -9,7 +9,7 @@ search of all schedules):
     join(l, M)  = min over j, i of  i + join(l with l_j - i, M - 1) + chain(i, M - (k - 1))
                                                                               where M >= k + 1 (i = 1) or k + 2
 
-`tables` has the same for sizes, times and workspaces of any kind, saving forwards and variants, in exact bytes.
+`tables` generalises this to arbitrary sizes, times and workspaces, saving forwards and variants, in exact bytes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ from remat_algorithms.chain.joins.recognition import join_of
 from remat_algorithms.chain.joins.tables import JoinTable, Work
 
 NESTED = "nested memory-persistent schedules on one processor"
-"""Name of the class of schedules: a stored value stays until the backward that needs it, and of all chains together,
-what is stored later is used up earlier."""
+"""Class of schedules in which a stored value stays until the backward that needs it, and all stored values nest.
+
+Across all chains, values stored later are used earlier.
+"""
 
 
 class JoinDpOptions(Options):
@@ -63,8 +65,8 @@ def solve(problem: Problem, options: JoinDpOptions, context: Context) -> Proposa
     Returns
     -------
     Proposal
-        Optimal, or infeasible, within `NESTED`, unless fronts had more than `points` points. Where nothing needs to be
-        recomputed, that is returned at once.
+        Optimal, or infeasible, within `NESTED`, unless fronts had more than `points` points. A schedule without
+        recomputation is returned immediately if it fits.
 
     Notes
     -----
@@ -73,7 +75,7 @@ def solve(problem: Problem, options: JoinDpOptions, context: Context) -> Proposa
     Raises
     ------
     remat.OptionError
-        If the graph is no join.
+        If the graph is not a join.
     """
     table = JoinTable(join_of(problem, "join-dp"))
     need, whole = table.whole()
@@ -83,7 +85,7 @@ def solve(problem: Problem, options: JoinDpOptions, context: Context) -> Proposa
     if table.size > options.ways:
         note = f"up to {table.size:,} ways to go on, and the option ways allows {options.ways:,}"
         return Proposal(termination=Termination.SIZE_LIMIT, notes=(note,))
-    # One point a front is the least bytes of every part, which is all that the least budget takes.
+    # With one point per front, the fronts are minimum bytes, which suffice for the minimum budget.
     least = Work(None, 1, lambda: context.stopped)
     table.fill(least)
     named = None if context.stopped else table.fronts[table.start].least
@@ -104,12 +106,12 @@ def solve(problem: Problem, options: JoinDpOptions, context: Context) -> Proposa
 
 def _runs_of(proposal: Proposal) -> list[int]:
     assert proposal.steps is not None
-    runs: list[int] = proposal.steps.item.tolist()  # one run a step, no other
+    runs: list[int] = proposal.steps.item.tolist()  # only runs, one per step
     return runs
 
 
 def _proposed(problem: Problem, runs: list[int], *, proved: bool, notes: tuple[str, ...] = ()) -> Proposal:
-    """Propose runs in this order; their time is a bound of the class where it is proved."""
+    """Propose runs in this order; if optimality is proved, their time is a bound of the class."""
     times = problem.graph.time[np.array(runs, dtype=np.int64)]
     time: Number = times.sum().item() if times.dtype == np.int64 else float(np.cumsum(times)[-1])
     return Proposal(

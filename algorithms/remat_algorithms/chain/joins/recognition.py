@@ -1,9 +1,9 @@
-"""Seeing k disjoint chains that meet in one loss in a task graph, whatever kind of instance it comes from.
+"""Recognition of k disjoint chains that join in one loss, in the task graph of any instance.
 
-The loss reads x_L of each chain and writes each y_L; nothing else does. Of stage i, forwards read x_{i-1} alone and
-write x_i; a saving forward writes something more that a backward reads. Backwards read y_i, any of x_{i-1}, x_i and
-what one saving forward wrote, and write y_{i-1}; several of them are variants. A chain may begin with a task that reads
-nothing, and end with one that writes nothing: then x_0, or y_0, has no bytes.
+The loss reads x_L of each chain and writes each y_L, and has no other values. In stage i, forwards read only x_{i-1}
+and write x_i; a saving forward also writes values that a backward reads. Backwards read y_i, any of x_{i-1}, x_i and
+the values that one saving forward wrote, and write y_{i-1}. Several backwards of a stage are variants. A chain may
+begin with a task without inputs, and end with one without outputs. Then x_0 or y_0 has no bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from remat.plugin import BoolArray, Chain, IntArray, Number, NumberArray, OptionError, Problem, TaskGraph, Variants
 
 MOST_LOOKS = 2_000_000
-"""Tasks looked at, those that are looked at again for another loss included."""
+"""Maximum number of tasks examined, including repeated examinations for other losses."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +25,11 @@ class Branch:
     Attributes
     ----------
     chain : Chain
-        With a loss that takes nothing.
-    task : (tasks of the chain by itself,) int64
-        Their indices in the graph, -1 for those that are not there.
+        With a loss that takes no time or memory.
+    task : (tasks of the separate chain,) int64
+        Their indices in the graph; -1 for missing tasks.
     keeps_gradient : bool
-        Whether y_0 must be there at the end; else it goes with its backward.
+        Whether y_0 must remain at the end; otherwise its backward drops it.
     """
 
     chain: Chain
@@ -37,7 +37,7 @@ class Branch:
     keeps_gradient: bool
 
     def equals(self, other: Branch) -> bool:
-        """Whether two chains need and cost the same everywhere."""
+        """Whether two chains have the same needs and costs everywhere."""
         pair = (self.chain.alternatives, other.chain.alternatives)
         mine, theirs = ({**vars(one.chain), **vars(ways)} for one, ways in zip((self, other), pair, strict=True))
         names = mine.keys() - {"variants"}
@@ -48,16 +48,16 @@ class Branch:
 
 @dataclass(frozen=True)
 class Join:
-    """Chains that meet in one loss.
+    """Chains that join in one loss.
 
     Attributes
     ----------
     branches : tuple of Branch
     loss : int
-        Its index in the graph.
+        Index of the loss in the graph.
     in_place : bool
     resident : int
-        Bytes that lie there throughout: static memory and pinned inputs.
+        Permanently occupied bytes: static memory and pinned inputs.
     """
 
     graph: TaskGraph
@@ -79,18 +79,18 @@ class Join:
 
 
 def join_of(problem: Problem, name: str) -> Join:
-    """Return the join that the problem's graph is.
+    """Return the problem's graph as a join.
 
     Raises
     ------
     remat.OptionError
-        If it is none, with what stands in the way.
+        If the graph is not a join; the message states the obstacle.
     """
     return _Reading(problem, name).join()
 
 
 class _Unlike(Exception):
-    """A graph is no join with this loss; says why, and how many tasks had been understood."""
+    """The graph is not a join with this loss; holds the reason and the number of tasks matched before."""
 
     def __init__(self, why: str, tasks: int) -> None:
         super().__init__(why)
@@ -99,7 +99,7 @@ class _Unlike(Exception):
 
 @dataclass(frozen=True)
 class _Stage:
-    """Tasks of one stage: a plain forward, and pairs of saving forward (-1: the plain one) and backward."""
+    """Tasks of one stage: a plain forward, and pairs of a saving forward (-1: the plain one) and a backward."""
 
     forward: int
     ways: tuple[tuple[int, int], ...]
@@ -139,7 +139,7 @@ class _Reading:
         raise self.refuse(f"here {furthest.why}")
 
     def with_loss(self, loss: int) -> Join:
-        """Read the graph with this task as the loss."""
+        """Match the graph with this task as the loss."""
         self.used = {loss}
         self.taken: set[int] = set()
         read, written = len(self.reads[loss]), len(self.writes[loss])
@@ -173,11 +173,11 @@ class _Reading:
         self.taken.add(value)
 
     def stays(self, value: int) -> bool:
-        """Whether an input can never go."""
+        """Whether an input must stay in memory."""
         return value in self.graph.pinned or value in self.outputs
 
     def activations(self, last: int) -> list[int]:
-        """Return x_0 .. x_L that end in this value; x_0 is -1 where the first forward reads nothing."""
+        """Return x_0 .. x_L that end in this value; x_0 is -1 if the first forward has no inputs."""
         values = [last]
         while values[-1] >= 0:
             value = values[-1]
@@ -196,7 +196,7 @@ class _Reading:
         return values[::-1]
 
     def gradients(self, last: int, loss: int) -> list[int]:
-        """Return y_0 .. y_L that begin with this value; y_0 is -1 where the last backward writes nothing."""
+        """Return y_0 .. y_L that begin with this value; y_0 is -1 if the last backward has no outputs."""
         values, made = [last], [loss]
         while True:
             value = values[-1]
@@ -233,7 +233,7 @@ class _Reading:
                 free.append(ys)
             else:
                 found[number] = ys
-        # Backwards that read gradients only belong to any chain of their length: each pairing is the same graph.
+        # Backwards that read only gradients fit any chain of their length: all pairings give the same graph.
         for number, xs in enumerate(forward):
             if number not in found:
                 fitting = next((ys for ys in free if len(ys) == len(xs)), None)
@@ -272,7 +272,7 @@ class _Reading:
         return _Stage((plain or made)[0], ways)
 
     def saving(self, backward: int, x: int, after: int, gradient: int) -> int:
-        """Return the forward that writes what a backward reads besides activations and its gradient; -1 if nothing."""
+        """Return the forward that writes a backward's inputs other than activations and gradient; -1 without any."""
         saved = set(self.reads[backward]) - {x, after, gradient}
         writers = {task for value in saved for task in self.producers[value]}
         if not saved:
@@ -283,7 +283,7 @@ class _Reading:
         return only
 
     def saved_bytes(self, forward: int, backward: int, after: int) -> tuple[int, int]:
-        """Return the bytes that a forward writes besides x_i: those that the backward reads, and the others."""
+        """Return the bytes that a forward writes in addition to x_i: those that the backward reads, and the others."""
         graph = self.graph
         extra = [value for value in self.writes[forward] if value != after]
         saved = sum(int(graph.size[value]) for value in extra if value in self.reads[backward])
@@ -295,13 +295,13 @@ class _Reading:
         return saved, other
 
     def arrays(self, stages: list[_Stage], xs: list[int], ys: list[int]) -> Branch:
-        """Return the chain as arrays, and where its tasks stand."""
+        """Return the chain as arrays, and the indices of its tasks."""
         graph = self.graph
         time, workspace = graph.time, graph.workspace
         ways = [(i, saving, backward) for i, stage in enumerate(stages) for saving, backward in stage.ways]
         start = np.concatenate(([0], np.cumsum([len(stage.ways) for stage in stages]))).astype(np.int64)
         forward = [stage.forward for stage in stages]
-        # A forward that always saves holds what it saves while it runs, also where nobody keeps that.
+        # A forward that always saves holds its saved values while it runs, even if no task reads them.
         unkept = [self.saved_bytes(task, -1, xs[i + 1])[1] for i, task in enumerate(forward)]
         saved = [self.saved_bytes(saving, task, xs[i + 1]) if saving >= 0 else (0, 0) for i, saving, task in ways]
         used = [saving if saving >= 0 else forward[i] for i, saving, _ in ways]

@@ -1,17 +1,18 @@
-"""Fronts of a join: of each part, the least time for every number of bytes, as far as it changes.
+"""Fronts of a join: for each part, the minimum time as a step function of the bytes.
 
-Segments (i, l) of one chain are those of `remat_algorithms.chain.segments`: bytes count beyond x_i. A *join state* says
-where each chain stands: the next stage i_j, and whether x_{i_j} is held by the backward before it. From a state on,
-with bytes counted beyond all x_{i_j}, one chain j goes on:
+Segments (i, l) of one chain are those of `remat_algorithms.chain.segments`; bytes count beyond x_i. A *join state*
+gives the position of each chain: the next stage i_j, and whether the previous backward holds x_{i_j}. From a state,
+with bytes counted beyond all x_{i_j}, one chain j continues:
 
     J(s) = min over j of  save:   the forward of i_j that saves, J(s with i_j + 1), then the backward of i_j
                           split:  forwards i_j .. l-1, J(s with i_j = l), then the segment (i_j, l-1)
 
-and the loss where all chains are at their ends. What comes after the inner J runs beside the gradients y_{i_m} of all
-other chains (and those x_{i_m} that are held). So what is stored later is used up earlier, across all chains. Equal
-chains share their states: only sorted ones are kept.
+When all chains are at their ends, the loss follows. The runs after the inner J coexist with the gradients y_{i_m} of
+all other chains, and with those x_{i_m} that are held. Values stored later are therefore used earlier, across all
+chains. Equal chains share their states: only sorted ones are kept.
 
-A front is a list of (bytes, time), bytes ascending and time falling. A sum of two fronts has no more points than both.
+A front is a list of (bytes, time), with increasing bytes and decreasing time. A sum of two fronts has at most as many
+points as both together.
 """
 
 from __future__ import annotations
@@ -29,32 +30,32 @@ from remat_algorithms.chain.joins.recognition import Branch, Join
 from remat_algorithms.chain.segments import Segments
 
 Place = int
-"""Where a chain stands: index of one of its `Places`."""
+"""Position of a chain: an index into its `Places`."""
 
 State = tuple[Place, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Least times: from ``need[i]`` bytes on, ``time[i]``."""
+    """Minimum times: from ``need[i]`` bytes, ``time[i]``."""
 
     need: IntArray
     time: NumberArray
 
     @property
     def least(self) -> int | None:
-        """Least bytes; None where nothing fits."""
+        """Minimum bytes; None if nothing fits."""
         return int(self.need[0]) if len(self.need) else None
 
     def at(self, room: int) -> Number | None:
-        """Time within this many bytes; None where nothing fits."""
+        """Return the time within this many bytes; None if nothing fits."""
         index = int(np.searchsorted(self.need, room, side="right")) - 1
         return None if index < 0 else self.time[index].item()
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A way to go on: what it needs and costs itself, and its parts, each with the bytes that lie beside it."""
+    """A continuation: its own needs and costs, and its parts, each with the bytes held in addition to it."""
 
     floor: int
     cost: Number
@@ -62,7 +63,7 @@ class Option:
     what: Any
 
     def at(self, room: int) -> Number | None:
-        """Time within this many bytes; None where it does not fit."""
+        """Return the time within this many bytes; None if it does not fit."""
         if room < self.floor:
             return None
         total = self.cost
@@ -74,7 +75,7 @@ class Option:
         return total
 
     def points(self) -> tuple[IntArray, NumberArray] | None:
-        """Return all (bytes, time) at which its time changes; None where a part never fits."""
+        """Return all (bytes, time) at which its time changes; None if a part never fits."""
         if any(not len(front.need) for front, _ in self.parts):
             return None
         floor = max([self.floor, *(int(front.need[0]) + beside for front, beside in self.parts)])
@@ -92,7 +93,7 @@ class Option:
 
 @dataclass
 class Work:
-    """What a table may take: bytes in all (inputs included), and points of a front; and whether that was too few."""
+    """Limits of a table: total bytes (with inputs) and points per front; `thinned` records exceeded points."""
 
     room: int | None
     most_points: int
@@ -124,14 +125,14 @@ class Work:
 
 
 class Places:
-    """The places of a chain, and the fronts of its segments.
+    """The positions of a chain, and the fronts of its segments.
 
     Attributes
     ----------
     stage, held : list
-        Of each place: the next stage (L at the end), and whether its input is held.
+        For each position: the next stage (L at the end), and whether its input is held.
     rest : list of int
-        Bytes of the gradient that lies there when all from this place on is done, and of a held input, less the input.
+        Bytes that remain when all stages from this position are done: the gradient and a held input, minus the input.
     """
 
     def __init__(self, branch: Branch) -> None:
@@ -159,18 +160,18 @@ class Places:
         self.fronts: dict[tuple[int, int], Front] = {}
 
     def state(self, place: Place) -> int:
-        """Return the state (of `States`) in which segments that begin at a place are."""
+        """Return the state (of `States`) of segments that begin at a position."""
         states = self.states
         return int((states.held if self.held[place] else states.free)[self.stage[place]])
 
     def after(self, place: Place, way: int) -> Place:
-        """Return the place after the stage has been saved through by a way."""
+        """Return the position after an option has saved the stage."""
         stage = self.stage[place]
         number = self.first_way[stage] + way - int(self.states.start[self.state(place)])
         return self.place[stage + 1, self.reads_output[number]]
 
     def fill(self, work: Work) -> None:
-        """Find the fronts of all segments (state, last) before the loss: O(L^2) fronts of O(L) options each."""
+        """Compute the fronts of all segments (state, last) before the loss: O(L^2) fronts of O(L) options each."""
         self.fronts = {}
         stages = self.states.stage.tolist()
         for last in range(self.length):
@@ -181,7 +182,7 @@ class Places:
                     self.fronts[state, last] = work.front(self.options(state, last), self.x[stages[state]])
 
     def options(self, state: int, last: int) -> Iterator[Option]:
-        """Yield how a segment may be processed; `what` is (way, where it is split: -1 if it is saved through)."""
+        """Yield the options of a segment; `what` is (option, split stage), with -1 if the first stage is saved."""
         first, live, way = int(self.states.stage[state]), self.y[last + 1], self.way
         for number in self.states.ways(state):
             if first == last:
@@ -223,7 +224,7 @@ class Places:
 
 
 def best(options: Iterator[Option], room: int) -> Option:
-    """Return the quickest option within so many bytes, the first one of several."""
+    """Return the fastest option within `room` bytes; ties prefer the first."""
     timed = [(time, number, option) for number, option in enumerate(options) if (time := option.at(room)) is not None]
     return min(timed, key=lambda one: one[:2])[2]
 
@@ -248,7 +249,7 @@ class JoinTable:
 
     @property
     def size(self) -> int:
-        """Number of options of all states and segments, at most."""
+        """Upper bound on the number of options of all states and segments."""
         of_segments = sum(kind.length**3 // 6 + kind.length**2 for kind in self.kinds)
         states = 1
         for kind, members in zip(self.kinds, self.groups, strict=True):
@@ -267,11 +268,11 @@ class JoinTable:
         return tuple(found)
 
     def fill(self, work: Work) -> None:
-        """Find all fronts; what was found before is forgotten."""
+        """Compute all fronts; previous ones are discarded."""
         self.fronts = {}
         for kind in self.kinds:
             kind.fill(work)
-        # From the loss back: each option goes on to a state whose stages add up to more.
+        # In order from the loss backwards: each option leads to a state with a larger sum of stages.
         per_kind = [
             list(itertools.combinations_with_replacement(range(len(kind.stage)), len(members)))
             for kind, members in zip(self.kinds, self.groups, strict=True)
@@ -291,11 +292,11 @@ class JoinTable:
             self.fronts[state] = work.front(self.options(state), base)
 
     def reached(self, state: State) -> int:
-        """Number of stages that lie before a state."""
+        """Return the number of stages before a state."""
         return sum(chain.stage[place] for chain, place in zip(self.chains, state, strict=True))
 
     def loss_need(self, state: State) -> int:
-        """Bytes beyond all x_L while the loss runs."""
+        """Return the bytes beyond all x_L while the loss runs."""
         made: int = sum(chain.y[-1] for chain in self.chains)
         if self.join.in_place:
             free = [chain.x[-1] for chain, place in zip(self.chains, state, strict=True) if not chain.held[place]]
@@ -303,7 +304,7 @@ class JoinTable:
         return made + self.join.loss_workspace
 
     def options(self, state: State) -> Iterator[Option]:
-        """Yield how to go on; `what` is (chain, way, where it is split: -1 if saved through), None for the loss."""
+        """Yield the continuations; `what` is (chain, option, split stage), with -1 if saved, or None for the loss."""
         if all(chain.stage[place] == chain.length for chain, place in zip(self.chains, state, strict=True)):
             yield Option(self.loss_need(state), self.join.loss_time, (), None)
             return
@@ -333,7 +334,7 @@ class JoinTable:
             yield Option(floor, cost, ((inner, chain.x[split]), (left, others)), (j, -1, split))
 
     def runs(self, room: int) -> list[int]:
-        """Return the runs of the best schedule within so many bytes beyond all inputs."""
+        """Return the runs of the best schedule within `room` bytes beyond all inputs."""
         runs: list[int] = []
         stack: list[tuple[State, int, Callable[[], Sequence[int]] | None]] = [(self.start, room, None)]
         while stack:
@@ -365,7 +366,7 @@ class JoinTable:
         return lambda: self.chains[j].runs(self.join.branches[j], state, last, room)
 
     def whole(self) -> tuple[int, list[int]]:
-        """Return bytes beyond the inputs, and runs, of saving each stage through once by its quickest way."""
+        """Return bytes beyond the inputs, and runs, when each stage is saved once by its fastest option."""
         state, held, need = list(self.start), 0, 0
         backward: list[int] = []
         forward: list[int] = []

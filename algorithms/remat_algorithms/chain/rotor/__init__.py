@@ -1,1 +1,1 @@
-"""Persistent checkpoints: the dynamic program of rotor, its table, rounding and whole curves."""
+"""Persistent checkpoints: the dynamic program of rotor, with its fronts, limits, schedules and memory curves."""

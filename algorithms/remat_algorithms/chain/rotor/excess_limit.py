@@ -1,18 +1,19 @@
-"""What a limit on the time spares: how much the fronts of segments need not say.
+"""Pruning by a time limit: the maximum excess that a segment's front must represent.
 
-A schedule within the limit spends on each of its segments what the limit leaves, after what the segment's surroundings
-exceed at least. That is known before any front, from a relaxed chain in which whatever is split off is saved whole, as
-if it always fitted:
+In a schedule within the limit, a segment may spend at most the limit minus the minimum excess of its surroundings.
+That minimum is computed before any front, on a relaxed chain. There, every split-off part is saved completely, as if
+it always fitted:
 
-- `after`: the least excess of finishing the chain from a state on, Q, as a front;
-- `before`: the least excess of entering a state, as a front over the bytes taken from the largest room;
-- of a segment (s, l) that ends before the chain does, the least excess of all around it, E, for every room that it may
-  be given. It was split off from a longer segment of the same state (with what follows in the chain's last segment, Q,
-  or, deeper inside, another sweep), or lies in a segment that was: saved through to, or split to.
+- `after`: the minimum excess of finishing the chain from a state, Q, as a front.
+- `before`: the minimum excess of entering a state, as a front over the bytes taken from the largest memory.
+- For a segment (s, l) that ends before the chain does, the minimum excess of its surroundings, E, for every memory
+  that it may get. Two cases exist. The segment was split off from a longer segment of the same state, followed by Q
+  in the chain's last segment, or by another sweep deeper inside. Or it lies in such a segment, which saves or splits
+  up to it.
 
-Rooms of E are bins of equal width, the last one without an end; each value is a lower bound for all rooms of its bin.
-So a front keeps points only where need and excess are within the limit, and nothing that a schedule within the limit
-consists of is ever left out.
+The memory sizes of E are divided into bins of equal width, the last one unbounded. Each value is a lower bound for
+all sizes in its bin. A front therefore keeps only points whose need and excess are within the limit. No part of a
+schedule within the limit is lost.
 """
 
 from __future__ import annotations
@@ -31,26 +32,26 @@ from remat_algorithms.chain.rotor.work_counter import Work
 from remat_algorithms.chain.segments import Segments
 
 BINS = 256
-"""Bins of the rooms."""
+"""Number of bins of memory sizes."""
 
 UNLIMITED = NEVER // 4
-"""An excess that no schedule has."""
+"""An excess larger than that of any schedule."""
 
 MOST_POINTS = 16384
-"""Points of the fronts of the relaxed chain: more are rounded down to so many."""
+"""Maximum number of points in a front of the relaxed chain; longer fronts are rounded down."""
 
 KEPT_POINTS = 2048
-"""Points that are kept of them once their neighbours are known: on long chains all of them would take gigabytes."""
+"""Maximum number of points kept once their neighbours are computed. On long chains, all would take gigabytes."""
 
 
 @dataclass(frozen=True)
 class Relaxed:
-    """The chain with whatever is split off saved whole.
+    """The chain with every split-off part saved completely.
 
     Attributes
     ----------
     room : int
-        Bytes beyond x_0, the most that are asked for.
+        Largest requested memory, in bytes beyond x_0.
     after : list of Front
         By state.
     """
@@ -62,7 +63,7 @@ class Relaxed:
 
     @staticmethod
     def of(segments: Segments, costs: Costs, room: int, work: Work) -> Relaxed:
-        """Go from the loss to the first stage (O(L) merges).
+        """Compute the fronts from the loss to the first stage (O(L) merges).
 
         Raises
         ------
@@ -75,7 +76,7 @@ class Relaxed:
         for state in range(int(states.free[length]), len(states.stage)):
             alone = [Front(states.leaf_need[way : way + 1], costs.leaf[way : way + 1]) for way in states.ways(state)]
             after[state] = Front.best(*alone, within=most[state])
-        # A sweep that has come as far as a stage: its forwards, and what it splits off, to the end.
+        # A sweep that has reached a stage: its forwards, and the parts that it splits off, to the end.
         going = NO_FRONT
         for stage in range(length - 1, -1, -1):
             work.look()
@@ -97,13 +98,14 @@ class Relaxed:
         return Relaxed(segments, costs, room, after)
 
     def least(self, room: int) -> int:
-        """Return a lower bound on the excess within a room; `NEVER` where nothing fits."""
+        """Return a lower bound on the excess within `room` bytes; `NEVER` if nothing fits."""
         return int(self.after[0].at(np.array([room]))[0])
 
     def before(self, slack: Mapping[int, int], work: Work) -> list[Front]:
-        """Return for each state the least excess of entering it, over the bytes taken from `room`.
+        """Return for each state the minimum excess of entering it, over the bytes taken from `room`.
 
-        Excesses begin at what a room's slack is below the largest one; those that leave no way within it are left out.
+        Excesses start at the difference between the largest slack and that of each memory size. States that cannot
+        finish within the slack are omitted.
         """
         segments, costs, states = self.segments, self.costs, self.segments.states
         largest = max(slack.values())
@@ -126,7 +128,7 @@ class Relaxed:
                 found[state] = []
                 if stage == segments.length or not len(entered.need):
                     continue
-                # Fronts that grow too long are rounded down.
+                # Long fronts are rounded down.
                 entered = entered.below(MOST_POINTS)
                 sweeping = Front.best(sweeping, entered)
                 for way in states.ways(state):
@@ -140,7 +142,7 @@ class Relaxed:
 
 
 def most_rooms(segments: Segments, room: int) -> IntArray:
-    """Return for each state the most bytes beyond x_i that there can be when it is entered."""
+    """Return for each state the maximum number of bytes beyond x_i available on entry."""
     states = segments.states
     most = [-1] * len(states.stage)
     most[0] = room
@@ -158,19 +160,19 @@ def most_rooms(segments: Segments, room: int) -> IntArray:
 
 @dataclass(frozen=True)
 class Allowed:
-    """The excess that is left to each segment.
+    """Remaining excess of each segment.
 
     Attributes
     ----------
     most : (states,) int64
-        Most bytes beyond x_i that there can be.
+        Maximum number of available bytes beyond x_i.
     shift : int
         A need is in bin ``need >> shift``.
     row : (states, L+1) int32
-        Row of `excess` of each segment; -1 where no schedule within the limit has it.
+        Row of `excess` of each segment; -1 if no schedule within the limit contains it.
     excess : (rows, bins) float32
-        Most excess of a point in each bin, or a little more; negative where there is none. Of long chains this is most
-        of the memory.
+        Maximum excess of a point in each bin, or slightly more; negative if none is allowed. For long chains, this is
+        most of the memory.
     """
 
     most: IntArray
@@ -180,27 +182,27 @@ class Allowed:
 
     @staticmethod
     def all(segments: Segments, room: int) -> Allowed:
-        """Allow all that fits into a room."""
+        """Allow everything that fits into `room` bytes."""
         return Allowed.anywhere(segments, most_rooms(segments, room))
 
     @staticmethod
     def anywhere(segments: Segments, most: IntArray) -> Allowed:
-        """Allow all that fits into so many bytes beyond x_i, by state."""
+        """Allow everything that fits into `most` bytes beyond x_i, by state."""
         row = np.arange(len(most), dtype=np.int32)[:, None].repeat(segments.length + 1, axis=1)
         excess = _no_less(np.where(most >= 0, UNLIMITED, -1)[:, None])
         return Allowed(most, int(most.max(initial=0)).bit_length(), row, excess)
 
     @staticmethod
     def within(relaxed: Relaxed, slack: Mapping[int, int], work: Work, *, deep: bool = True) -> Allowed:
-        """Allow what schedules within the slack of any of some rooms consist of.
+        """Allow the parts of schedules within the slack of any of the memory sizes.
 
         Parameters
         ----------
         relaxed, work
         slack : mapping of int to int
-            Most excess of the whole chain that is wanted, for each room.
+            Largest excess of interest for the whole chain, for each memory size.
         deep : bool
-            Whether segments that end before the chain does are wanted at all.
+            Whether segments that end before the chain does are needed.
 
         Raises
         ------
@@ -210,13 +212,13 @@ class Allowed:
 
 
 def _no_less(excess: IntArray) -> NDArray[Any]:
-    """Round up to single precision; what is negative stays so."""
+    """Round up to single precision; negative values stay negative."""
     rounded = np.nextafter(excess.astype(np.float32), np.float32(np.inf))
     return np.where(excess < 0, np.float32(-1), rounded)
 
 
 class _Surroundings:
-    """Finds E, state by state, for all last stages at once."""
+    """Computes E by state, for all last stages at once."""
 
     def __init__(self, relaxed: Relaxed, slack: Mapping[int, int], work: Work) -> None:
         self.relaxed, self.segments, self.costs = relaxed, relaxed.segments, relaxed.costs
@@ -230,7 +232,7 @@ class _Surroundings:
         self.edges = np.arange(self.bins, dtype=np.int64) << self.shift
 
     def allowed(self, *, deep: bool) -> Allowed:
-        """Go from the first stage to the last."""
+        """Process the states from the first stage to the last."""
         states, length = self.segments.states, self.segments.length
         row = np.full((len(states.stage), length + 1), -1, dtype=np.int32)
         rows: list[NDArray[Any]] = []
@@ -248,7 +250,7 @@ class _Surroundings:
         for stage in range(length + 1):
             self.work.look()
             for state in range(int(states.free[stage]), int(states.held[stage]) + 1):
-                # Rooms of a bin begin at its edge: entering with that much, or more.
+                # The memory sizes of a bin begin at its edge: entering with that much, or more.
                 top = self.before[state].at(self.room - self.edges)
                 if (top <= self.slack).any():
                     allow(state, np.array([length]), top[None])
@@ -264,14 +266,14 @@ class _Surroundings:
         most = most_rooms(self.segments, self.room)
         excess = np.empty((count, self.bins), dtype=np.float32)
         end = count
-        while rows:  # each is freed as soon as it is copied
+        while rows:  # each part is freed once it is copied
             part = rows.pop()
             excess[end - len(part) : end] = part
             end -= len(part)
         return Allowed(most, self.shift, row, excess)
 
     def _following(self) -> IntArray:
-        """Return for each l the excess of finishing from stage l+1 on beside x_{l+1}, at most, in each bin."""
+        """Return for each l the excess of finishing from stage l+1 along with x_{l+1}, at the upper end of each bin."""
         relaxed, states, x = self.relaxed, self.segments.states, self.segments.activation
         upper = self.edges + ((1 << self.shift) - 1)
         upper[-1] = NEVER
@@ -279,9 +281,9 @@ class _Surroundings:
         return np.array(found, dtype=np.int64).reshape(-1, self.bins)
 
     def _around(self, stage: int, top: IntArray, following: IntArray, inside: IntArray | None) -> IntArray:
-        """Return E of the state's segments, by l, given what entering them from others of the same end takes.
+        """Return E of the state's segments, by l, given the excess of entering them from others of the same end.
 
-        The first row is that of l = `stage`; rows from some l on are left out where nothing is within the slack.
+        The first row is that of l = `stage`. Rows after the last one within the slack are omitted.
         """
         costs = self.costs
         cost = costs.swept[stage + 1 :] - costs.swept[stage] - costs.spared[stage:-1]
@@ -292,7 +294,7 @@ class _Surroundings:
         if inside is not None:
             inside = inside[:reach]
             np.minimum(around[: len(inside)], inside, out=around[: len(inside)])
-        # Split off from one that was split off: one step is enough, further ones only cost more.
+        # Repeated splits: one additional step is enough, because further ones only cost more.
         longer = np.minimum.accumulate(around[::-1], axis=0)[::-1]
         around[:-1] = np.minimum(around[:-1], longer[1:] + cost[:-1])
         live = np.flatnonzero((around <= self.slack).any(axis=1))
@@ -301,14 +303,14 @@ class _Surroundings:
         return around
 
     def _enter(self, state: int, around: IntArray, entered: dict[int, IntArray]) -> None:
-        """Save the state's stage through, in each of its segments but the first, (i, i)."""
+        """Save the state's stage in each of its segments except the first, (i, i)."""
         states = self.segments.states
         for way in states.ways(state):
             moved = self._moved(around[1:], int(states.kept[way])) + int(self.costs.way[way])
             self._note(int(states.inner[way]), moved, entered)
 
     def _sweep(self, stage: int, sweeping: IntArray, entered: dict[int, IntArray]) -> None:
-        """Sweep on through a stage, and split there."""
+        """Continue the sweep through a stage, and split there."""
         live = sweeping[stage + 1 :]
         reached = np.flatnonzero((live < NEVER).any(axis=1))
         if not len(reached):
@@ -326,14 +328,14 @@ class _Surroundings:
         entered[state] = longer
 
     def _moved(self, around: IntArray, taken: int) -> IntArray:
-        """Return E by the rooms that are left when so many bytes are taken: from two bins next to each other."""
+        """Return E by the memory left after `taken` bytes, from two adjacent bins."""
         bins, low = self.bins, taken >> self.shift
         moved = np.full((len(around), bins), NEVER, dtype=np.int64)
         for by in {low, low + (taken != low << self.shift)}:
             begin, end = max(0, -by), min(bins, bins - by)
             if begin < end:
                 np.minimum(moved[:, begin:end], around[:, begin + by : end + by], out=moved[:, begin:end])
-        # The last bin has no end: it leads to all above, and what is beyond leads to it.
+        # The last bin is unbounded: it maps to all higher bins, and everything beyond maps to it.
         begin = min(bins - 1, max(0, bins - 1 - low - 1))
         np.minimum(moved[:, begin:], around[:, -1:], out=moved[:, begin:])
         if low < 0 and len(around):

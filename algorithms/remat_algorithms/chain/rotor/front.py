@@ -1,11 +1,11 @@
-"""Fronts: what less time costs in bytes, as lists of (need, excess), and how many of them are merged at once.
+"""Fronts: the trade-off between time and bytes as lists of (need, excess), and merges of many fronts at once.
 
-A front says how long something takes at least within so many bytes, as far as that changes: needs ascend, excesses
-fall. Both are whole numbers. An *excess* is the time beyond that of recomputing nothing, in ticks (see `costs`).
+A front gives the minimum time of a part within a number of bytes, as a step function: needs increase, excesses
+decrease. Both are integers. An *excess* is the time beyond that of no recomputation, in ticks (see `tick_costs`).
 
-Thousands of fronts are merged in a few array operations: those of a table lie one after the other in a `Pool`, and a
-*run* is a range of its points. Sums and minima are found by sorting runs that are sorted already, which takes numpy's
-stable sort (it merges such runs) a few nanoseconds a point.
+Thousands of fronts are merged in a few array operations. Those of a table are consecutive in a `Pool`, and a *run* is
+a range of its points. Sums and minima are computed by sorting concatenated sorted runs. numpy's stable sort, which
+merges such runs, takes a few nanoseconds per point.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 from remat.plugin import BoolArray, IntArray
 
 NEVER = 2**59
-"""An excess that stands for infinity: two of them can still be added up."""
+"""An excess that represents infinity; the sum of two does not overflow."""
 
 NOTHING = np.zeros(0, dtype=np.int64)
 
 
 class Front(NamedTuple):
-    """One front by itself.
+    """A single front.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Front(NamedTuple):
 
     @staticmethod
     def best(*fronts: Front, within: int = NEVER, most: int = NEVER) -> Front:
-        """Return the front of the better of all, as far as it needs and exceeds no more than the limits."""
+        """Return the pointwise minimum of all fronts, within the limits on need and excess."""
         need = np.concatenate([front.need for front in fronts])
         excess = np.concatenate([front.excess for front in fronts])
         order = need.argsort(kind="stable")
@@ -49,23 +49,23 @@ class Front(NamedTuple):
         return Front(need[last], excess[last])
 
     def shifted(self, need: int, excess: int) -> Front:
-        """Return the front of something that takes so many bytes and so much time besides."""
+        """Return the front of a part with additional bytes and time."""
         return Front(self.need + need, self.excess + excess)
 
     def from_need(self, floor: int) -> Front:
-        """Return the front of something that needs so many bytes at least."""
+        """Return the front of a part that needs at least `floor` bytes."""
         begin = max(0, int(self.need.searchsorted(floor, side="right")) - 1)
         need = self.need[begin:].copy()
         need[:1] = np.maximum(need[:1], floor)
         return Front(need, self.excess[begin:])
 
     def at(self, rooms: IntArray) -> IntArray:
-        """Return the least excess within each of some rooms; `NEVER` where nothing fits."""
+        """Return the minimum excess within each memory size; `NEVER` if nothing fits."""
         least: IntArray = np.append(self.excess, NEVER)[self.need.searchsorted(rooms, side="right") - 1]
         return least
 
     def below(self, points: int) -> Front:
-        """Return a front of at most so many points, half of them where there are more, that nowhere says more."""
+        """Return a lower bound of the front with at most `points` points, half as many if it has more."""
         if len(self.need) <= points:
             return self
         first = np.linspace(0, len(self.need), points // 2 + 1).astype(np.int64)
@@ -76,14 +76,14 @@ NO_FRONT = Front(NOTHING, NOTHING)
 
 
 class Pool:
-    """Many fronts, one after the other.
+    """Many consecutive fronts.
 
     Attributes
     ----------
     need, excess : (capacity,) int64
-        Of all points; those from `size` on mean nothing.
+        All points; entries from `size` are unused.
     step : (capacity,) int64
-        Excess less that of the point before.
+        Excess minus that of the previous point.
     """
 
     def __init__(self) -> None:
@@ -91,9 +91,9 @@ class Pool:
         self.need, self.excess, self.step = (np.zeros(1024, dtype=np.int64) for _ in range(3))
 
     def append(self, need: IntArray, excess: IntArray) -> int:
-        """Add points; return where they begin."""
+        """Add points; return the index of the first."""
         begin, end = self.size, self.size + len(need)
-        if end >= len(self.need):  # one more, so that a run's end can be looked at
+        if end >= len(self.need):  # one more, so that the end of a run can be read
             capacity = max(end + 1, len(self.need) + len(self.need) // 2)
             for name in ("need", "excess", "step"):
                 grown = np.zeros(capacity, dtype=np.int64)
@@ -105,16 +105,16 @@ class Pool:
         return begin
 
     def beyond(self, begin: IntArray, end: IntArray, need: IntArray) -> IntArray:
-        """Return for each run its first point that needs more."""
+        """Return for each run its first point with a larger need."""
         return _bisect(self.need, begin, end, need)
 
     def no_more(self, begin: IntArray, end: IntArray, excess: IntArray) -> IntArray:
-        """Return for each run its first point that exceeds no more."""
+        """Return for each run its first point with at most this excess."""
         return _bisect(self.excess, begin, end, excess, falling=True)
 
 
 def _bisect(values: IntArray, begin: IntArray, end: IntArray, wanted: IntArray, *, falling: bool = False) -> IntArray:
-    """Return the first index of each run whose value is more than what is wanted (falling: no more than that)."""
+    """Return the first index of each run whose value exceeds `wanted` (falling: is at most `wanted`)."""
     low, high = begin, end
     most = int((end - begin).max(initial=0))
     for _ in range(most.bit_length()):
@@ -126,14 +126,14 @@ def _bisect(values: IntArray, begin: IntArray, end: IntArray, wanted: IntArray, 
 
 
 def ranges(begin: IntArray, count: IntArray) -> IntArray:
-    """Return begin[0] .. begin[0] + count[0] - 1, begin[1] .., all after one another."""
+    """Return begin[0] .. begin[0] + count[0] - 1, begin[1] .., concatenated."""
     ends = count.cumsum()
     index: IntArray = np.arange(ends[-1] if len(ends) else 0) + (begin - ends + count).repeat(count)
     return index
 
 
 def _order(group: IntArray, need: IntArray) -> IntArray:
-    """Return the order by group and, within it, by need (stable); needs are not negative."""
+    """Return the order by group and then by need (stable); needs are nonnegative."""
     if not len(need):
         return NOTHING
     bits = int(need.max()).bit_length()
@@ -152,19 +152,19 @@ class Points:
 
     @staticmethod
     def join(*parts: Points) -> Points:
-        """Return all points."""
+        """Return all points together."""
         return Points(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("cell", "need", "excess")))
 
     def where(self, keep: BoolArray) -> Points:
-        """Return some points."""
+        """Return the selected points."""
         return Points(self.cell[keep], self.need[keep], self.excess[keep])
 
     def fronts(self, cells: int) -> tuple[Points, IntArray]:
-        """Return the points of each cell's front, and where each cell's begin (cells + 1 numbers)."""
+        """Return the points of each cell's front, and their first indices by cell (cells + 1 numbers)."""
         order = _order(self.cell, self.need)
         cell, need, excess = self.cell[order], self.need[order], self.excess[order]
         if len(order):
-            # Cells count down, so that one running minimum serves all of them.
+            # Cells in decreasing order allow a single running minimum for all of them.
             level, levels = excess, int(excess.max()) + 1
             if levels.bit_length() + cells.bit_length() > 62:
                 level, levels = np.unique(excess, return_inverse=True)[1], len(excess)
@@ -180,7 +180,7 @@ class Points:
 
 
 def thinned(points: Points, begin: IntArray, most: int, *, up: bool) -> tuple[Points, IntArray]:
-    """Thin fronts of more than `most` points to half of that: nowhere less is said (up), or nowhere more.
+    """Reduce fronts of more than `most` points to half of that, as an upper bound (`up`) or a lower bound.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def thinned(points: Points, begin: IntArray, most: int, *, up: bool) -> tuple[Po
     block = np.where(own > most, (number - first) * (most // 2) // own, number - first)
     ends = np.ones(len(number), dtype=bool)
     ends[:-1] = (block[1:] != block[:-1]) | (first[1:] != first[:-1])
-    if up:  # the least need stays what it is
+    if up:  # the minimum need is preserved
         kept = points.where(ends | (number == first))
     else:
         starts = np.append(True, ends[:-1])
@@ -204,18 +204,18 @@ def thinned(points: Points, begin: IntArray, most: int, *, up: bool) -> tuple[Po
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of two fronts each: of runs of a pool, from a least need up to a most one.
+    """Sums of pairs of fronts: of runs of a pool, over a range of needs.
 
     Attributes
     ----------
     cell : (n,) int64
-        To which each sum belongs.
+        Cell of each sum.
     begin, end : (n, 2) int64
-        Runs of the pool; the first point of each is what its front is at `low`.
+        Runs of the pool; the first point of each gives the value of its front at `low`.
     beside : (n, 2) int64
-        Bytes that lie there beside each of the two.
+        Additional bytes for each of the two.
     low, cost : (n,) int64
-        Least need, and excess besides.
+        Minimum need, and additional excess.
     """
 
     cell: IntArray
@@ -227,17 +227,17 @@ class Sums:
 
     @property
     def counts(self) -> IntArray:
-        """Points of both runs of each sum."""
+        """Number of points in both runs of each sum."""
         points: IntArray = (self.end - self.begin).sum(axis=1)
         return points
 
     def part(self, begin: int, end: int) -> Sums:
-        """Return some of the sums."""
+        """Return a range of the sums."""
         columns = (self.cell, self.begin, self.end, self.beside, self.low, self.cost)
         return Sums(*(column[begin:end] for column in columns))
 
     def points(self, pool: Pool) -> Points:
-        """Return the points of all sums: where either front changes."""
+        """Return the points of all sums: those where either front changes."""
         count = (self.end - self.begin).ravel()
         if not len(count):
             return Points(NOTHING, NOTHING, NOTHING)
@@ -249,7 +249,7 @@ class Sums:
         need[first] = self.low.repeat(2)
         step[first] = pool.excess[self.begin.ravel()]
         step[first[::2]] += self.cost
-        # Sorted by need, the excess is the sum of all steps so far; wrapped sums are right again in the end.
+        # Sorted by need, the excess is the cumulative sum of all steps; integer wrap-around cancels out in the end.
         order = _order(number, need)
         need, excess = need[order], step[order].cumsum()
         last = both.cumsum() - 1

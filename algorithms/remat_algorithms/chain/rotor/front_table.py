@@ -1,4 +1,4 @@
-"""Rotor's table: the fronts of all segments of a chain, to the byte.
+"""Rotor's table: the fronts of all segments of a chain, exact in bytes.
 
 A cell (state, l) is the segment (i, l) that begins in that state. Its front is the best of
 
@@ -6,11 +6,10 @@ A cell (state, l) is the segment (i, l) that begins in that state. Its front is 
     need max(sweep_need(i, j) + y_{l+1}, x_j + need of (j, l), need of (state, j-1)), excess the sweep, less what
     stage j-1 is spared, + those of (j, l) and (state, j-1)
 
-over its ways and over all j in i+1..l. A split's front is a sum of two: it changes where either does. All cells of
-segments of equal length are filled at once, from those of shorter ones. Splits whose least excess the way through
-reaches with no more bytes are left out, and so is what a limit on the time spares (see `allowed`).
-
-O(L^3) sums of fronts at most; what they cost depends on how long the fronts are.
+over its variants and over all j in i+1..l. The front of a split is a sum of two fronts: it changes where either does.
+All cells of segments of equal length are filled at once, from those of shorter ones. Two kinds of points are pruned:
+splits whose minimum excess the save option reaches with at most as many bytes, and points beyond a time limit (see
+`excess_limit`). O(L^3) sums of fronts at most; their cost depends on the lengths of the fronts.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from remat_algorithms.chain.rotor.work_counter import Work
 from remat_algorithms.chain.segments import Segments
 
 BATCH = 200_000
-"""Points that are merged at once: so many fit into the caches."""
+"""Number of points merged at once, small enough for the caches."""
 
 
 class Thin(NamedTuple):
-    """Most points of a front, and which way it is rounded: up, so that schedules are found, or down, for bounds."""
+    """Maximum number of points in a front, and the rounding: up for schedules, down for bounds."""
 
     most: int
     up: bool
@@ -71,15 +70,15 @@ class Cells:
         ----------
         segments, costs, allowed, work
         thin : Thin, optional
-            Default: fronts are exact.
+            By default, fronts are exact.
         once : bool
-            Whether segments that end before the chain does are only saved whole, so that each stage is recomputed at
-            most once.
+            Whether segments that end before the chain does are only saved completely, so that each stage is
+            recomputed at most once.
 
         Raises
         ------
         Over
-            If the work was over before.
+            If the work limit was reached before.
         """
         shape = (len(segments.states.stage), segments.length + 1)
         table = Cells(segments, costs, np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32))
@@ -89,7 +88,7 @@ class Cells:
         return table
 
     def front(self, state: int, last: int) -> tuple[IntArray, IntArray]:
-        """Return needs and excesses of a cell."""
+        """Return the needs and excesses of a cell."""
         part = slice(int(self.begin[state, last]), int(self.end[state, last]))
         return self.pool.need[part], self.pool.excess[part]
 
@@ -99,35 +98,35 @@ class Cells:
         return self.front(0, self.segments.length)
 
     def times(self, first: int, last: int, rooms: IntArray) -> NDArray[np.float64]:
-        """Return the least times of segment (first, last), its input free to go, within some rooms; inf: none fits."""
+        """Return the minimum times of segment (first, last), with a free input, by memory size; inf if none fits."""
         need, excess = self.front(int(self.segments.states.free[first]), last)
         least = Front(need, excess).at(rooms)
         times = np.ldexp((least + self.costs.saved_whole(first, last)).astype(np.float64), -self.costs.shift)
         return np.where(least < NEVER, times, np.inf)
 
     def point(self, state: int, last: int, room: int) -> int:
-        """Return the last point (in the pool) of a cell that needs no more than a room; -1 if there is none."""
+        """Return the last point (in the pool) of a cell within `room` bytes; -1 without any."""
         need, _ = self.front(state, last)
         index = int(need.searchsorted(room, side="right"))
         return int(self.begin[state, last]) + index - 1 if index else -1
 
 
 class Filler:
-    """Fills the cells of one length after the other."""
+    """Fills the cells, one segment length after another."""
 
     def __init__(self, table: Cells, allowed: Allowed, work: Work, thin: Thin | None) -> None:
         self.table, self.allowed, self.work, self.thin = table, allowed, work, thin
         segments, states = table.segments, table.segments.states
         self.states, self.length = states, segments.length
         bins = allowed.excess.shape[1]
-        # The largest need that has any excess left, by row.
+        # The largest need with remaining excess, by row.
         reach = bins - 1 - (allowed.excess[:, ::-1] >= 0).argmax(axis=1)
         self.reach = np.where(reach == bins - 1, 2**62, ((reach + 1) << allowed.shift) - 1)
         self.slack = allowed.excess.max(axis=1, initial=-1)
         self.ways, self.quickest = np.diff(states.start), states.quickest()
         order = np.lexsort((states.leaf_need, table.costs.leaf, np.arange(len(states.start) - 1).repeat(self.ways)))
         self.alone = order[states.start[:-1]]
-        # Row k: what the later forwards of a sweep need from each stage on, 2^k of them.
+        # Row k: from each stage, the maximum need of 2^k consecutive later forwards of a sweep.
         levels = [segments.next_need]
         while (step := 1 << (len(levels) - 1)) < self.length:
             before = levels[-1]
@@ -135,7 +134,7 @@ class Filler:
         self.later = np.array(levels)
 
     def _sweep_need(self, first: IntArray, split: IntArray) -> IntArray:
-        """Return what the sweeps from stages to later ones need, without the live gradient."""
+        """Return the needs of sweeps between stages, without the live gradient."""
         count = split - first - 1
         level = np.maximum(np.frexp(count)[1] - 1, 0)
         later = self.later
@@ -144,7 +143,7 @@ class Filler:
         return np.maximum(self.table.segments.first_need[first], np.where(count > 0, highest, 0))
 
     def fill(self, length: int, *, once: bool) -> None:
-        """Fill the cells of segments that end so many stages after their first."""
+        """Fill the cells of segments that end `length` stages after their first."""
         states, allowed = self.states, self.allowed
         state = np.flatnonzero(states.stage <= self.length - length)
         last = states.stage[state] + length
@@ -165,7 +164,7 @@ class Filler:
         through = self._leaves(state, high) if length == 0 else self._through(state, last, high)
         through = self._within(through, row)
         sums = self._splits(length, state, last, high, self.slack[row]) if length else None
-        # No more points at once than fit into the caches.
+        # Limit the number of points to what fits into the caches.
         counts = np.bincount(through.cell, minlength=len(state))
         if sums is not None:
             counts = counts + np.bincount(sums.cell, weights=sums.counts, minlength=len(state)).astype(np.int64)
@@ -192,7 +191,7 @@ class Filler:
             begin = end
 
     def _whole(self, length: int, state: IntArray) -> None:
-        """Fill cells with what saving all by the quickest ways needs."""
+        """Fill cells with the needs of saving all stages by their fastest variants."""
         states, table = self.states, self.table
         last, way = states.stage[state] + length, self.quickest[state]
         if length == 0:
@@ -220,7 +219,7 @@ class Filler:
         return points.where(need <= high[cell])
 
     def _through(self, state: IntArray, last: IntArray, high: IntArray) -> Points:
-        """Return the points of saving each cell's first stage through."""
+        """Return the points of saving each cell's first stage."""
         states, table, pool = self.states, self.table, self.table.pool
         way = ranges(states.start[state], self.ways[state])
         cell = np.arange(len(state)).repeat(self.ways[state])
@@ -237,7 +236,7 @@ class Filler:
         return Points(cell.repeat(count), need, excess)
 
     def _splits(self, length: int, state: IntArray, last: IntArray, high: IntArray, slack: IntArray) -> Sums:
-        """Return the sums of all splits of cells that may be better than saving through."""
+        """Return the sums of all splits of cells that may beat saving."""
         states, table, pool, costs = self.states, self.table, self.table.pool, self.table.costs
         segments = table.segments
         first = states.stage[state]
@@ -258,7 +257,7 @@ class Filler:
         cell, a, a_end, b, b_end, cost, beside, low, least = (
             column[live] for column in (cell, a, a_end, b, b_end, cost, beside, low, least)
         )
-        # From where on saving through by the quickest way is as good as this split ever is.
+        # Needs from which saving by the fastest variant is as good as the minimum of this split.
         way = self.quickest[state]
         inner = states.inner[way]
         t, t_end = table.begin[inner, last][cell], table.end[inner, last][cell]

@@ -1,7 +1,8 @@
-"""How far limits rise: by what longer fronts cost, and by what larger rooms have needed.
+"""Schedule of the time limits: based on the cost of longer fronts, and on the limits that larger memory sizes needed.
 
-A limit is a *factor* above the relaxed chain (see `search`): of its excess, or of a hundredth of the time that saving
-all takes where that is more. One that is too low costs a pass in vain, one that is too high makes fronts longer.
+A limit is a *factor* above the relaxed chain (see `search`). The factor applies to the excess of the relaxed chain,
+or to a hundredth of the time of saving everything if that is larger. A limit that is too low wastes a pass; one that
+is too high makes fronts longer.
 """
 
 from __future__ import annotations
@@ -14,42 +15,44 @@ from dataclasses import dataclass, field
 from remat_algorithms.chain.segments import COMPILED_FROM
 
 LEAST, MOST = 1.6, 4.0
-"""By how much a limit rises at least and at most."""
+"""Minimum and maximum increase of a limit."""
 
 LONGER = 2.5
-"""Times as much work as before that a higher limit may make."""
+"""Maximum increase of the work by a higher limit."""
 
 DEAR = 15_000_000
-"""Work beyond which a higher limit is dear: it should not make more than that, but for the least rise."""
+"""Work above which a higher limit is expensive; it should not exceed this, except for the minimum increase."""
 
 CHEAP, MODEST, SHORT = 2, 25, 100
-"""Points for each pair of stages up to which a pass costs what any does, and up to which hardly more; of chains longer
-than so many stages, as if they were no longer: they have passes of other kinds, too, which a limit makes dear."""
+"""Points per pair of stages up to which a pass costs the minimum, or hardly more, and the longest chain for this rule.
+
+Longer chains count as if they had this length: their other passes are also expensive under a higher limit.
+"""
 
 TOGETHER = 1.6
-"""Rooms whose factors differ by no more than this are asked about in one pass."""
+"""Maximum ratio of the factors of memory sizes that are searched in one pass."""
 
 APART, MARGIN = 1.3, 1.1
-"""Of two rooms that tell a third one's factor, how far they are from each other, and what is added to it."""
+"""Minimum distance between two memory sizes that predict the factor of a third, and the margin added to it."""
 
 BASE, SLOPES = 0.9, (0.5, 1.3)
-"""Share of the least memory beyond which bytes count, and the least and most power of them with which factors fall."""
+"""Share of the minimum memory above which bytes count, and the range of the power with which factors decrease."""
 
 LOOKED_AT = 400
-"""In longer chains, finding the least memory takes longer than a pass, and its schedule is too high a limit."""
+"""On longer chains, computing the minimum memory takes longer than a pass, and its schedule is too high a limit."""
 
 
 @dataclass
 class Rising:
-    """The factors of some rooms.
+    """The factors of some memory sizes.
 
     Attributes
     ----------
     length : int
     first : float
-        The first factor of every room.
+        Initial factor of every memory size.
     least : int or None
-        The least memory, once it is known.
+        The minimum memory, once it is known.
     """
 
     length: int
@@ -62,11 +65,13 @@ class Rising:
 
     @property
     def looks(self) -> bool:
-        """Whether the least memory is worth its time once a first limit has failed."""
+        """Whether the minimum memory is worth its time after a first limit has failed."""
         return COMPILED_FROM < self.length <= LOOKED_AT and self.least is None and bool(self._next)
 
     def rooms(self, rooms: Sequence[int]) -> tuple[list[int], float]:
-        """Return the rooms to ask about next, and their factor; 0 for the least memory, whose schedule is known."""
+        """Return the next memory sizes to search, and their factor; 0 for the minimum memory with its known
+        schedule.
+        """
         if self.least is not None and self.least in rooms and self.length <= LOOKED_AT and not self.told:
             return [self.least], 0.0
         wanted = {room: max(self._next.get(room, self.first), self._told(room)) for room in rooms}
@@ -75,7 +80,7 @@ class Rising:
         return asked, max(wanted[room] for room in asked)
 
     def failed(self, rooms: Sequence[int], asked: list[int], factor: float, work: int) -> None:
-        """Take note of the rooms, of those that were asked about, whose schedules are above the limit."""
+        """Record the searched memory sizes whose schedules are above the limit."""
         before, lower, less = self._last
         rise = LEAST
         if before == asked and work > less > 0 and factor > lower:
@@ -91,16 +96,16 @@ class Rising:
 
     @property
     def told(self) -> bool:
-        """Whether rooms that have their schedules tell about the others."""
+        """Whether solved memory sizes predict the others."""
         return bool(self._needed)
 
     def settled(self, room: int, needed: float) -> None:
-        """Take note of the factor that a room's quickest schedule is at."""
+        """Record the factor of the fastest schedule of a memory size."""
         bisect.insort(self._settled, room)
         self._needed[room] = needed
 
     def _told(self, room: int) -> float:
-        """Return the factor that larger rooms tell: falling with a power of the bytes beyond most of the least ones."""
+        """Return the factor predicted by larger memory sizes: it falls with a power of the bytes above the base."""
         near = bisect.bisect_right(self._settled, room)
         if self.least is None or near == len(self._settled):
             return 0.0

@@ -1,17 +1,17 @@
 """`rotor`: the optimal memory-persistent schedule of a heterogeneous chain.
 
-Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova 2019, "Optimal checkpointing for heterogeneous chains: how
-to train deep neural networks with limited memory". With m bytes beyond x_i, and the gradient really live:
+Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova 2019, "Optimal checkpointing for heterogeneous chains: how to train
+deep neural networks with limited memory". With m bytes beyond x_i, and the gradient that is actually live:
 
     T(i, l, m) = min( min over v of time(i, v) + T(i+1, l, m - kept(i, v)),
                       min over j in i+1..l of sum_{i<=k<j} forward_time(k) + T(j, l, m - x_j) + T(i, j-1, m) )
 
-where each way counts only if its forwards and its backward fit into m, and v runs over the variants of stage i (the
-paper has one; a choice of variants is that of Zhao et al. 2023, "Rockmate"). Whether an input goes early, because
-its backward does not read it, is told apart in the states of `states`.
+An option counts only if its forwards and its backward fit into m. v ranges over the variants of stage i. The paper
+has one; a choice of variants is that of Zhao et al. 2023, "Rockmate". The states of `states` distinguish inputs that
+are dropped early because their backward does not read them.
 
-The paper divides the memory into slots. Here T(i, l, .) is a front, a list of (bytes, time): all of it is exact, and
-short (`cells`), the shorter the better the limit on the time that `search` sets.
+The paper divides the memory into slots. Here T(i, l, .) is a front, a list of (bytes, time), and exact. Fronts are
+short (`front_table`), and shorter for a tighter time limit, which `search` sets.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def _share(given: object) -> object:
 
 
 LARGEST_BYTES = 16_000_000_000
-"""Largest tables that are laid out."""
+"""Maximum size of the tables."""
 
 COARSE = 16
-"""Times as long as a schedule may be the one that ticks suit: fewer bits than that are lost."""
+"""Maximum ratio between the time for which ticks were chosen and that of a schedule; it bounds the lost bits."""
 
 CELL_BYTES = 28
-"""Of each segment, whatever its front: where that lies, what it is allowed, and its least memory."""
+"""Bytes of each segment apart from its front: its position, its limit, and its minimum memory."""
 
 
 class RotorOptions(Options):
@@ -77,7 +77,7 @@ class RotorOptions(Options):
 
 
 class Setting:
-    """A chain, and what every budget has in common."""
+    """A chain, with the data common to all budgets."""
 
     def __init__(self, problem: Problem, context: Context) -> None:
         self.problem, self.context = problem, context
@@ -90,18 +90,18 @@ class Setting:
 
     @property
     def least(self) -> LeastMemory:
-        """The least-memory table, filled when first asked for."""
+        """The minimum-memory table, filled on first use."""
         if self._least is None:
             self._least = LeastMemory.of(self.segments, stopped=lambda: self.context.stopped)
         return self._least
 
     def time_of(self, runs: Sequence[int]) -> Number:
-        """Total time of some runs."""
+        """Return the total time of some runs."""
         time: Number = self.problem.graph.time[np.asarray(runs, dtype=np.int64)].sum().item()
         return time
 
     def check_size(self) -> None:
-        """Refuse tables that would fill the machine.
+        """Refuse tables that would exhaust the machine's memory.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class Setting:
     def search(
         self, rooms: Sequence[int], options: RotorOptions, report: Callable[[Found], None] = lambda found: None
     ) -> Search:
-        """Search for the quickest schedules within some rooms."""
+        """Search for the fastest schedules within some memory sizes."""
         search = self._searched(self.costs, rooms, options, report)
         for room, found in search.found.items():
             if found.uses_capped:
@@ -137,7 +137,9 @@ class Setting:
         return search
 
     def _rescaled(self, found: Found, room: int, options: RotorOptions, report: Callable[[Found], None]) -> Found:
-        """Search anew, in ticks that suit the schedule found, until that is not much quicker than the one before."""
+        """Search again in ticks that suit the schedule found, until the result is hardly faster than the previous
+        one.
+        """
         time = float(self.time_of(found.runs()))
         while not self.context.stopped:
             costs = Costs.of(self.segments, longest=time)
@@ -145,7 +147,7 @@ class Setting:
             if other.excess is None:
                 return found
             quicker = float(self.time_of(other.runs()))
-            if quicker > time:  # it was stopped
+            if quicker > time:  # the search was stopped
                 return found
             found, before, time = other, time, quicker
             if quicker * COARSE >= before:
@@ -153,7 +155,7 @@ class Setting:
         return found
 
     def nothing_recomputed(self) -> Proposal:
-        """Propose the schedule that saves every stage through once."""
+        """Propose the schedule that saves every stage once."""
         states, ways = self.segments.states, self.whole.ways
         loss = int(states.backward_task[states.start[-2]])
         runs = [*states.forward_task[list(ways)].tolist(), loss, *states.backward_task[list(reversed(ways))].tolist()]
@@ -164,7 +166,7 @@ class Setting:
         )
 
     def too_small(self) -> Proposal:
-        """Answer a budget below the least memory."""
+        """Propose for a budget below the minimum memory."""
         least = self.least
         if not least.exact:
             return Proposal(termination=self.context.termination, notes=("stopped before the least memory was known",))
@@ -172,9 +174,9 @@ class Setting:
         return Proposal(infeasible_within=PERSISTENT, least=named)
 
     def propose(self, found: Found, notes: Sequence[str] = ()) -> Proposal:
-        """Propose the best schedule that was found, with a bound of its class.
+        """Propose the best schedule found, with a bound of its class.
 
-        Where it is the one before, whatever its budget, its steps are the same object.
+        If the schedule equals the previous one, its steps are the same object for all budgets.
         """
         runs = found.runs()
         if self._made is None or self._made[0] != runs:
@@ -194,11 +196,11 @@ class Setting:
         )
 
     def _claimable(self, found: Found) -> bool:
-        """Whether bounds can be claimed: where whole times are too large for whole ticks, they are rounded."""
+        """Whether bounds can be claimed; integer times that are too large for ticks are rounded."""
         return found.costs.exact or self.segments.backward_time.dtype != np.int64
 
     def _notes(self, found: Found) -> list[str]:
-        """Say why a schedule is not the best one."""
+        """Explain why a schedule is not proved optimal."""
         if found.proved:
             return []
         if found.least and self.context.stopped:
@@ -211,7 +213,7 @@ class Setting:
 
 
 def _bound(found: Found) -> Number:
-    """Return the time below which there is no schedule."""
+    """Return the lower bound on the time of all schedules."""
     time = found.costs.time(found.lower)
     return time if found.costs.exact else time * (1 - 1e-12)
 
@@ -225,17 +227,17 @@ def solve(problem: Problem, options: RotorOptions, context: Context) -> Proposal
         Of kind `chain` (or an `adjoint` without storage); only the working memory is used.
     options : RotorOptions
     context : Context
-        When stopped before the fronts are full, the answer is the best schedule so far, or that of least memory.
+        If stopped before the fronts are complete, the answer is the best schedule found, or that of minimum memory.
 
     Returns
     -------
     Proposal
-        Optimal within `PERSISTENT`; with a gap, where that was asked for, the time ran out or fronts grew too long.
+        Optimal within `PERSISTENT`; with a gap if one was requested, if the time ran out, or if fronts grew too long.
 
     Notes
     -----
-    O(L^3) sums of fronts at most, which a limit on the time makes few and short. When everything fits without
-    recomputation, that is returned at once.
+    O(L^3) sums of fronts at most, which a time limit makes few and short. If everything fits without recomputation,
+    that schedule is returned immediately.
     """
     setting = Setting(problem, context)
     room = math.inf if problem.budget is None else problem.budget - setting.resident
@@ -255,12 +257,12 @@ def solve(problem: Problem, options: RotorOptions, context: Context) -> Proposal
 
 
 def gap_of(options: RotorOptions, context: Context) -> float | None:
-    """Return the gap that is asked for: by the option, or of the whole solve."""
+    """Return the requested gap: of the option, or of the whole solve."""
     return options.gap if options.gap is not None else context.gap
 
 
 def nearly(value: Number, makespan: Number) -> bool:
-    """Whether two times differ by no more than float rounding; whole ones are equal or they are not."""
+    """Whether two times differ only by float rounding; integers must be equal."""
     if isinstance(value, int) and isinstance(makespan, int):
         return value == makespan
     return math.isclose(value, makespan, rel_tol=1e-12)

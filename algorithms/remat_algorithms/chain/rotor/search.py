@@ -1,12 +1,13 @@
-"""Rotor's search: fronts within limits that rise until they hold a schedule, which is then the quickest.
+"""Rotor's search: fronts within rising time limits, until they contain a schedule, which is then optimal.
 
-No schedule is quicker than that of the relaxed chain (see `allowed`), and few are much slower: so the first limit is
-only a little above. Fronts within a limit are short; where they hold a schedule, it is optimal, and where they do not,
-the limit is a lower bound, and the next one is higher. The last limit may be a schedule that is known already: on long
-chains the quickest that recomputes each stage at most once, and where nothing else is found, that of least memory.
+No schedule is faster than that of the relaxed chain (see `excess_limit`), and few are much slower. The first limit is
+therefore only slightly higher. Fronts within a limit are short. If they contain a schedule, it is optimal. Otherwise
+the limit is a lower bound, and the next limit is higher. The last limit may be the time of a known schedule. On long
+chains, that is the fastest one that recomputes each stage at most once. If nothing else is found, it is the one of
+minimum memory.
 
-Short chains need no limit. Where the fronts within a limit have grown too long, they are thinned: rounded up they hold
-a schedule, rounded down a bound.
+Short chains need no limit. If the fronts within a limit grow too long, they are thinned: rounded up they contain a
+schedule, rounded down they give a bound.
 """
 
 from __future__ import annotations
@@ -28,49 +29,52 @@ from remat_algorithms.chain.rotor.work_counter import Over, Work
 from remat_algorithms.chain.segments import Segments
 
 SHORT = 24
-"""Chains of up to so many stages are solved without a limit."""
+"""Maximum number of stages of chains that are solved without a limit."""
 
 FEW, NARROW = 40, 0.27
-"""So are those of so many, where no room is more than this share of what saving all needs, or the first limit fails."""
+"""Maximum number of stages of chains solved without a limit in two cases: small memory, or a failed first limit.
+
+Memory is small if no size exceeds this share of the need of saving everything.
+"""
 
 MANY, MANY_FROM, MANY_WORK = 8, 50, 4_000_000
-"""Where there are more rooms, and no more stages, fronts without a limit answer all of them, in so much work."""
+"""With more memory sizes and at most this many stages, unlimited fronts answer all sizes, within this work."""
 
 ONCE_FROM = 100
-"""On longer chains, a schedule that recomputes each stage at most once is looked for first."""
+"""Number of stages above which schedules that recompute each stage at most once are searched first."""
 
 MOST_WORK = 60_000_000
-"""Points that are merged (some seconds' worth) before fronts are thinned, and then by each thinned pass."""
+"""Maximum number of merged points (some seconds) before fronts are thinned, and then per thinned pass."""
 
 THIN = (512, 32)
-"""Most points of a thinned front; of the shorter ones where the longer ones are too much work."""
+"""Maximum numbers of points of a thinned front; the second is used if the first takes too much work."""
 
 FIRST, FIRST_OF = 0.2, 40
-"""Share by which the first limit is above the relaxed chain, up to so many stages."""
+"""Relative excess of the first limit over the relaxed chain, and the maximum number of stages for it."""
 
 LOOSE = 0.3
-"""Share by which a limit may be above its lower bound before the least memory is looked at."""
+"""Relative excess of a limit over its lower bound above which the minimum memory is computed."""
 
 SCARCE = 0.15
-"""Share of the time without recomputation which the relaxed chain must exceed for that to be looked at sooner."""
+"""Relative excess of the relaxed chain over no recomputation above which this happens earlier."""
 
 
 @dataclass
 class Found:
-    """What is known of one room.
+    """Result for one memory size.
 
     Attributes
     ----------
     costs : Costs
-        In whose ticks the excesses are.
+        Defines the ticks of the excesses.
     lower : int
-        Excess below which there is no schedule; `NEVER` where there is none at all.
+        Lower bound on the excess of every schedule; `NEVER` if none exists.
     excess : int or None
-        Of the best schedule.
+        Excess of the best schedule.
     read : callable
-        Finds its runs; the fronts are kept for it until `runs` asks.
+        Finds its runs; it keeps the fronts alive until `runs` is called.
     least : bool
-        Whether the best schedule is that of least memory.
+        Whether the best schedule is that of minimum memory.
     """
 
     costs: Costs
@@ -81,22 +85,22 @@ class Found:
 
     @property
     def proved(self) -> bool:
-        """Whether the best schedule is optimal, or there is none."""
+        """Whether the best schedule is optimal, or infeasibility is proved."""
         return self.lower >= NEVER or (self.excess is not None and self.excess <= self.lower)
 
     @property
     def uses_capped(self) -> bool:
-        """Whether the best schedule may use ways that count as less than they take."""
+        """Whether the best schedule may use options whose time is capped."""
         return self.costs.capped and self.excess is not None and self.excess + self.costs.whole >= self.costs.cap
 
     def runs(self) -> list[int]:
-        """Return the runs of the best schedule: read off the fronts once, which are not kept then."""
+        """Return the runs of the best schedule; read from the fronts once, which are then released."""
         runs = self.read()
         self.read = lambda: runs
         return runs
 
     def take(self, excess: int, read: Callable[[], list[int]], *, least: bool = False) -> bool:
-        """Take a schedule over if it is better, or as good as that of least memory; return whether it is."""
+        """Accept a better schedule, or one that equals that of minimum memory; return whether it is accepted."""
         if self.excess is not None and (self.excess, self.least) <= (excess, least):
             return False
         self.excess, self.read, self.least = excess, read, least
@@ -105,16 +109,16 @@ class Found:
 
 @dataclass
 class Search:
-    """The search for the quickest schedules of a chain within some rooms (bytes beyond x_0).
+    """Search for the fastest schedules of a chain within some memory sizes (bytes beyond x_0).
 
     Attributes
     ----------
     least, time_of : callable
-        Give the table of least memory, and the time of some runs.
+        Return the minimum-memory table, and the time of some runs.
     gap : float or None
         Share of the bound within which a schedule is good enough.
     found : dict
-        By room.
+        By memory size.
     """
 
     segments: Segments
@@ -130,7 +134,7 @@ class Search:
     _factor: float = 0.0
 
     def go(self) -> None:
-        """Search until all is proved, or good enough, or the context is stopped."""
+        """Search until all results are proved or good enough, or the context is stopped."""
         largest = max(self.rooms)
         length = self.segments.length
         self.found = {room: Found(self.costs, -self.costs.whole) for room in self.rooms}
@@ -150,7 +154,7 @@ class Search:
             self._least()
 
     def _whole(self, rooms: Sequence[int], most: float) -> None:
-        """Fill the fronts without a limit on the time, if that is no more work than `most`."""
+        """Fill the fronts without a time limit, if the work is at most `most`."""
         with suppress(Over):
             table = self._fill(Allowed.all(self.segments, max(rooms)), most=most)
             self._take(table, dict.fromkeys(rooms, UNLIMITED), exact=True)
@@ -159,7 +163,7 @@ class Search:
         return Relaxed.of(self.segments, self.costs, room, Work(stopped=self._stopped))
 
     def _open(self) -> list[int]:
-        """Return the rooms that are not settled."""
+        """Return the memory sizes without a final result."""
         return [room for room, found in self.found.items() if not found.proved and not self._near(found)]
 
     def _near(self, found: Found) -> bool:
@@ -169,9 +173,9 @@ class Search:
         return found.excess - found.lower <= self.gap * lower
 
     def _rise(self, relaxed: Relaxed) -> None:
-        """Raise the limits until each room has its schedule, or the work is done."""
+        """Raise the limits until each memory size has its schedule, or the work limit is reached."""
         looked, whole, spent, length = False, self.segments.length > FEW, 0, self.segments.length
-        # A first limit that costs little more than a lower one would: the longer the chain, the nearer.
+        # A first limit that costs little more than a lower one: closer for longer chains.
         rising = Rising(length, max(min(FIRST, FIRST * (FIRST_OF / length) ** 2), 0.001))
         while (rooms := self._open()) and not self.context.stopped:
             asked, factor = rising.rooms(rooms)
@@ -181,7 +185,7 @@ class Search:
                 self._least()
                 rising.least = self.least().least
                 continue
-            if max(asked) != relaxed.room:  # what surrounds segments is told in finer bins of the rooms
+            if max(asked) != relaxed.room:  # smaller bins describe the surroundings of segments more precisely
                 relaxed = self._relaxed(max(asked))
             self._factor, done = factor or self._factor, self._work
             slack = self._limits(relaxed, asked, known=not factor)
@@ -194,7 +198,7 @@ class Search:
                 raise Over
             self._take(self._fill(self._allowed(relaxed, slack), most=left), slack, exact=True)
             failed = [room for room in self._open() if room in slack]
-            # Rooms that take much work each are not given up for one another.
+            # Memory sizes that each take much work do not count against each other.
             spent = 0 if len(failed) < len(asked) else spent + self._work - done
             for room in asked:
                 excess = self.found[room].excess
@@ -207,12 +211,12 @@ class Search:
                 self._whole(rooms, MANY_WORK)
 
     def _known(self, room: int) -> bool:
-        """Whether a schedule is known that is not the one of least memory."""
+        """Whether a schedule other than that of minimum memory is known."""
         found = self.found[room]
         return found.excess is not None and not found.least
 
     def _unit(self, own: int) -> float:
-        """Return what a factor is of, given the excess of the relaxed chain."""
+        """Return the base of a factor, given the excess of the relaxed chain."""
         return max(own, self.costs.whole / 100, 1)
 
     def _lowered(self, relaxed: Relaxed, slack: dict[int, int]) -> dict[int, int]:
@@ -222,7 +226,7 @@ class Search:
         return {room: min(limit, self.found[room].excess or limit) for room, limit in slack.items()}
 
     def _once(self, relaxed: Relaxed, slack: dict[int, int]) -> Cells:
-        """Recompute each stage at most once; with thinned fronts where these grow too long, too."""
+        """Recompute each stage at most once, with thinned fronts if they grow too long."""
         allowed = self._allowed(relaxed, slack, deep=False)
         try:
             return self._fill(allowed, once=True, most=MOST_WORK // 4)
@@ -232,10 +236,10 @@ class Search:
             return self._thinned(allowed, once=True)
 
     def _thin(self, relaxed: Relaxed) -> None:
-        """Find schedules, then bounds, with thinned fronts."""
+        """Find schedules, and then bounds, with thinned fronts."""
         rooms = self._open()
         once = self.segments.length > ONCE_FROM and not any(self._known(room) for room in rooms)
-        if once:  # within the last limit it has been looked for in vain
+        if once:  # the search within the last limit failed
             self._factor *= LEAST
         better = not rooms
         while not better:
@@ -258,7 +262,7 @@ class Search:
                 self.found[room].lower = max(self.found[room].lower, limit if at < 0 else min(limit, int(times[at])))
 
     def _thinned(self, allowed: Allowed, *, up: bool = True, once: bool = False) -> Cells:
-        """Fill the table with thinned fronts, of as many points as there is work for."""
+        """Fill the table with thinned fronts, with as many points as the work allows."""
         for most in THIN[:-1]:
             try:
                 return self._fill(allowed, thin=Thin(most, up=up), once=once, most=MOST_WORK)
@@ -268,7 +272,7 @@ class Search:
         return self._fill(allowed, thin=Thin(THIN[-1], up=up), once=once, most=MOST_WORK)
 
     def _limits(self, relaxed: Relaxed, rooms: Sequence[int], *, known: bool = False) -> dict[int, int]:
-        """Return the next limits, by room: at most (or, if that is wanted, just) the schedules that are known."""
+        """Return the next limits by memory size, at most the known schedules (or, if `known`, exactly these)."""
         limits = {}
         for room in rooms:
             own, found = relaxed.least(room), self.found[room]
@@ -293,7 +297,7 @@ class Search:
         return self.context.stopped
 
     def _take(self, table: Cells, slack: dict[int, int], *, exact: bool) -> bool:
-        """Take over what a table holds; exact ones say that there is nothing else within the slack."""
+        """Accept the results of a table; exact tables prove that nothing else is within the slack."""
         need, excess = table.whole
         reader, better = Reader(table), False
         for room, limit in slack.items():
@@ -308,7 +312,7 @@ class Search:
         return better
 
     def _least(self) -> None:
-        """Let the schedule of least memory compete; where it does not fit, nothing does."""
+        """Consider the schedule of minimum memory; if it does not fit, nothing does."""
         least = self.least()
         runs = least.runs()
         for room, found in self.found.items():

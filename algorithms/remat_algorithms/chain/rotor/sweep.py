@@ -1,8 +1,8 @@
-"""`rotor` at many budgets: fronts are curves, and those of one search answer all.
+"""`rotor` at many budgets: fronts are curves, and one search answers all budgets.
 
-Where the budgets are named, each has its limit, and fronts hold what one of them needs. For all breakpoints, the fronts
-of a chain that is not too long are filled without a limit: the front of the whole chain is the curve. On longer chains
-budgets stand in equal steps.
+If budgets are given, each has its limit, and fronts contain the points that any of them needs. For all breakpoints,
+the fronts of a chain of moderate length are filled without a limit; the front of the whole chain is the curve. On
+longer chains, evenly spaced budgets are used.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from remat_algorithms.chain.rotor.traceback import Reader
 from remat_algorithms.chain.rotor.work_counter import Over, Work
 
 WHOLE_WORK = 60_000_000
-"""Points that are merged (a few seconds' worth) before the fronts of all budgets are given up."""
+"""Maximum number of merged points (a few seconds) before the fronts of all budgets are abandoned."""
 
 POINTS = 50
-"""Budgets where the curve is not known as a whole."""
+"""Number of budgets if the complete curve is not known."""
 
 
 def sweep(problem: Problem, options: RotorOptions, context: Context, budgets: Sequence[int] = ()) -> Iterator[Proposal]:
-    """Answer many budgets of the processor's memory.
+    """Answer many budgets of the device memory.
 
     Parameters
     ----------
@@ -37,15 +37,15 @@ def sweep(problem: Problem, options: RotorOptions, context: Context, budgets: Se
         Of kind `chain` (or an `adjoint` without storage); its own budget is not used.
     options : RotorOptions
     context : Context
-        When stopped before the fronts are full, the schedule of least memory stands in.
+        If stopped before the fronts are complete, the schedule of minimum memory is used instead.
     budgets : sequence of int
         Total bytes, descending. Empty: the breakpoints of the time-memory curve.
 
     Yields
     ------
     Proposal
-        One for each budget, within it; or one for each breakpoint, from the no-recompute schedule down to the one of
-        least memory, each with its peak, and then the infeasible answer that names the least budget.
+        One for each budget, within it. Or one for each breakpoint with its peak, from the no-recompute schedule down
+        to that of minimum memory, and then the infeasible answer with the minimum budget.
     """
     setting = Setting(problem, context)
     setting.check_size()
@@ -69,7 +69,7 @@ def _at_budgets(setting: Setting, options: RotorOptions, rooms: Sequence[int]) -
 
 
 def _curve(setting: Setting, options: RotorOptions) -> Iterator[Proposal]:
-    """Walk down the breakpoints: what is quicker for no more memory is none."""
+    """Yield the breakpoints from fast to slow, skipping schedules without lower memory."""
     lowest: int | None = None
     for proposal in _candidates(setting, options):
         if proposal.steps is None:
@@ -84,7 +84,7 @@ def _curve(setting: Setting, options: RotorOptions) -> Iterator[Proposal]:
 def _candidates(setting: Setting, options: RotorOptions) -> Iterator[Proposal]:
     room = setting.whole.need - 1
     table = _whole_table(setting, room)
-    # Other ways may be as quick and need less.
+    # Other variants may be as fast and need less memory.
     if table is None or not (table.whole[1] == 0).any():
         yield setting.nothing_recomputed()
     if table is not None:
@@ -109,7 +109,7 @@ def _whole_table(setting: Setting, room: int) -> Cells | None:
 
 
 def peak_in_order(graph: TaskGraph, steps: Steps) -> int:
-    """Return the peak of runs one after the other in one memory, each value freed by a run (array operations)."""
+    """Return the peak of sequential runs in one memory, with each value freed by a run (array operations)."""
     order, size, values = steps.item, graph.size, len(graph.size)
     reads, writes, drops = graph.reads.gather(order), graph.writes.gather(order), steps.drop
     own = np.isin(drops.rows * values + drops.items, reads.rows * values + reads.items)

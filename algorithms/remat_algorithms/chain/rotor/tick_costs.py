@@ -1,12 +1,13 @@
-"""A chain's times in whole ticks, each beyond what it takes without recomputation.
+"""A chain's times in integer ticks, relative to no recomputation.
 
-The *excess* of a segment is its time beyond that of saving all of it by the quickest ways. It only adds up: a way adds
-what it takes beyond the quickest way, a split at j its sweep, less the forward that stage j-1 is spared where it needs
-none when processed alone. In whole ticks sums are exact in any order, so that equal times are equal.
+The *excess* of a segment is its time beyond that of saving all of it by the fastest variants. It is a plain sum. A
+variant adds its time beyond the fastest one. A split at j adds its sweep, minus the forward that stage j-1 is spared
+if it needs none when processed alone. In integer ticks, sums are exact in any order, so equal times are equal.
 
-A way may take many orders of magnitude longer than the rest of the chain. Ticks that are fine enough for the rest would
-not hold it, so it counts as the *cap*, more than a schedule that the ticks suit takes. A schedule below the cap is what
-it seems; one that seems to take the cap or more is looked for again, in coarser ticks that suit it.
+A variant may take many orders of magnitude longer than the rest of the chain. Ticks fine enough for the rest could
+not represent it. It therefore counts as the *cap*, which exceeds the time of any schedule that suits the ticks. A
+schedule below the cap has its true time. A schedule that reaches the cap is searched again, in coarser ticks that
+suit it.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from remat.plugin import IntArray, Number, NumberArray
 from remat_algorithms.chain.segments import Segments
 
 BITS = 52
-"""Of the time without recomputation, where times are no whole numbers: as many as a float has."""
+"""Bits of the time without recomputation, if times are not integers: the precision of a float."""
 
 MOST_BITS = 57
-"""Of any sum of ways that are not capped."""
+"""Bits of any sum of uncapped variants."""
 
 MOST = 1 << (MOST_BITS + 1)
-"""Ticks as which longer schedules count: more than all ways at the cap take together."""
+"""Ticks as which longer schedules count: more than the sum of all capped variants."""
 
 
 @dataclass(frozen=True)
@@ -38,22 +39,22 @@ class Costs:
     exact : bool
         Whether a tick is the unit of time, so that ticks are times.
     shift : int
-        A unit of time has 2^shift ticks: a power of two, so that only what is cut off is lost.
+        A unit of time has 2^shift ticks; a power of two, so that only truncated bits are lost.
     whole : int
         Time of the chain without recomputation.
     way : (W,) int64
-        Of each way, what saving through takes beyond the stage's quickest.
+        For each variant, the time of saving beyond that of the stage's fastest.
     leaf : (W,) int64
-        Of each way, what its stage takes alone beyond the quickest way to do that.
+        For each variant, the time of its stage alone beyond that of the fastest variant.
     alone, spared : (L+1,) int64
-        What each stage takes alone, by its quickest way, and how much less that is than saved through.
+        Time of each stage alone, by its fastest variant, and the saving compared with saving the stage.
     forward : (L,) int64
     swept, saved : (L+1,) int64
-        Forwards of all stages before, and their times saved through, by their quickest ways.
+        Forward times of all previous stages, and their times when saved by their fastest variants.
     cap : int
-        Ticks as which slower ways count.
+        Ticks as which slower variants count.
     capped : bool
-        Whether any way does.
+        Whether any variant is capped.
     """
 
     exact: bool
@@ -71,13 +72,13 @@ class Costs:
 
     @staticmethod
     def of(segments: Segments, *, longest: float = 0.0) -> Costs:
-        """Round the times to ticks: not at all where they are whole numbers whose sums are small enough.
+        """Round the times to ticks; integer times with sufficiently small sums are not rounded.
 
         Parameters
         ----------
         segments : Segments
         longest : float
-            Time of a schedule that ticks are to hold; default: they hold that without recomputation.
+            Time of a schedule that ticks must represent; default: the one without recomputation.
         """
         states, terms = segments.states, segments.length + 2
         total: Number = states.whole().time
@@ -88,7 +89,7 @@ class Costs:
         for bits in (MOST_BITS, MOST_BITS - 1):
             exact = bool(whole and largest * terms < 2.0**bits)
             shift = 0 if exact else min(BITS, bits - terms.bit_length()) - int(np.frexp(largest)[1])
-            # Where the slowest ways would leave the range, the cap leaves room for as many of them as there are stages.
+            # If the slowest variants would exceed the range, the cap allows one of them per stage.
             fits = max(largest, slowest) < math.ldexp(1 / terms, MOST_BITS - shift)
             cap = 2**MOST_BITS if fits else 2**bits // terms
             if fits:
@@ -124,11 +125,11 @@ class Costs:
         return int(self.saved[last] - self.saved[first] + self.alone[last])
 
     def time(self, excess: int) -> Number:
-        """Return the time of the whole chain at an excess."""
+        """Return the time of the whole chain for an excess."""
         return self.whole + excess if self.exact else math.ldexp(self.whole + excess, -self.shift)
 
     def excess(self, time: Number) -> int:
-        """Return the excess of a schedule of the whole chain that takes so long, or a little more."""
+        """Return the excess of a schedule of the whole chain with this time, rounded up."""
         if self.exact:
             return min(int(time), MOST) - self.whole
         # Sums of rounded times may differ in their last digits.

@@ -1,4 +1,4 @@
-"""Reading schedules off the fronts: which way reaches a point is found again where it is asked for."""
+"""Schedules read from the fronts: the option that reaches a point is recomputed on demand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from remat_algorithms.chain.rotor.front import ranges
 from remat_algorithms.chain.rotor.front_table import Cells
 
 FEW = 8
-"""Points that are looked up one by one: of more, all at once."""
+"""Minimum number of points that are looked up together instead of one by one."""
 
 
 class Step(NamedTuple):
@@ -20,11 +20,12 @@ class Step(NamedTuple):
     Attributes
     ----------
     split : int
-        The stage at which the segment is split; -1 if its first stage is saved through, or is all of it.
+        Stage at which the segment is split; -1 if its first stage is saved, or is the whole segment.
     way : int
-        Of saving through, or of the stage alone; -1 for a split.
+        Variant for saving, or for the stage alone; -1 for a split.
     left, right : int
-        Points of the parts: of (state, split-1) and (split, last), or, as `right`, of the segment inside; -1 for none.
+        Points of the parts (state, split-1) and (split, last); `right` may also be that of the inner segment; -1 for
+        none.
     """
 
     split: int
@@ -34,7 +35,7 @@ class Step(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Points of the pool, with the cells that they are of: (points,) int64 each."""
+    """Points of the pool, with their cells: (points,) int64 each."""
 
     state: IntArray
     last: IntArray
@@ -42,13 +43,13 @@ class Places(NamedTuple):
 
 
 class Reader:
-    """Reads schedules off the fronts; what several of them share is looked for once.
+    """Reads schedules from the fronts; shared parts are computed once.
 
     Parameters
     ----------
     table : Cells
     rooms : list of int
-        Whose schedules will be asked for, as far as that is known: they are looked for together.
+        Memory sizes whose schedules will be requested, if known; they are computed together.
     """
 
     def __init__(self, table: Cells, rooms: list[int] | None = None) -> None:
@@ -61,7 +62,7 @@ class Reader:
         self._stage, self._free, self._inner = states.stage.tolist(), states.free.tolist(), states.inner.tolist()
 
     def runs(self, room: int) -> list[int]:
-        """Return the runs (task indices) of a quickest schedule of the whole chain within a room in which one fits."""
+        """Return the runs (task indices) of a fastest schedule of the whole chain within a feasible memory size."""
         length = self.table.segments.length
         if self.rooms:
             self._together([self.table.point(0, length, other) for other in self.rooms])
@@ -72,7 +73,7 @@ class Reader:
         return self._read[point]
 
     def segment(self, first: int, last: int, room: int) -> list[int]:
-        """Return the runs of a segment, its input free to go."""
+        """Return the runs of a segment with a free input."""
         table, runs, state = self.table, list[int](), self._free[first]
         stack = [(state, last, table.point(state, last, room), -1)]
         while stack:
@@ -99,9 +100,9 @@ class Reader:
         return runs
 
     def swept(self, first: int, room: int) -> list[tuple[int, ...]]:
-        """Return the stages that run forwards without saving on the way from a stage to the end, stretch by stretch.
+        """Return the stages that run forwards without saving from a stage to the end, sweep by sweep.
 
-        They are those of a quickest schedule from there on within a room in which one fits, the input free to go.
+        They belong to a fastest schedule from there within a feasible memory size, with a free input.
         """
         table, last = self.table, self.table.segments.length
         state, found = self._free[first], list[tuple[int, ...]]()
@@ -116,7 +117,7 @@ class Reader:
         return found
 
     def _together(self, wholes: list[int]) -> None:
-        """Find how points of the whole chain's front are reached, and what these are made of, level by level."""
+        """Find how points of the whole chain's front are reached, and then their parts, level by level."""
         length, seen = self.table.segments.length, np.zeros(self.table.pool.size, dtype=bool)
         point = np.array(wholes, dtype=np.int64)
         ahead = Places(np.zeros_like(point), np.full_like(point, length), point)
@@ -139,7 +140,7 @@ class Reader:
             )
 
     def _steps(self, places: Places) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Find what `_step` finds, of many points at once: columns of steps."""
+        """Find the results of `_step` for many points at once, as columns."""
         table, states, pool = self.table, self.table.segments.states, self.table.pool
         segments, costs = table.segments, table.costs
         state, last, point = places
@@ -180,7 +181,7 @@ class Reader:
         return split, way, left, right
 
     def _step(self, state: int, last: int, point: int) -> Step:
-        """Find a way to reach a point; saving through is preferred."""
+        """Find an option that reaches a point, preferably saving."""
         table, states, pool = self.table, self.table.segments.states, self.table.pool
         segments, costs = table.segments, table.costs
         first, live = self._stage[state], int(segments.gradient[last + 1])
@@ -209,7 +210,7 @@ class Reader:
 
 
 def _firsts(cell: IntArray, good: BoolArray) -> tuple[IntArray, IntArray]:
-    """Return the cells that have something good, and the first place of each where that is."""
+    """Return the cells with a good entry, and the first such entry of each."""
     places = np.flatnonzero(good)
     of, at = np.unique(cell[places], return_index=True)
     return of, places[at]

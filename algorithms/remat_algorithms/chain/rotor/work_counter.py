@@ -1,4 +1,4 @@
-"""How much has been done, and when to stop: counted in points of fronts, and asked now and then."""
+"""Work limit counted in points of fronts, with regular checks for a stop."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 
 class Over(Exception):
-    """The work is over before its end."""
+    """The work limit was reached, or a stop was requested."""
 
 
 @dataclass
 class Work:
-    """Counts the points that are merged.
+    """Counter of merged points.
 
     Attributes
     ----------
     most : float
-        The work is over when there have been more.
+        Maximum number of points.
     stopped : callable
-        Whether it is over for other reasons.
+        Whether to stop for other reasons.
     """
 
     most: float = float("inf")
@@ -27,6 +27,6 @@ class Work:
     done: int = 0
 
     def look(self) -> None:
-        """Raise `Over` if the work is over."""
+        """Raise `Over` if the limit is reached or a stop is requested."""
         if self.done > self.most or self.stopped():
             raise Over
