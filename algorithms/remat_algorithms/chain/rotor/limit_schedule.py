@@ -69,9 +69,7 @@ class Rising:
         return COMPILED_FROM < self.length <= LOOKED_AT and self.least is None and bool(self._next)
 
     def rooms(self, rooms: Sequence[int]) -> tuple[list[int], float]:
-        """Return the next memory sizes to search, and their factor; 0 for the minimum memory with its known
-        schedule.
-        """
+        """Return the next memory sizes to search, and their factor; 0 for the minimum memory with a known schedule."""
         if self.least is not None and self.least in rooms and self.length <= LOOKED_AT and not self.told:
             return [self.least], 0.0
         wanted = {room: max(self._next.get(room, self.first), self._told(room)) for room in rooms}

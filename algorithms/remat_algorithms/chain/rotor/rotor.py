@@ -137,9 +137,7 @@ class Setting:
         return search
 
     def _rescaled(self, found: Found, room: int, options: RotorOptions, report: Callable[[Found], None]) -> Found:
-        """Search again in ticks that suit the schedule found, until the result is hardly faster than the previous
-        one.
-        """
+        """Search again in ticks that suit the schedule found, until the result is hardly faster than the last one."""
         time = float(self.time_of(found.runs()))
         while not self.context.stopped:
             costs = Costs.of(self.segments, longest=time)

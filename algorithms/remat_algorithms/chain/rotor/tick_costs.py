@@ -47,7 +47,7 @@ class Costs:
     leaf : (W,) int64
         For each variant, the time of its stage alone beyond that of the fastest variant.
     alone, spared : (L+1,) int64
-        Time of each stage alone, by its fastest variant, and the saving compared with saving the stage.
+        Time of each stage alone, by its fastest variant, and how much less that is than its time when saved.
     forward : (L,) int64
     swept, saved : (L+1,) int64
         Forward times of all previous stages, and their times when saved by their fastest variants.
