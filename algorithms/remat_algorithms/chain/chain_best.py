@@ -4,9 +4,9 @@
    and `revolve-chain`. A schedule without recomputation is returned immediately. For a budget that is too small, the
    answer is that of `rotor-float`.
 2. A short search over the live sets (`chain-exact`) solves small chains, and gives a bound for those up to 20 stages.
-3. A local search over bit matrices follows (`chain.phase_matrix`: which forwards run before which backward). Each
-   round adds a few sweeps of forwards. It then removes dispensable forwards in a random order that favours expensive
-   ones. A slightly worse result is accepted, and the search occasionally returns to the best one.
+3. A local search over bit matrices follows (`chain.phase_matrix`: which forwards run before which backward). Each round
+   adds a few sweeps of forwards. It then removes dispensable forwards in a random order that favours expensive ones. A
+   slightly worse result is accepted, and the search occasionally returns to the best one.
 
 The bound for all schedules is the largest of three: the bound of step 2, the minimum recomputation after each moment,
 and integer programs over several moments (`remat_algorithms.chain.bounds`).
@@ -105,8 +105,8 @@ class ChainBestOptions(Options):
 def solve(problem: Problem, options: ChainBestOptions, context: Context) -> Proposal:
     """Solve a chain.
 
-    Takes instances of kind `chain` and uses only the working memory. Never worse than `rotor` and `rotor-float`
-    within the same time; optimal if the bound is met.
+    Takes instances of kind `chain` and uses only the working memory. Never worse than `rotor` and `rotor-float` within
+    the same time; optimal if the bound is met.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Long chains solved by groups of stages: `rotor`'s fronts on a chain whose stages are these groups.
 
-Groups are cut at small outputs. A group runs as one: forward through all its stages, or saving in all of them, and
-its backwards run consecutively. Its intermediate bytes count as the workspace of a stage. A schedule of the groups is
+Groups are cut at small outputs. A group runs as one: forward through all its stages, or saving in all of them, and its
+backwards run consecutively. Its intermediate bytes count as the workspace of a stage. A schedule of the groups is
 therefore one of the stages, with at most the same memory. Fewer groups are faster to solve; more groups lose less.
 """
 

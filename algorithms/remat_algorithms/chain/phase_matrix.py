@@ -1,9 +1,9 @@
 """Schedules of a chain as a bit matrix: the forwards that run in each phase.
 
-Phase p ends with the backward p; phase L ends with the loss and comes first. ``runs[p, k]`` states that the forward
-of stage k runs in phase p. Within a phase, forwards run in the order of the stages, and phase L runs all of them. A
-stage's last forward is the saving one if its backward reads the saved values. Every value is read from its latest
-copy, and freed after its last use. Every matrix is therefore a schedule; only its peak may be too high.
+Phase p ends with the backward p; phase L ends with the loss and comes first. ``runs[p, k]`` states that the forward of
+stage k runs in phase p. Within a phase, forwards run in the order of the stages, and phase L runs all of them. A
+stage's last forward is the saving one if its backward reads the saved values. Every value is read from its latest copy,
+and freed after its last use. Every matrix is therefore a schedule; only its peak may be too high.
 """
 
 from __future__ import annotations

@@ -135,8 +135,8 @@ def _visit_backward(facts: Facts, walk: Walk, phase: int) -> int:
 def peak(facts: Facts, walk: Walk, runs: Array) -> int:
     """Return the bytes that a matrix needs, or some value above `facts.room` if it needs more.
 
-    The schedule is traversed from its end, with the values that later runs read. A value that a run reads and no
-    later run reads is freed by this run. O(runs).
+    The schedule is traversed from its end, with the values that later runs read. A value that a run reads and no later
+    run reads is freed by this run. O(runs).
     """
     length = runs.shape[1]
     for stage in range(length + 1):

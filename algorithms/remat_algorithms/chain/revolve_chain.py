@@ -85,8 +85,7 @@ def solve_revolve_chain(problem: Problem, options: RevolveChainOptions, context:
     forward or a backward, including its input. unit is the size of the largest activation, or of everything that a
     stage keeps (see the options). If the resulting schedule does not fit, fewer slots are tried.
 
-    Takes instances of kind `chain` and uses only the working memory. Returns no schedule if a single slot does not
-    fit.
+    Takes instances of kind `chain` and uses only the working memory. Returns no schedule if a single slot does not fit.
 
     Raises
     ------

@@ -1,13 +1,13 @@
 """Needs and costs of the segments of a chain, the common basis of the dynamic programs over segments.
 
-Stages are 0..L-1 and the loss is stage L. A segment (i, l) processes the backwards of stages i..l (and the loss, if l
-= L), given x_i and, unless l = L, the gradient y_{l+1}. Bytes are counted beyond x_i.
+Stages are 0..L-1 and the loss is stage L. A segment (i, l) processes the backwards of stages i..l (and the loss, if l =
+L), given x_i and, unless l = L, the gradient y_{l+1}. Bytes are counted beyond x_i.
 
 A *persistent* schedule keeps a stored value until the backward that needs it. A segment therefore has two options. In
-the first, its first stage is *saved*: the stage's forward keeps the values that the backward needs, then segment
-(i+1, l) follows, then the backward. In the second, it is *split* at j: plain forwards from x_i to x_j, segment (j,
-l), then segment (i, j-1), again from x_i. Beaumont et al. 2019, "Optimal checkpointing for heterogeneous chains",
-eqs. 1-4, with the gradient that is actually live (y_{l+1}) instead of a bound on it.
+the first, its first stage is *saved*: the stage's forward keeps the values that the backward needs, then segment (i+1,
+l) follows, then the backward. In the second, it is *split* at j: plain forwards from x_i to x_j, segment (j, l), then
+segment (i, j-1), again from x_i. Beaumont et al. 2019, "Optimal checkpointing for heterogeneous chains", eqs. 1-4, with
+the gradient that is actually live (y_{l+1}) instead of a bound on it.
 
 `Segments` describes each stage's first variant. Its needs are upper bounds if a backward does not read its input but
 the previous stage's backward does; `Segments.states` distinguishes these cases and the variants.
@@ -67,9 +67,9 @@ class Segments:
         Number of all variants.
     chain : Chain
     whole_class : bool
-        Whether the needs above are exact for every persistent schedule. They are upper bounds if some backward does
-        not read its input but the previous backward reads it as its output. Whether that input may be dropped early
-        then depends on the origin of the segment.
+        Whether the needs above are exact for every persistent schedule. They are upper bounds if some backward does not
+        read its input but the previous backward reads it as its output. Whether that input may be dropped early then
+        depends on the origin of the segment.
     """
 
     length: int

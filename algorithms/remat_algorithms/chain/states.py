@@ -1,9 +1,9 @@
 """States of the dynamic programs on a chain: the first stage of a segment, and whether x_i must stay.
 
 A segment (i, l) begins with x_i. If the previous stage was saved by a variant whose backward reads its output, x_i is
-*held*: it must stay until that backward. Otherwise it is *free*, and is dropped when the segment itself no longer
-needs it. Both count bytes beyond x_i, so dropping a free x_i returns bytes. If the two do not differ, they are one
-state. A chain whose backwards read their inputs has one state per stage.
+*held*: it must stay until that backward. Otherwise it is *free*, and is dropped when the segment itself no longer needs
+it. Both count bytes beyond x_i, so dropping a free x_i returns bytes. If the two do not differ, they are one state. A
+chain whose backwards read their inputs has one state per stage.
 
 In a state, each variant of the stage is an option to save it (or, for i = l, to process it alone). The option
 determines the state of the rest of the segment: x_{i+1} is held if the variant's backward reads it.

@@ -1,8 +1,8 @@
 """Strategies on chains: `store-all`, `recompute-all`, `fixed` and `periodic`; each is one schedule per instance.
 
-A strategy names the stages whose inputs are kept during the first forward sweep. The stages between two of these form
-a segment. They run without saving in the first sweep, and again with saving just before their backwards. The last
-segment is saved in the first sweep.
+A strategy names the stages whose inputs are kept during the first forward sweep. The stages between two of these form a
+segment. They run without saving in the first sweep, and again with saving just before their backwards. The last segment
+is saved in the first sweep.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Take any N items. A bin that holds j of them has at least its initial load plus 
 each pair of a bin and a j, compute this load. If T is the load of the fullest bin, at least N of these loads are at
 most T, because the bins hold N items. The N-th smallest load is therefore a bound.
 
-The module tries several N, each with the N longest items, and takes the best bound. For N = m bins + 1 and equal
-bins, the bound is that of m + 1 items in one bin (Coffman, Garey and Johnson 1978). Size thresholds are implied.
+The module tries several N, each with the N longest items, and takes the best bound. For N = m bins + 1 and equal bins,
+the bound is that of m + 1 items in one bin (Coffman, Garey and Johnson 1978). Size thresholds are implied.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """`dag-list-memory`: list scheduling of any task graph on P processors, within the memory and without deadlock.
 
-It is a banker's algorithm with a sequential order as the safe continuation. The order runs each needed task once
-within the budget. In a *safe* state, the unstarted tasks can run sequentially in that order within the budget, once
-all running tasks have ended. The initial state is safe. A ready task may start if its bytes fit now and the state
-after its end is also safe.
+It is a banker's algorithm with a sequential order as the safe continuation. The order runs each needed task once within
+the budget. In a *safe* state, the unstarted tasks can run sequentially in that order within the budget, once all
+running tasks have ended. The initial state is safe. A ready task may start if its bytes fit now and the state after its
+end is also safe.
 
 The first unstarted task of the order always leaves a safe state. When no task runs, it is ready, and its bytes fit
 because the state is safe. The schedule therefore always progresses. If the ready task of highest priority may not
 start, it blocks all others except that first one. Filling processors with tasks of lower priority wastes memory: on
 assembly trees, it costs up to twice the makespan.
 
-For each unstarted task, `Profile` holds the bytes in memory while the task runs in the sequential remainder. A task
-at place k of the order that starts early changes only the places before k. Its outputs are already in memory there.
-An input whose last user it was is now freed after the previous user.
+For each unstarted task, `Profile` holds the bytes in memory while the task runs in the sequential remainder. A task at
+place k of the order that starts early changes only the places before k. Its outputs are already in memory there. An
+input whose last user it was is now freed after the previous user.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def solve(problem: Problem, options: ListOptions, context: Context) -> Proposal:
     Tasks with `parallel` share the idle processors equally when they start. O((n + accesses) (log n + n / BLOCK)) in
     the worst case, with small constants: see `Profile`.
 
-    Takes instances of any kind. Values are not recomputed and stay in the first processor's memory. The schedule
-    stays within the budget if the budget is at least the peak of the sequential order. Otherwise the algorithm
-    returns no schedule and reports that peak as a sufficient budget.
+    Takes instances of any kind. Values are not recomputed and stay in the first processor's memory. The schedule stays
+    within the budget if the budget is at least the peak of the sequential order. Otherwise the algorithm returns no
+    schedule and reports that peak as a sufficient budget.
     """
     model = _best_model(problem, options.order)
     peak, usage = model.peak, model.usage

@@ -1,11 +1,11 @@
 """`liu`: the traversal of a task tree with the minimum peak over all traversals.
 
-Liu 1987, "An application of generalized tree pebbling to sparse matrix factorization". The best traversal of a
-subtree is a sequence of *segments*. A segment is described by its hill h, the maximum number of bytes held above
-those at its start, and its net n, the bytes at its end minus those at its start. Subtrees of the same parent are
-independent. Their segments are interleaved in order of non-increasing h - n; the segments of one subtree are already
-in that order. Node i follows, with h = f_1 + ... + f_c + m_i + f_i - (f_1 + ... + f_c) = m_i + f_i and n = f_i - (f_1
-+ ... + f_c). It is merged with the segments before it while a pause between the two has no use:
+Liu 1987, "An application of generalized tree pebbling to sparse matrix factorization". The best traversal of a subtree
+is a sequence of *segments*. A segment is described by its hill h, the maximum number of bytes held above those at its
+start, and its net n, the bytes at its end minus those at its start. Subtrees of the same parent are independent. Their
+segments are interleaved in order of non-increasing h - n; the segments of one subtree are already in that order. Node i
+follows, with h = f_1 + ... + f_c + m_i + f_i - (f_1 + ... + f_c) = m_i + f_i and n = f_i - (f_1 + ... + f_c). It is
+merged with the segments before it while a pause between the two has no use:
 
     while a segment precedes it, (h', n') being the one of smallest h' - n', and n <= 0 or h' - n' <= h - n:
         h = max(h', n' + h),  n = n' + n.
@@ -29,9 +29,9 @@ COMPILED_FROM = 50_000
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Run the traversal of minimum peak (`best_traversal`).
 
-    Takes instances of kind `tree`. An out-tree is traversed in the reverse of the in-tree's order, with the same
-    peak. Claims the peak. If the memory is smaller, the instance is infeasible: within all schedules on a machine
-    with one memory (proof in `remat_algorithms.tree.tree_arrays.propose`), else within `TRAVERSALS`.
+    Takes instances of kind `tree`. An out-tree is traversed in the reverse of the in-tree's order, with the same peak.
+    Claims the peak. If the memory is smaller, the instance is infeasible: within all schedules on a machine with one
+    memory (proof in `remat_algorithms.tree.tree_arrays.propose`), else within `TRAVERSALS`.
     """
     tree = TaskTree.of(problem)
     return propose(problem, tree, best_traversal(tree), TRAVERSALS)
@@ -47,14 +47,14 @@ def best_traversal(tree: TaskTree) -> IntArray:
 
     Notes
     -----
-    Each node creates one segment, identified by that node, which is its last one. The nodes of a segment form a
-    linked list (`first`, `following`), so two segments join in O(1). `code` packs h - n, which is never negative, and
-    the node into one integer.
+    Each node creates one segment, identified by that node, which is its last one. The nodes of a segment form a linked
+    list (`first`, `following`), so two segments join in O(1). `code` packs h - n, which is never negative, and the node
+    into one integer.
 
     The segment that contains a subtree's root is the last of the subtree and comes first in the parent's merge. It
-    therefore stays out of the heap, which is empty or small for most subtrees. Of two heaps, the smaller one is
-    moved. This takes O(n log n) while heaps are small, and O(n log^2 n) in the worst case. Binomial heaps, as in the
-    paper, would give O(n log n).
+    therefore stays out of the heap, which is empty or small for most subtrees. Of two heaps, the smaller one is moved.
+    This takes O(n log n) while heaps are small, and O(n log^2 n) in the worst case. Binomial heaps, as in the paper,
+    would give O(n log n).
     """
     n = len(tree)
     if n >= COMPILED_FROM:

@@ -2,16 +2,16 @@
 
 Jacquelin, Marchal, Robert and Uçar 2011, "On optimal tree traversals for sparse matrix factorization", algorithms
 Explore and MinMem. Seen from the root, node i consumes its output f_i and produces the outputs of its children. It
-needs f_i + m_i + f_1 + ... + f_c. The waiting nodes form a *cut* C. Explore(i, A) runs nodes of the subtree of i with
-A bytes until it reaches the smallest reachable cut:
+needs f_i + m_i + f_1 + ... + f_c. The waiting nodes form a *cut* C. Explore(i, A) runs nodes of the subtree of i with A
+bytes until it reaches the smallest reachable cut:
 
     while a node j of C can make progress with A_j = A - sum of f_k over the other nodes k of C:
         Explore(j, A_j), which stops at a cut C_j;
         if C_j holds at most f_j: replace j in C by C_j.
 
-It returns the minimum memory for further progress. This is the minimum, over the nodes j of C, of what j needs plus
-the outputs of the other nodes. MinMem explores from the root until no node waits. Each exploration gets the memory
-that the previous one lacked, and resumes from its cuts. The reversed order is a traversal of the in-tree.
+It returns the minimum memory for further progress. This is the minimum, over the nodes j of C, of what j needs plus the
+outputs of the other nodes. MinMem explores from the root until no node waits. Each exploration gets the memory that the
+previous one lacked, and resumes from its cuts. The reversed order is a traversal of the in-tree.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from remat_algorithms.tree.tree_arrays import TRAVERSALS, TaskTree, propose
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Run the traversal of minimum peak (`least_memory_traversal`).
 
-    Takes instances of kind `tree`. An out-tree is traversed in the reverse of the in-tree's order, with the same
-    peak. Claims the peak. If the memory is smaller, the instance is infeasible: within all schedules on a machine
-    with one memory (proof in `remat_algorithms.tree.tree_arrays.propose`), else within `TRAVERSALS`.
+    Takes instances of kind `tree`. An out-tree is traversed in the reverse of the in-tree's order, with the same peak.
+    Claims the peak. If the memory is smaller, the instance is infeasible: within all schedules on a machine with one
+    memory (proof in `remat_algorithms.tree.tree_arrays.propose`), else within `TRAVERSALS`.
     """
     tree = TaskTree.of(problem)
     return propose(problem, tree, least_memory_traversal(tree), TRAVERSALS)
@@ -46,9 +46,9 @@ def least_memory_traversal(tree: TaskTree) -> IntArray:
     Notes
     -----
     O(n height log n), which is O(n^2 log n) in the worst case and usually far less. An exploration starts only if it,
-    or one nested in it, will run a new node. The nesting is at most as deep as the tree. The paper has O(n^2) and
-    scans the whole cut in each step. Here a heap finds the node with the smallest need, and of two cuts the smaller
-    one is moved.
+    or one nested in it, will run a new node. The nesting is at most as deep as the tree. The paper has O(n^2) and scans
+    the whole cut in each step. Here a heap finds the node with the smallest need, and of two cuts the smaller one is
+    moved.
     """
     exploration = _Exploration(tree)
     memory = int(tree.requirement.max())

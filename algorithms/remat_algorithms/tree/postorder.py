@@ -17,8 +17,8 @@ POSTORDERS = "post-order traversals"
 def solve_given(problem: Problem, options: None, context: Context) -> Proposal:
     """Run the post-order that takes the children of each node by number, in O(n).
 
-    Takes instances of kind `tree`. An out-tree is traversed in the reverse of the in-tree's order, with the same
-    peak. Returns this one schedule for every budget and claims its peak.
+    Takes instances of kind `tree`. An out-tree is traversed in the reverse of the in-tree's order, with the same peak.
+    Returns this one schedule for every budget and claims its peak.
     """
     tree = TaskTree.of(problem)
     order = postorder_by(tree)
@@ -33,8 +33,8 @@ def solve_given(problem: Problem, options: None, context: Context) -> Proposal:
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Run the post-order of minimum peak, in O(n log n) (`best_postorder`).
 
-    Takes instances of kind `tree`. An out-tree is traversed in the reverse of the in-tree's order, with the same
-    peak. Claims the peak. Infeasible within `POSTORDERS` if the memory is smaller.
+    Takes instances of kind `tree`. An out-tree is traversed in the reverse of the in-tree's order, with the same peak.
+    Claims the peak. Infeasible within `POSTORDERS` if the memory is smaller.
     """
     tree = TaskTree.of(problem)
     return propose(problem, tree, best_postorder(tree), POSTORDERS)
@@ -43,8 +43,8 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
 def best_postorder(tree: TaskTree) -> IntArray:
     """Return the post-order of minimum peak.
 
-    Liu 1986, "On the storage requirement in the out-of-core multifrontal method for sparse factorization": the
-    children of each node in order of non-increasing P - f (ties by number). O(n log n).
+    Liu 1986, "On the storage requirement in the out-of-core multifrontal method for sparse factorization": the children
+    of each node in order of non-increasing P - f (ties by number). O(n log n).
 
     Returns
     -------

@@ -205,18 +205,18 @@ def propose(problem: Problem, tree: TaskTree, order: IntArray, within: str) -> P
 
     Notes
     -----
-    Suppose that the order has the minimum peak of all traversals. Then no schedule needs less memory on a machine
-    with one memory, even if several processors share it. Every task runs once and cannot be recomputed. Without a
-    second memory, schedules contain no copies. No task runs in place.
+    Suppose that the order has the minimum peak of all traversals. Then no schedule needs less memory on a machine with
+    one memory, even if several processors share it. Every task runs once and cannot be recomputed. Without a second
+    memory, schedules contain no copies. No task runs in place.
 
     Take any valid schedule of an in-tree, and order its tasks by start time. When T_i starts, the schedule holds f_i
-    and m_i. It also holds each f_j whose T_j has started before, unless its reader has started before T_i: outputs
-    are allocated at the start of the writer and cannot be freed before the end of the reader. These are the bytes
-    that the sequential order holds while it runs T_i.
+    and m_i. It also holds each f_j whose T_j has started before, unless its reader has started before T_i: outputs are
+    allocated at the start of the writer and cannot be freed before the end of the reader. These are the bytes that the
+    sequential order holds while it runs T_i.
 
     For an out-tree, order the tasks by end time instead, and consider the instant before T_i ends. With several
-    memories, a schedule may move values away temporarily. The proof then covers only schedules that keep everything
-    in the first memory.
+    memories, a schedule may move values away temporarily. The proof then covers only schedules that keep everything in
+    the first memory.
     """
     peak, place = tree.peak_of(order)
     peak += problem.graph.static_memory

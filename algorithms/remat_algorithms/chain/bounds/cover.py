@@ -2,8 +2,8 @@
 
 While B_p runs, each value that later backwards read is either in memory or recomputed afterwards. A stage with a
 missing value then runs at least twice, because it has run before. In any schedule, the stages with missing values at
-B_p therefore cover the bytes by which all values together exceed the budget. The minimum time of a fractional cover
-is a bound:
+B_p therefore cover the bytes by which all values together exceed the budget. The minimum time of a fractional cover is
+a bound:
 
     makespan >= time without recomputation
                 + max over p of min { sum_k z_k t_k : sum_k z_k size_k >= excess_p, 0 <= z <= 1 },

@@ -1,8 +1,8 @@
 """Iterative bound improvement for chains: programs over a growing set of moments.
 
 The first moment is the one with the strongest individual bound. Each solution is interpreted as a schedule. The next
-round adds moments where that schedule exceeds the memory most. A schedule that fits, with a time equal to the bound,
-is optimal.
+round adds moments where that schedule exceeds the memory most. A schedule that fits, with a time equal to the bound, is
+optimal.
 """
 
 from __future__ import annotations

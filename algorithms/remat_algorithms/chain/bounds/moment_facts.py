@@ -1,9 +1,9 @@
 """Memory constraints of every sequential schedule of a chain in one memory, at its moments.
 
-A *moment* is the run of a backward B_p (the loss, for p = L), a point in the order at which memory is bounded. At
-this point, each value that later backwards read is either in memory or recomputed afterwards by its stage, which has
-run before. In minimal schedules, each backward runs once, in the order B_L, .., B_0. An additional run of B_p has no
-effect if no task reads its y_p before the next run.
+A *moment* is the run of a backward B_p (the loss, for p = L), a point in the order at which memory is bounded. At this
+point, each value that later backwards read is either in memory or recomputed afterwards by its stage, which has run
+before. In minimal schedules, each backward runs once, in the order B_L, .., B_0. An additional run of B_p has no effect
+if no task reads its y_p before the next run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`chain-exact`: the best of all schedules of a short chain in one memory.
 
-The algorithm finds a shortest path over the live sets (module `live_sets`). Any value may be dropped and recomputed
-at any time, by F or by Fe. The schedule of `rotor-float` is the incumbent, and the search considers only states that
-may improve it.
+The algorithm finds a shortest path over the live sets (module `live_sets`). Any value may be dropped and recomputed at
+any time, by F or by Fe. The schedule of `rotor-float` is the incumbent, and the search considers only states that may
+improve it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def solve(problem: Problem, options: ChainExactOptions, context: Context) -> Pro
     """Solve a short chain (some 10 stages; more if memory is not scarce).
 
     Takes instances of kind `chain` and uses only the working memory. Optimal, or infeasible, over all schedules
-    (`ONE_MEMORY` on larger machines). If a limit is reached, which a note states, the answer is the incumbent, if
-    there is one, with the proved bound.
+    (`ONE_MEMORY` on larger machines). If a limit is reached, which a note states, the answer is the incumbent, if there
+    is one, with the proved bound.
 
     Raises
     ------
@@ -124,8 +124,7 @@ def _least(
 ) -> LeastBudget | None:
     """Find the minimum budget by bisection between the problem's budget and a sufficient one.
 
-    The minimum budget of floating schedules is usually the overall minimum, so the value just below it is tried
-    first.
+    The minimum budget of floating schedules is usually the overall minimum, so the value just below it is tried first.
     """
     if known is None or not known.sufficient or problem.budget is None:
         return None

@@ -231,8 +231,8 @@ class LiveSets:
     ) -> Iterator[int]:
         """Yield the largest subsets of the live set that leave enough memory for a run.
 
-        `optional` are inputs that may be dropped at the end. In place, the outputs then reuse their bytes (`spent`
-        are the bytes of inputs that are dropped anyway).
+        `optional` are inputs that may be dropped at the end. In place, the outputs then reuse their bytes (`spent` are
+        the bytes of inputs that are dropped anyway).
         """
         held = self._bytes(live) + gradient + workspace - self._room
         excess = held + (max(0, written - spent) if self._in_place else written)

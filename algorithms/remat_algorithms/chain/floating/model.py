@@ -8,12 +8,12 @@ After these, no task reads its x_s. It is processed by one of these options:
 - *move*, s < t: forward s, x_s is dropped, (s+1, t, l). The checkpoint floats to a stage where it costs less memory.
 - *split* at j in t+1..l: forward s, x_s stays; (s+1, j, l), then (s, t, j-1).
 - *tape* at j in max(t, s+1)..l-1: forwards s..j-1, x_s stays. The saving forward of j runs, x_j is dropped, and the
-  other inputs of the backward of j stay. (j+1, j+1, l) follows, then (s, t, j) with that *tape*: its leaf (j, j, j)
-  is the backward alone.
+  other inputs of the backward of j stay. (j+1, j+1, l) follows, then (s, t, j) with that *tape*: its leaf (j, j, j) is
+  the backward alone.
 
 Persistent schedules (`rotor`) are those in which every checkpoint moves to t at once, and every tape keeps its input.
-Moving is the floating checkpoint of Beaumont et al. 2019, "Optimal checkpointing for heterogeneous chains" (section
-on non-persistent schedules). Keeping tapes without their inputs is an extension of this project.
+Moving is the floating checkpoint of Beaumont et al. 2019, "Optimal checkpointing for heterogeneous chains" (section on
+non-persistent schedules). Keeping tapes without their inputs is an extension of this project.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Needs:
         Bytes outside the segment while a forward of (s, t, l) runs: y_{l+1}, and with a tape also its values.
     move_need, split_need, save_need, backward_need, leaf_need, tape_need
         Bytes during the runs of an option, without `live`: a forward whose input is dropped, or stays; the saving
-        forward; the backward, complete; the leaf without and with its tape, (2, L+1); the saving forward that leaves
-        a tape, without x_s.
+        forward; the backward, complete; the leaf without and with its tape, (2, L+1); the saving forward that leaves a
+        tape, without x_s.
     forward_time, save_time, backward_time
     plain : bool
-        Whether every backward reads all possible inputs, and nothing runs in place. These bytes are then exact, and
-        the class is well defined. Otherwise they are upper bounds.
+        Whether every backward reads all possible inputs, and nothing runs in place. These bytes are then exact, and the
+        class is well defined. Otherwise they are upper bounds.
     """
 
     length: int

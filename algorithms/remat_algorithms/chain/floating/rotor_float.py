@@ -57,8 +57,8 @@ class RotorFloatOptions(Options):
 def solve(problem: Problem, options: RotorFloatOptions, context: Context) -> Proposal:
     """Solve a chain.
 
-    Takes instances of kind `chain` and uses only the working memory. If stopped before the table is full, the answer
-    is that of `rotor`. Optimal within `FLOATING` if sizes are integer numbers of slots or the two tables agree. Never
+    Takes instances of kind `chain` and uses only the working memory. If stopped before the table is full, the answer is
+    that of `rotor`. Optimal within `FLOATING` if sizes are integer numbers of slots or the two tables agree. Never
     worse than `rotor`: its schedule competes, and so does the floating schedule of minimum memory.
 
     Notes
@@ -140,8 +140,7 @@ def _within(
 def _too_small(persistent: Proposal, size: int, *, plain: bool) -> Proposal:
     """Answer a budget below `size`, the minimum of the table, which is an upper bound unless the class is plain.
 
-    Outside the class that the needs describe exactly, only the answer of `rotor` is proved, which may also be
-    stronger.
+    Outside the class that the needs describe exactly, only the answer of `rotor` is proved, which may also be stronger.
     """
     if persistent.steps is not None:
         return _without_table(persistent, "too little memory for the table: this is the schedule of rotor")

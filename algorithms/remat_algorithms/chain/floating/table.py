@@ -8,8 +8,8 @@ With M bytes, x_s included, T(s, t, l, M) is the minimum over these options (see
     save:   save_time(s) + backward_time(s) + T(s+1, s+1, l, M - x_s - s_s)
     tape:   sum_{s<=k<j} forward_time(k) + save_time(j) + T(j+1, j+1, l, M - x_s - s_j) + T'(s, t, j, M)
 
-An option counts only if its runs fit into M. T' is T with the tape of the last stage already present, and has the
-same options. Needs of running tasks are compared in bytes. Only stored sizes are rounded to whole slots.
+An option counts only if its runs fit into M. T' is T with the tape of the last stage already present, and has the same
+options. Needs of running tasks are compared in bytes. Only stored sizes are rounded to whole slots.
 """
 
 from __future__ import annotations

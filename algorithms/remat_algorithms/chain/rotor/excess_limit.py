@@ -1,19 +1,18 @@
 """Pruning by a time limit: the maximum excess that a segment's front must represent.
 
-In a schedule within the limit, a segment may spend at most the limit minus the minimum excess of its surroundings.
-That minimum is computed before any front, on a relaxed chain. There, every split-off part is saved completely, as if
-it always fitted:
+In a schedule within the limit, a segment may spend at most the limit minus the minimum excess of its surroundings. That
+minimum is computed before any front, on a relaxed chain. There, every split-off part is saved completely, as if it
+always fitted:
 
 - `after`: the minimum excess of finishing the chain from a state, Q, as a front.
 - `before`: the minimum excess of entering a state, as a front over the bytes taken from the largest memory.
-- For a segment (s, l) that ends before the chain does, the minimum excess of its surroundings, E, for every memory
-  that it may get. Two cases exist. The segment was split off from a longer segment of the same state, followed by Q
-  in the chain's last segment, or by another sweep deeper inside. Or it lies in such a segment, which saves or splits
-  up to it.
+- For a segment (s, l) that ends before the chain does, the minimum excess of its surroundings, E, for every memory that
+  it may get. Two cases exist. The segment was split off from a longer segment of the same state, followed by Q in the
+  chain's last segment, or by another sweep deeper inside. Or it lies in such a segment, which saves or splits up to it.
 
-The memory sizes of E are divided into bins of equal width, the last one unbounded. Each value is a lower bound for
-all sizes in its bin. A front therefore keeps only points whose need and excess are within the limit. No part of a
-schedule within the limit is lost.
+The memory sizes of E are divided into bins of equal width, the last one unbounded. Each value is a lower bound for all
+sizes in its bin. A front therefore keeps only points whose need and excess are within the limit. No part of a schedule
+within the limit is lost.
 """
 
 from __future__ import annotations

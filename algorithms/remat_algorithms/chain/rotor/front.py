@@ -3,9 +3,9 @@
 A front gives the minimum time of a part within a number of bytes, as a step function: needs increase, excesses
 decrease. Both are integers. An *excess* is the time beyond that of no recomputation, in ticks (see `tick_costs`).
 
-Thousands of fronts are merged in a few array operations. Those of a table are consecutive in a `Pool`, and a *run* is
-a range of its points. Sums and minima are computed by sorting concatenated sorted runs. numpy's stable sort, which
-merges such runs, takes a few nanoseconds per point.
+Thousands of fronts are merged in a few array operations. Those of a table are consecutive in a `Pool`, and a *run* is a
+range of its points. Sums and minima are computed by sorting concatenated sorted runs. numpy's stable sort, which merges
+such runs, takes a few nanoseconds per point.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ class Cells:
         thin : Thin, optional
             By default, fronts are exact.
         once : bool
-            Whether segments that end before the chain does are only saved completely, so that each stage is
-            recomputed at most once.
+            Whether segments that end before the chain does are only saved completely, so that each stage is recomputed
+            at most once.
 
         Raises
         ------

@@ -1,8 +1,8 @@
 """Schedule of the time limits: based on the cost of longer fronts, and on the limits that larger memory sizes needed.
 
-A limit is a *factor* above the relaxed chain (see `search`). The factor applies to the excess of the relaxed chain,
-or to a hundredth of the time of saving everything if that is larger. A limit that is too low wastes a pass; one that
-is too high makes fronts longer.
+A limit is a *factor* above the relaxed chain (see `search`). The factor applies to the excess of the relaxed chain, or
+to a hundredth of the time of saving everything if that is larger. A limit that is too low wastes a pass; one that is
+too high makes fronts longer.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ deep neural networks with limited memory". With m bytes beyond x_i, and the grad
     T(i, l, m) = min( min over v of time(i, v) + T(i+1, l, m - kept(i, v)),
                       min over j in i+1..l of sum_{i<=k<j} forward_time(k) + T(j, l, m - x_j) + T(i, j-1, m) )
 
-An option counts only if its forwards and its backward fit into m. v ranges over the variants of stage i. The paper
-has one; a choice of variants is that of Zhao et al. 2023, "Rockmate". The states of `states` distinguish inputs that
-are dropped early because their backward does not read them.
+An option counts only if its forwards and its backward fit into m. v ranges over the variants of stage i. The paper has
+one; a choice of variants is that of Zhao et al. 2023, "Rockmate". The states of `states` distinguish inputs that are
+dropped early because their backward does not read them.
 
 The paper divides the memory into slots. Here T(i, l, .) is a front, a list of (bytes, time), and exact. Fronts are
 short (`front_table`), and shorter for a tighter time limit, which `search` sets.

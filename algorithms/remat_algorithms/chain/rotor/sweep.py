@@ -1,8 +1,8 @@
 """`rotor` at many budgets: fronts are curves, and one search answers all budgets.
 
-If budgets are given, each has its limit, and fronts contain the points that any of them needs. For all breakpoints,
-the fronts of a chain of moderate length are filled without a limit; the front of the whole chain is the curve. On
-longer chains, evenly spaced budgets are used.
+If budgets are given, each has its limit, and fronts contain the points that any of them needs. For all breakpoints, the
+fronts of a chain of moderate length are filled without a limit; the front of the whole chain is the curve. On longer
+chains, evenly spaced budgets are used.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def sweep(problem: Problem, options: RotorOptions, context: Context, budgets: Se
     Yields
     ------
     Proposal
-        One for each budget, within it. Or one for each breakpoint with its peak, from the no-recompute schedule down
-        to that of minimum memory, and then the infeasible answer with the minimum budget.
+        One for each budget, within it. Or one for each breakpoint with its peak, from the no-recompute schedule down to
+        that of minimum memory, and then the infeasible answer with the minimum budget.
     """
     setting = Setting(problem, context)
     setting.check_size()

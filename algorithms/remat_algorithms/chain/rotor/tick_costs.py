@@ -1,13 +1,12 @@
 """A chain's times in integer ticks, relative to no recomputation.
 
 The *excess* of a segment is its time beyond that of saving all of it by the fastest variants. It is a plain sum. A
-variant adds its time beyond the fastest one. A split at j adds its sweep, minus the forward that stage j-1 is spared
-if it needs none when processed alone. In integer ticks, sums are exact in any order, so equal times are equal.
+variant adds its time beyond the fastest one. A split at j adds its sweep, minus the forward that stage j-1 is spared if
+it needs none when processed alone. In integer ticks, sums are exact in any order, so equal times are equal.
 
-A variant may take many orders of magnitude longer than the rest of the chain. Ticks fine enough for the rest could
-not represent it. It therefore counts as the *cap*, which exceeds the time of any schedule that suits the ticks. A
-schedule below the cap has its true time. A schedule that reaches the cap is searched again, in coarser ticks that
-suit it.
+A variant may take many orders of magnitude longer than the rest of the chain. Ticks fine enough for the rest could not
+represent it. It therefore counts as the *cap*, which exceeds the time of any schedule that suits the ticks. A schedule
+below the cap has its true time. A schedule that reaches the cap is searched again, in coarser ticks that suit it.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ class Kernel:
     plain : function
         It takes records (named tuples or cells), then numbers.
     long_loops : bool
-        Whether simple loops over long rows take most of the time. They are then unrolled and vectorised, which takes
-        a third of the compile time.
+        Whether simple loops over long rows take most of the time. They are then unrolled and vectorised, which takes a
+        third of the compile time.
     """
 
     def __init__(self, plain: Callable[..., Any], *, long_loops: bool = False) -> None:

@@ -86,8 +86,8 @@ class Module:
     tuples, cells : mapping of str to kinds
         Fields of each record type, by the annotation of the parameters.
     failure : ctypes array of three integers, optional
-        Compiled code stores the first out-of-range index here: the number of its `Site` from 1, the index, the
-        length. None disables the checks.
+        Compiled code stores the first out-of-range index here: the number of its `Site` from 1, the index, the length.
+        None disables the checks.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """CP-SAT jobs, for arbitrary models and for integer programs.
 
 Coefficients of rows are integers. Costs are times in the model's unit, or integer multiples of a step that the caller
-knows. Without a step they are rounded down. Numbers too large for the solver are scaled and rounded, and every
-solution remains feasible. Bounds therefore stay valid.
+knows. Without a step they are rounded down. Numbers too large for the solver are scaled and rounded, and every solution
+remains feasible. Bounds therefore stay valid.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ MOST_SIMPLIFIED = 5_000
 MOST_COMPARED = 200_000
 """Maximum number of coefficients for the search for dominated variables.
 
-Beyond this the search takes seconds and ignores stop requests: 3 s under a limit of 1.4 s, with a million
-coefficients.
+Beyond this the search takes seconds and ignores stop requests: 3 s under a limit of 1.4 s, with a million coefficients.
 """
 
 FINEST = 1e-7

@@ -25,8 +25,8 @@ class Solved:
     solution : (columns,) float64 or None
         None if the solver has no solution.
     bound : float
-        Lower bound on the cost of every feasible point. Infinite if infeasibility is proved, minus infinity if
-        nothing is known.
+        Lower bound on the cost of every feasible point. Infinite if infeasibility is proved, minus infinity if nothing
+        is known.
     """
 
     solution: FloatArray | None
@@ -36,9 +36,9 @@ class Solved:
 def solve_linear(program: Program) -> Solved:
     """Solve the linear relaxation of a program whose columns all have finite bounds.
 
-    For any duals y, cost x = y A x + (cost - y A) x. The first term is at least y times the row bounds on the side
-    that the sign of y selects. The second is at least its minimum over the bounds of the columns. The solver's duals
-    give its optimum, except for rounding; the bound holds for any duals.
+    For any duals y, cost x = y A x + (cost - y A) x. The first term is at least y times the row bounds on the side that
+    the sign of y selects. The second is at least its minimum over the bounds of the columns. The solver's duals give
+    its optimum, except for rounding; the bound holds for any duals.
 
     Without costs, a bound above 0 proves infeasibility. If the solver reports infeasibility, the duals of the program
     that minimises the violation of the rows must prove it.

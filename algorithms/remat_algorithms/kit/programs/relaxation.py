@@ -8,8 +8,8 @@ with integer A, b, c and u. For any prices y >= 0 of its rows, every solution co
 
     y b + sum of min(0, (c - y A)_j) u_j.
 
-A floating-point number is an integer multiple of a power of two. The sum is therefore one of integers for every y,
-and solver tolerances cannot affect it.
+A floating-point number is an integer multiple of a power of two. The sum is therefore one of integers for every y, and
+solver tolerances cannot affect it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ class Relaxation:
     Attributes
     ----------
     bound : int
-        Proved lower bound on the cost of every solution, at least 0. If the relaxation is infeasible, see
-        `infeasible`.
+        Proved lower bound on the cost of every solution, at least 0. If the relaxation is infeasible, see `infeasible`.
     values : list of float
         Values of all columns, unchecked. Empty if the solver did not finish.
     infeasible : bool
@@ -99,8 +98,8 @@ def proved(program: ProgramBuilder, prices: Sequence[float], *, costs: bool = Tr
 class _Glop(Job):
     """GLOP through OR-Tools' model builder, including the prices of the rows.
 
-    The model is scaled: columns are shares of their upper bounds, and rows and costs are shares of their largest
-    terms. Unscaled bytes and times would strain the solver's tolerances.
+    The model is scaled: columns are shares of their upper bounds, and rows and costs are shares of their largest terms.
+    Unscaled bytes and times would strain the solver's tolerances.
     """
 
     def __init__(self, program: ProgramBuilder, work: float | None, *, elastic: bool = False) -> None:

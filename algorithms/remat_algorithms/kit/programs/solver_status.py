@@ -75,10 +75,10 @@ class Job:
 def watched(job: Job, over: Callable[[], bool], limit: float | None = None) -> Answer:
     """Run a solver in a separate thread, stop it on timeout or request, and wait for its end.
 
-    The thread never outlives the call, even if the caller's thread is interrupted. A thread that returns from a
-    solver while the interpreter exits would abort the process. A job must therefore react to `stop`, or be short. A
-    solver that may ignore `stop` for long runs in a process (`remat_algorithms.kit.programs.solver_process`), which
-    can be killed.
+    The thread never outlives the call, even if the caller's thread is interrupted. A thread that returns from a solver
+    while the interpreter exits would abort the process. A job must therefore react to `stop`, or be short. A solver
+    that may ignore `stop` for long runs in a process (`remat_algorithms.kit.programs.solver_process`), which can be
+    killed.
 
     Parameters
     ----------

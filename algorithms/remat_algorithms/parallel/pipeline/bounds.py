@@ -7,11 +7,11 @@
     remaining time after its result. The best preemptive order of the device's operations bounds every order (Jackson
     1955).
 `in-flight`
-    The same, with heads and tails that include the memory: a stage can hold a limited number of micro-batches. The
-    next forward waits for a backward or for a W.
+    The same, with heads and tails that include the memory: a stage can hold a limited number of micro-batches. The next
+    forward waits for a backward or for a W.
 `little`
-    Memory x time (Little's law). A device holds each micro-batch at least for its round trip. These byte-times fit
-    into the bytes of the device times the time in which it can use them.
+    Memory x time (Little's law). A device holds each micro-batch at least for its round trip. These byte-times fit into
+    the bytes of the device times the time in which it can use them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from remat_algorithms.parallel.pipeline.model import B, F, Op, PipelineModel, W,
 def waits(model: PipelineModel) -> Iterator[tuple[Op, Op]]:
     """Yield pairs of operations where the memory requires the first to end before the second, a forward, starts.
 
-    When a forward of stage s starts, let b be the last micro-batch whose backward has passed s. The micro-batches
-    after b are held by s and by all stages before s on the same device.
+    When a forward of stage s starts, let b be the last micro-batch whose backward has passed s. The micro-batches after
+    b are held by s and by all stages before s on the same device.
     """
     for free, own in zip(model.free, model.on, strict=True):
         if free is None:

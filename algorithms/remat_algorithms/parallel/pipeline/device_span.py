@@ -14,8 +14,8 @@ def least_span(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> tuple[flo
     """Return the minimum largest span of lists, and an evaluation that attains it; None if the lists deadlock.
 
     The span of a device is from the start of its first operation to the end of its last. The largest span is the
-    maximum cycle mean of longest paths, each from the first start of a device to the last end of the next (Karp
-    1978). It is rounded up if all times are integers, so that all starts are integers.
+    maximum cycle mean of longest paths, each from the first start of a device to the last end of the next (Karp 1978).
+    It is rounded up if all times are integers, so that all starts are integers.
     """
     first = evaluate(model, lists)
     if first is None:

@@ -3,18 +3,18 @@
 List scheduling builds an order from *keys*, one per operation (after Giffler & Thompson 1960). Of the operations that
 could run, the one that could end first selects a device. The candidates are the operations that could start on this
 device before that end (`patience` 1), or no later than the first one (`patience` 0). The candidate with the smallest
-key runs. For a negative `patience`, the operation with the smallest key of all runs, however long its device waits
-for it. The start times of any schedule, used as keys, thus reproduce that schedule.
+key runs. For a negative `patience`, the operation with the smallest key of all runs, however long its device waits for
+it. The start times of any schedule, used as keys, thus reproduce that schedule.
 
 Deadlock is impossible by construction, because all admitted micro-batches can finish one after another. A forward is
 admitted only if its device keeps enough free memory for the oldest micro-batch that has not passed all of its stages.
-That memory covers the micro-batch's forwards in the device's other stages. Its backwards need no additional memory,
-and the next micro-batch reuses what it frees. A check of the forward's device and of that oldest micro-batch
-suffices: other devices do not change, and younger micro-batches hold less when their turn comes.
+That memory covers the micro-batch's forwards in the device's other stages. Its backwards need no additional memory, and
+the next micro-batch reuses what it frees. A check of the forward's device and of that oldest micro-batch suffices:
+other devices do not change, and younger micro-batches hold less when their turn comes.
 
 `drift` looks for regular schedules. In these, every micro-batch repeats the previous one a period later, until memory
-or a busy device delays it. Few numbers describe them for any number of micro-batches. `walk` changes a few keys of
-the current schedule, whose keys are its start times. Both accept a neighbour that is not, or hardly, worse.
+or a busy device delays it. Few numbers describe them for any number of micro-batches. `walk` changes a few keys of the
+current schedule, whose keys are its start times. Both accept a neighbour that is not, or hardly, worse.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class State(NamedTuple):
         Classes in the order of each device.
     best_order : (devices, operations)
     gap, late : (2, 2 * stages), (2, stages) float64
-        Regular schedules: the candidate and the current one. `gap` is the wait of each stage beyond the necessary,
-        for forwards and backwards; `late` is the delay of each W.
+        Regular schedules: the candidate and the current one. `gap` is the wait of each stage beyond the necessary, for
+        forwards and backwards; `late` is the delay of each W.
     offset : (classes,) float64
         Start times of micro-batch 0 in a regular schedule.
     reach, path : (devices, devices) float64, (devices + 1, devices) float64

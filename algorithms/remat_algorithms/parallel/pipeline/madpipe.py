@@ -1,8 +1,8 @@
 """`madpipe`: cuts for streams, with several stages on one device (after Beaumont, Eyraud-Dubois and Shilova 2022).
 
 **Cuts.** For a period T, stages are built from the last layer to the first. A *normal* device holds one stage. One
-*special* device may hold any number. Let V be the time from the first forward of the stages built up to now to the
-end of their backward, as in 1F1B* (see `one_f_one_b_star`). A stage with work U in front of them keeps
+*special* device may hold any number. Let V be the time from the first forward of the stages built up to now to the end
+of their backward, as in 1F1B* (see `one_f_one_b_star`). A stage with work U in front of them keeps
 
     g = ceil(V' / T),    V' = V (+) transfers (+) U
 
@@ -14,9 +14,9 @@ most its memory, as in the paper. The device may hold more than that, but its st
 same time.
 
 A label (V, work and bytes of the special device) is kept per first layer, last normal device, and whether the last
-stage is special. A label is discarded if another one is at most as large in all three. The paper uses these figures
-as indices, rounded to a grid. Without a special device, a label is only V. This is exact: if the smallest V does not
-fit, nothing does.
+stage is special. A label is discarded if another one is at most as large in all three. The paper uses these figures as
+indices, rounded to a grid. Without a special device, a label is only V. This is exact: if the smallest V does not fit,
+nothing does.
 
 **Pattern.** Stages on distinct devices run as 1F1B*, in the smallest period that fits. Otherwise a constraint program
 for each trial period (`period_program`) replaces the paper's integer program.

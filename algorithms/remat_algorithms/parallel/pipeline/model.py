@@ -5,8 +5,8 @@ stage has a separate time for the gradient of its parameters, that operation (W)
 runs one operation at a time.
 
 Micro-batches are identical, so each stage takes them in ascending order in each phase. Exchanging the names of two
-micro-batches brings any schedule into this form, with the same bytes and no later end. A device runs its list
-strictly in order. The bytes that it holds therefore depend only on its list, not on the times.
+micro-batches brings any schedule into this form, with the same bytes and no later end. A device runs its list strictly
+in order. The bytes that it holds therefore depend only on its list, not on the times.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class PipelineModel:
     activation : tuple of int
         Bytes that a stage holds for a micro-batch from the start of F to the end of B.
     kept : tuple of int
-        Bytes that it holds from the end of B to the end of W. Any excess over `activation` is allocated at the start
-        of B, where the stage is recomputed.
+        Bytes that it holds from the end of B to the end of W. Any excess over `activation` is allocated at the start of
+        B, where the stage is recomputed.
     fixed : tuple of int
         Bytes that a device always holds, such as parameters; includes devices without a stage.
     capacity : tuple of int or None

@@ -1,14 +1,14 @@
 """1F1B*: a pattern that keeps the fewest micro-batches of all patterns with its period, on every stage.
 
-Each device holds one stage. The `gap` of a stage is the time between the forward and the backward of a micro-batch.
-The gap of the previous stage is at least ``gap + forward + backward`` plus the transfers between the two. For a
-period T, a gap is possible only if forward and backward do not overlap modulo T. Its remainder is then at most ``T -
-forward - backward``; otherwise the gap grows to the next multiple of T. The smallest gaps, from the last stage
-backwards, are therefore minimum for all stages at once. A stage with a gap keeps ``gap // T + 1`` micro-batches.
+Each device holds one stage. The `gap` of a stage is the time between the forward and the backward of a micro-batch. The
+gap of the previous stage is at least ``gap + forward + backward`` plus the transfers between the two. For a period T, a
+gap is possible only if forward and backward do not overlap modulo T. Its remainder is then at most ``T - forward -
+backward``; otherwise the gap grows to the next multiple of T. The smallest gaps, from the last stage backwards, are
+therefore minimum for all stages at once. A stage with a gap keeps ``gap // T + 1`` micro-batches.
 
-This is 1F1B* (Beaumont, Eyraud-Dubois and Shilova 2021): each time the gap grows to a multiple of T, a group begins.
-In the paper, a link carries one direction at a time. Here, a link may have a channel for each direction. Its
-transfers then cannot conflict, and only take time.
+This is 1F1B* (Beaumont, Eyraud-Dubois and Shilova 2021): each time the gap grows to a multiple of T, a group begins. In
+the paper, a link carries one direction at a time. Here, a link may have a channel for each direction. Its transfers
+then cannot conflict, and only take time.
 """
 
 from __future__ import annotations
@@ -160,9 +160,9 @@ def least_period(row: Row, fits: Callable[[Star], bool]) -> Star | None:
 
     Notes
     -----
-    A longer period never keeps more. If all times are integers, the period is an integer found by bisection.
-    Otherwise it is a sum of the times of consecutive stages and links, provided that these are few and no transfer
-    has an extra delay.
+    A longer period never keeps more. If all times are integers, the period is an integer found by bisection. Otherwise
+    it is a sum of the times of consecutive stages and links, provided that these are few and no transfer has an extra
+    delay.
     """
     low: Number = row.least_period or 1
     high: Number = row.time or 1

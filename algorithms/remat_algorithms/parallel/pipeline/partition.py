@@ -57,8 +57,8 @@ def balanced_cuts(instance: PipelineInstance, homes: Sequence[Sequence[int]]) ->
     Returns
     -------
     list of int
-        Part i is layers cuts[i] .. cuts[i+1]-1. Of all cuts into nonempty parts, these minimise the time of the
-        slowest part for one micro-batch, on the slowest of its devices. Of those, they minimise the sum of squares.
+        Part i is layers cuts[i] .. cuts[i+1]-1. Of all cuts into nonempty parts, these minimise the time of the slowest
+        part for one micro-batch, on the slowest of its devices. Of those, they minimise the sum of squares.
 
     Raises
     ------

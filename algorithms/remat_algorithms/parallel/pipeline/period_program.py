@@ -1,10 +1,9 @@
 """Constraint program for one period: the device of each block of layers, and the times of its operations.
 
 After Beaumont et al. 2021. The operations of a micro-batch form one path: forwards to the last block and backwards to
-the first, with transfers between them. Given the offsets of all operations modulo the period, each should start at
-its first offset after the end of its predecessor. This minimises the time for which every block keeps a micro-batch,
-for all blocks at once, because its backward follows its forward on the path. Every wait is therefore shorter than a
-period.
+the first, with transfers between them. Given the offsets of all operations modulo the period, each should start at its
+first offset after the end of its predecessor. This minimises the time for which every block keeps a micro-batch, for
+all blocks at once, because its backward follows its forward on the path. Every wait is therefore shorter than a period.
 
 A block holds an activation from the start of its forward to the end of its backward. A device therefore reaches its
 peak at the start of a forward. At that time, each block holds the micro-batches that have started but not ended. The

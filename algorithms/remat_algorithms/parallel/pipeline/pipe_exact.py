@@ -1,13 +1,11 @@
 """`pipe-exact`: the best order under each device's memory, by a constraint program with combinatorial bounds (CP-SAT).
 
 Every operation is an interval, without overlap on a device. A cumulative resource per device represents its bytes: a
-stage holds `activation` from the start of F to the end of B, `kept` to the end of W, and any excess of `kept` during
-B.
+stage holds `activation` from the start of F to the end of B, `kept` to the end of W, and any excess of `kept` during B.
 
 Three kinds of redundant constraints pay for themselves:
 
-- the backwards that a forward waits for, if its stage can hold only a limited number of micro-batches
-  (`bounds.waits`)
+- the backwards that a forward waits for, if its stage can hold only a limited number of micro-batches (`bounds.waits`)
 - bytes x time within each device's bytes x its available time
 - the bounds of `bounds`
 
@@ -46,8 +44,7 @@ SAME, MOST_PARTS = 1e-10, 1000
 class Proof(NamedTuple):
     """Best lists known, their objective value, a valid bound, and whether they are proved optimal.
 
-    None and infinity, proved: no order fits. Not proved: the search was stopped, and lists and bound are its last
-    ones.
+    None and infinity, proved: no order fits. Not proved: the search was stopped, and lists and bound are its last ones.
     """
 
     lists: Lists | None

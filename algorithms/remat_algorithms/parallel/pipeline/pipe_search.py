@@ -1,9 +1,9 @@
 """`pipe-search`: list scheduling and local search under the memory of each device, with a deadlock-free look-ahead.
 
 A move is a schedule built in O(operations * stages). The search has three phases, each limited by a number of moves.
-The first uses rules and given orders. The second looks for regular schedules (`local_search.drift`), which pay for
-many micro-batches. The third runs local searches (`local_search.walk`) from the best orders found. Successive halving
-drops half of the searches in each round, and continues the others for twice as long.
+The first uses rules and given orders. The second looks for regular schedules (`local_search.drift`), which pay for many
+micro-batches. The third runs local searches (`local_search.walk`) from the best orders found. Successive halving drops
+half of the searches in each round, and continues the others for twice as long.
 
 The search ends early if a lower bound proves that no improvement is possible.
 """
@@ -81,8 +81,8 @@ def search(
     ----------
     model : PipelineModel
     starts : sequence of lists
-        Starting orders, complete or not; those that fit bound the answer. They may have micro-batches in any order,
-        and B and W together.
+        Starting orders, complete or not; those that fit bound the answer. They may have micro-batches in any order, and
+        B and W together.
     span : bool
         Minimise the largest span of a device instead of the makespan.
     seed : int

@@ -1,14 +1,14 @@
 """`pipeline-ilp`: one program for the layers of each device and their times (after Beaumont et al. 2021).
 
-The class contains patterns in which each layer, or block of layers, is on any one device. It runs there as one
-forward and one backward operation, the latter with both halves together. A device may hold arbitrary layers, or with
+The class contains patterns in which each layer, or block of layers, is on any one device. It runs there as one forward
+and one backward operation, the latter with both halves together. A device may hold arbitrary layers, or with
 `contiguous` only consecutive ones. Periods are bisected between a lower bound and the period of `madpipe`, with one
 constraint program each (see `period_program`).
 
-The paper's integer program has binaries for the positions of layers and the order of each pair, with big-M terms.
-Here CP-SAT has intervals modulo the period, and links follow the instance. A program that does not finish within its
-work counts as one without a solution, but proves nothing. Further programs between the refuted periods and the period
-found then raise the bound of the note.
+The paper's integer program has binaries for the positions of layers and the order of each pair, with big-M terms. Here
+CP-SAT has intervals modulo the period, and links follow the instance. A program that does not finish within its work
+counts as one without a solution, but proves nothing. Further programs between the refuted periods and the period found
+then raise the bound of the note.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Common functions of the local search kernels over pipeline orders: random numbers, readiness, and moves of keys.
 
-Each kernel has separate records, `Facts` and `State`, and is compiled with the functions that it calls from here.
-These functions use the fields with the same names and meanings as in `local_search`.
+Each kernel has separate records, `Facts` and `State`, and is compiled with the functions that it calls from here. These
+functions use the fields with the same names and meanings as in `local_search`.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ class Staging:
     starts : tuple of lists
         Named orders for this placement.
     chained : bool
-        Whether each stage reads outputs of the previous one. Otherwise the model's orders are valid, but its times
-        are not bounds.
+        Whether each stage reads outputs of the previous one. Otherwise the model's orders are valid, but its times are
+        not bounds.
     """
 
     name: str

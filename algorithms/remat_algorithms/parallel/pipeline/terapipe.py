@@ -2,8 +2,7 @@
 
 In each layer, a slice waits only for the previous slices. Forwards may therefore proceed from stage to stage slice by
 slice, and backwards in the opposite order. Short slices fill the pipeline sooner. Long ones use a device better, and
-later ones attend to more tokens. Slices therefore have different lengths, chosen such that all take about equally
-long.
+later ones attend to more tokens. Slices therefore have different lengths, chosen such that all take about equally long.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ class TeraPipeOptions(Options):
 def divide(problem: Problem, options: TeraPipeOptions) -> Iterator[PipelineInstance]:
     """Yield the instance with its sequences cut, the best cuts first.
 
-    For p equal stages and n sequences, slices with times t_1, t_2, ... per stage take n (t_1 + t_2 + ...) + (p - 1)
-    max t. For each limit T on the longest slice, the minimum sum over prefixes is S(i) = min over slices that end at
-    token i of S(i - k) + t(k, i - k), t <= T (Li et al. 2021, eq. 4). The best cut over all limits is optimal. If
-    stages differ, the time of a slice is that of the slowest stage.
+    For p equal stages and n sequences, slices with times t_1, t_2, ... per stage take n (t_1 + t_2 + ...) + (p - 1) max
+    t. For each limit T on the longest slice, the minimum sum over prefixes is S(i) = min over slices that end at token
+    i of S(i - k) + t(k, i - k), t <= T (Li et al. 2021, eq. 4). The best cut over all limits is optimal. If stages
+    differ, the time of a slice is that of the slowest stage.
 
     Notes
     -----

@@ -1,10 +1,10 @@
 """Lower bounds on the time per sample of every schedule of a stream, by source.
 
 `rates`
-    A linear program over the fractions of samples for which each unit runs on each class of devices. The time and
-    bytes of a class are those of its devices together. With one copy of the parameters, the fractions are those of a
-    placement; with more copies, the bytes only grow. On a star, a value read where it is not produced must be
-    received there and sent by another memory.
+    A linear program over the fractions of samples for which each unit runs on each class of devices. The time and bytes
+    of a class are those of its devices together. With one copy of the parameters, the fractions are those of a
+    placement; with more copies, the bytes only grow. On a star, a value read where it is not produced must be received
+    there and sent by another memory.
 `longest unit`
     A unit with one copy of its parameters, in a memory with one processor, runs there for every sample.
 `whole units`
@@ -12,13 +12,11 @@
     (`kit.pigeonhole_bound`).
 `blocks`
     Consider weights w of the units. A device that is busy for at most T runs units of weight at most P(T), including
-    transfers, according to a constraint program. If all devices together cannot reach the total weight, every time
-    per sample exceeds T. With minimum times as weights and equal devices, this is the bottleneck block of Archer et
-    al.
+    transfers, according to a constraint program. If all devices together cannot reach the total weight, every time per
+    sample exceeds T. With minimum times as weights and equal devices, this is the bottleneck block of Archer et al.
     2024. Other weights come from a linear program over the known blocks (column generation, Farley 1990).
 
-The bounds also hold for placements that change from sample to sample, and for recomputation where parameters allow
-it.
+The bounds also hold for placements that change from sample to sample, and for recomputation where parameters allow it.
 """
 
 from __future__ import annotations

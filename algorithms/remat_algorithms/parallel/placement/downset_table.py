@@ -4,9 +4,9 @@ With k_1, k_2, ... devices of each class, and load_c(S) of a stage S on a device
 
     dp[I][k] = min over c, I' in I of max(dp[I'][k - e_c], load_c(I - I'))
 
-(Tarnawski et al. 2020, there for accelerators and CPUs). The search considers only loads up to a limit, and only
-states whose remaining work fits on the remaining devices within it. A limit closer to the optimum leaves fewer
-stages. Limits therefore rise from a lower bound, and the first feasible one gives the optimum.
+(Tarnawski et al. 2020, there for accelerators and CPUs). The search considers only loads up to a limit, and only states
+whose remaining work fits on the remaining devices within it. A limit closer to the optimum leaves fewer stages. Limits
+therefore rise from a lower bound, and the first feasible one gives the optimum.
 """
 
 from __future__ import annotations
@@ -221,8 +221,8 @@ class Search:
         Returns
         -------
         list of (down-set, class), or None
-            End and class of each stage, first to last. None if none exist, or if the work limit is reached (`ended`
-            is then False). In both cases, no stages have a load of at most `refuted`.
+            End and class of each stage, first to last. None if none exist, or if the work limit is reached (`ended` is
+            then False). In both cases, no stages have a load of at most `refuted`.
         """
         top = self._top() if upper is None else upper
         self.refuted = max(self.refuted, lower - 1)

@@ -4,8 +4,8 @@ Each unit's parameters permanently occupy some memory in which the unit can run.
 one of its tasks reads and writes while it runs. Three proofs of infeasibility exist: a unit larger than every memory,
 parameters larger than all memories together, and, by a constraint program, parts that cannot be packed.
 
-A proof holds for all schedules of a stream, because its inputs are never copied. If tasks run once, a schedule may
-copy parameters to where they are read, and the proof holds only for a class.
+A proof holds for all schedules of a stream, because its inputs are never copied. If tasks run once, a schedule may copy
+parameters to where they are read, and the proof holds only for a class.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     sum over u of t[u, p] x[u, p] + transfers of p <= T
 
 On a star, a memory receives a value at least for the excess of its reading share over its producing share of the
-samples. It sends at least the opposite excess. In a chain of units, samples can be assigned such that these minima
-are attained. On other machines, the program omits transfers, and the results are measured with them.
+samples. It sends at least the opposite excess. In a chain of units, samples can be assigned such that these minima are
+attained. On other machines, the program omits transfers, and the results are measured with them.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class Fractions:
         Returns
         -------
         float, Split or None
-            A proved lower bound on the time per sample with these copies, infinite if infeasible. And the best
-            shares, or None if the solver found none.
+            A proved lower bound on the time per sample with these copies, infinite if infeasible. And the best shares,
+            or None if the solver found none.
         """
         lower, upper = self.program.lower.copy(), self.program.upper.copy()
         for place, there in copies.items():
@@ -152,8 +152,8 @@ def longest(busy: Iterable[Sequence[tuple[int, float]]]) -> float:
 def dealt(model: Model, share: FloatArray, most: int) -> list[list[list[int]]]:
     """Return placements of the samples of a period, as processors, for several numbers of samples up to `most`.
 
-    Counts are the shares rounded to whole samples. The samples of each unit are assigned near their previously
-    assigned producers and readers where possible.
+    Counts are the shares rounded to whole samples. The samples of each unit are assigned near their previously assigned
+    producers and readers where possible.
     """
     found = []
     for samples in _denominators(share, most):

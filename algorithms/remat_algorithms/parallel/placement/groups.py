@@ -2,11 +2,11 @@
 
 Contiguous placements give each device the difference of two down-sets of an order (Tarnawski et al. 2020). No value
 then flows backwards in some order of the devices. The order follows what units read from each other in the forward
-pass. Tasks of phase ``backward`` are placed with the other tasks of their unit. A unit with only backward tasks joins
-a unit that reads its outputs. Units that depend on each other form one group.
+pass. Tasks of phase ``backward`` are placed with the other tasks of their unit. A unit with only backward tasks joins a
+unit that reads its outputs. Units that depend on each other form one group.
 
-Two contractions are exact for all devices. They apply to groups without time and bytes. A group that reads nothing
-and has a single reading group joins that group. A group that no group reads, and that reads only one group, joins it.
+Two contractions are exact for all devices. They apply to groups without time and bytes. A group that reads nothing and
+has a single reading group joins that group. A group that no group reads, and that reads only one group, joins it.
 """
 
 from __future__ import annotations

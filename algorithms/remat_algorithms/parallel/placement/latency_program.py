@@ -1,10 +1,9 @@
 """Constraint program for latency: the processor and start of each task and each copy, for the minimum makespan.
 
-Tarnawski et al. 2020 give each accelerator q slots of subgraphs that run as one. Here every task and every copy
-starts independently. Binaries are x[u, p] for units and made[v, M] for values. On a star, sent[v] and received[v, N]
-follow; elsewhere passed[v, M, N] over the direct link. Runs and copies are optional intervals without overlap on a
-processor or a channel. Parameters must fit into each memory. Transient values must also fit, if they would not all
-fit together.
+Tarnawski et al. 2020 give each accelerator q slots of subgraphs that run as one. Here every task and every copy starts
+independently. Binaries are x[u, p] for units and made[v, M] for values. On a star, sent[v] and received[v, N] follow;
+elsewhere passed[v, M, N] over the direct link. Runs and copies are optional intervals without overlap on a processor or
+a channel. Parameters must fit into each memory. Transient values must also fit, if they would not all fit together.
 
 Times are integers in steps, rounded down if no common step exists.
 """

@@ -1,9 +1,9 @@
 """Streams as placement sees them: units of inseparable tasks, flows between them, and their costs on devices.
 
 A *unit* is a set of tasks that must run in one memory: all tasks that read an input with a single copy. A device is a
-processor; identical ones form a class. An output that other units read is sent once to each memory where it is read.
-On a *star*, all links of the machine begin or end in one memory, the hub. The output is then sent to the hub once,
-and each other reading memory fetches it from there once.
+processor; identical ones form a class. An output that other units read is sent once to each memory where it is read. On
+a *star*, all links of the machine begin or end in one memory, the hub. The output is then sent to the hub once, and
+each other reading memory fetches it from there once.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Star:
     away, back : tuple of int
         For each memory, its link to the hub and the link from the hub; -1 for the hub.
     separable : bool
-        Whether no two memories share a processor or a resource of their links, and each has at most one processor.
-        The costs of a device then depend only on its own units.
+        Whether no two memories share a processor or a resource of their links, and each has at most one processor. The
+        costs of a device then depend only on its own units.
     """
 
     hub: int
@@ -94,8 +94,7 @@ class Model:
     certain : bool
         Whether every schedule runs these tasks, reads their outputs, and has the tasks of a unit in one memory, with
         the same cost for each share of them. This requires four conditions: no alternatives, no value with several
-        origins, no unit kept together only for lack of copies, and processors of one memory that differ only in
-        speed.
+        origins, no unit kept together only for lack of copies, and processors of one memory that differ only in speed.
     parameters : tuple of tuple of int
         Placeable inputs that each unit reads.
     """
@@ -351,8 +350,7 @@ def build(graph: TaskGraph, machine: Machine, *, fixed: bool = True) -> Model:
 def _units(graph: TaskGraph, chosen: Sequence[int], memories: int) -> tuple[tuple[tuple[int, ...], ...], bool]:
     """Return the tasks of each unit: tasks that read an input without enough copies for all of them.
 
-    Also return whether schedules have no other choice: tasks that read an input with several copies could be
-    separated.
+    Also return whether schedules have no other choice: tasks that read an input with several copies could be separated.
     """
     parent = {task: task for task in chosen}
 

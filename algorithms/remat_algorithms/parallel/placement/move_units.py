@@ -1,8 +1,8 @@
 """Kernel of the local search: units move between processors until no resource is busy for longer than a target.
 
-The energy of a placement is a sum of squares: of the relative excess of busy times over the target, and of the
-relative lack of memory. A move that reduces the energy is accepted. Any other is accepted with a probability that
-falls with the temperature. The code can be interpreted or compiled.
+The energy of a placement is a sum of squares: of the relative excess of busy times over the target, and of the relative
+lack of memory. A move that reduces the energy is accepted. Any other is accepted with a probability that falls with the
+temperature. The code can be interpreted or compiled.
 """
 
 from __future__ import annotations

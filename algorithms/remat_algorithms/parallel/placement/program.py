@@ -1,13 +1,13 @@
 """Program of placements: the processor of each unit, minimising the busy time of the busiest resource.
 
-The binaries are x[u, p], and for each memory M their sum over its processors, X[u, M]. For a flow f from unit u to
-unit r,
+The binaries are x[u, p], and for each memory M their sum over its processors, X[u, M]. For a flow f from unit u to unit
+r,
 
     sent[f, M] >= X[u, M] - X[r, M],    received[f, M] >= X[r, M] - X[u, M]
 
 on a star, where M is not the hub (Tarnawski et al. 2020). On other machines, passed[f, M, N] >= X[u, M] + X[r, N] - 1
-occupies the links of the fastest route from M to N. The objective bounds the total run and copy time of each
-resource. In each memory, parameters must fit along with the bytes that a running unit needs.
+occupies the links of the fastest route from M to N. The objective bounds the total run and copy time of each resource.
+In each memory, parameters must fit along with the bytes that a running unit needs.
 
 Times are integers in steps: exactly, if a common step exists. Otherwise they are rounded down, so that the program's
 bound remains valid.

@@ -261,9 +261,9 @@ class Once:
     def steps(self, placed: Sequence[int], timed: Timed, *, by_list: bool = False) -> Listing:
         """Return the steps in the order of their starts, each after its predecessors.
 
-        The last use of each value in a memory drops it there. By default this is the use that ends last at these
-        times. With `by_list`, it is the last use in the list, which remains valid if times change. Inputs without a
-        use are dropped first.
+        The last use of each value in a memory drops it there. By default this is the use that ends last at these times.
+        With `by_list`, it is the last use in the list, which remains valid if times change. Inputs without a use are
+        dropped first.
         """
         order = self._order(timed)
         uses = self._uses(timed, order)

@@ -1,12 +1,12 @@
 """`tarnawski-dp`: contiguous placements of a stream by dynamic programming over down-sets (Tarnawski et al. 2020).
 
-In this class, every unit is on one processor, and each device has the difference of two down-sets. No value then
-flows to an earlier device in some order of the devices. In a training graph, this applies to the forward pass; a
-backward task is placed with its unit.
+In this class, every unit is on one processor, and each device has the difference of two down-sets. No value then flows
+to an earlier device in some order of the devices. In a training graph, this applies to the forward pass; a backward
+task is placed with its unit.
 
-`downset_table` gives the recurrence, by classes of identical devices. On a star (accelerators around a host), the
-load of a stage is its work and the values that it receives and sends, each once. On other machines, each value counts
-as sent and received once over the slowest link, and nothing is proved for the class. If there are more than `sets`
+`downset_table` gives the recurrence, by classes of identical devices. On a star (accelerators around a host), the load
+of a stage is its work and the values that it receives and sends, each once. On other machines, each value counts as
+sent and received once over the slowest link, and nothing is proved for the class. If there are more than `sets`
 down-sets, consecutive groups are joined until there are not.
 """
 

@@ -1,15 +1,15 @@
 """`tarnawski-ip`: placements of a stream by an integer program, contiguous or not (after Tarnawski et al. 2020).
 
 The search starts from the answer of `tarnawski-dp` and from splits by memory and by speed, so it is never worse. Its
-class contains the placements of each unit on one processor for all samples (`program`). If parameters force every
-unit into one place, and the machine is a star, the proofs hold for all schedules.
+class contains the placements of each unit on one processor for all samples (`program`). If parameters force every unit
+into one place, and the machine is a star, the proofs hold for all schedules.
 
 With `contiguous`, the class is that of `tarnawski-dp`. That algorithm proves optimality if there are not too many
 down-sets. Otherwise a program improves the placement, under the condition that no value flows backwards in some order
 of the processors.
 
-Limits are in CP-SAT's own units of work. If transient values do not fit along with parameters, the next round has
-less memory.
+Limits are in CP-SAT's own units of work. If transient values do not fit along with parameters, the next round has less
+memory.
 """
 
 from __future__ import annotations

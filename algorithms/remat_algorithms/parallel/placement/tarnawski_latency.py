@@ -1,9 +1,9 @@
 """`tarnawski-latency`: placement of a graph that runs once, for the minimum makespan (after Tarnawski et al. 2020).
 
-In this class, each task runs once, where its parameters are. Each value is copied at most once to each memory, from
-its producer or through the hub of a star. The search starts from all units on one processor, and from a greedy
-placement where each unit ends first. It then moves single units and evaluates each placement by list scheduling. A
-constraint program over all starts (`latency_program`) continues from the best one.
+In this class, each task runs once, where its parameters are. Each value is copied at most once to each memory, from its
+producer or through the hub of a star. The search starts from all units on one processor, and from a greedy placement
+where each unit ends first. It then moves single units and evaluates each placement by list scheduling. A constraint
+program over all starts (`latency_program`) continues from the best one.
 
 Solutions are placed with all their bytes. If transient values do not fit, the next round has less memory. The program
 counts only the bytes of parameters, so its bound is valid.

@@ -17,8 +17,8 @@ def solve_inner_first(problem: Problem, options: None, context: Context) -> Prop
     The paper leaves the order among inner nodes open. The makespan is at most (2 - 1/P) times that of any schedule of
     one-processor tasks. The peak is unbounded, because a leaf starts whenever a processor would be idle. O(n log n).
 
-    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never
-    do, no schedule is returned.
+    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never do,
+    no schedule is returned.
     """
     tree = ParallelTree.of(problem)
     inner = [node for node in tree.postorder if tree.children[node]]
@@ -30,11 +30,11 @@ def solve_deepest_first(problem: Problem, options: None, context: Context) -> Pr
     """Follow the critical path: the node with the longest path to the root runs first.
 
     The length of the path includes the node itself. On ties, inner nodes precede leaves, then the best post-order
-    decides. The makespan is at most (2 - 1/P) times that of any schedule of one-processor tasks; the peak is
-    unbounded. O(n log n).
+    decides. The makespan is at most (2 - 1/P) times that of any schedule of one-processor tasks; the peak is unbounded.
+    O(n log n).
 
-    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never
-    do, no schedule is returned.
+    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never do,
+    no schedule is returned.
     """
     tree = ParallelTree.of(problem)
     return _schedule(problem, tree, deepest_first(tree))

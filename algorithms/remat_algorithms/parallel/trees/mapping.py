@@ -46,13 +46,13 @@ def solve_proportional(problem: Problem, options: None, context: Context) -> Pro
     """Map subtrees to disjoint groups of processors, in proportion to their work.
 
     After Pothen & Sun 1993, "A mapping algorithm for parallel sparse Cholesky factorization". The root runs on all P
-    processors. Each child gets p_i = p W_i / W of its parent's p processors, where W_i is the work of its subtree and
-    W that of all siblings. `parallel.trees.processor_shares` describes the rounding. A node runs on as many of its
+    processors. Each child gets p_i = p W_i / W of its parent's p processors, where W_i is the work of its subtree and W
+    that of all siblings. `parallel.trees.processor_shares` describes the rounding. A node runs on as many of its
     subtree's processors as the instance's `parallel` allows, starting with the first. A subtree on one processor runs
     in the best post-order. The mapping ignores memory. O(n log n).
 
-    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never
-    do, no schedule is returned.
+    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never do,
+    no schedule is returned.
     """
     tree = ParallelTree.of(problem)
     plan = _map_tree(tree, len(processors_of(problem)), None)
@@ -63,9 +63,9 @@ def solve_memory_aware(problem: Problem, options: None, context: Context) -> Pro
     """Map proportionally where the memory allows it, and run siblings sequentially elsewhere.
 
     After Agullo et al. 2016, "Robust memory-aware mappings for parallel multifrontal factorizations", for one memory
-    that all processors share. A subtree on q > 1 processors has a budget B, at least its post-order peak. Its
-    children run at the same time, as in `proportional`, if their minimum needs (their post-order peaks) sum to at
-    most B. The rest of B goes to the groups of several processors, in proportion to these needs.
+    that all processors share. A subtree on q > 1 processors has a budget B, at least its post-order peak. Its children
+    run at the same time, as in `proportional`, if their minimum needs (their post-order peaks) sum to at most B. The
+    rest of B goes to the groups of several processors, in proportion to these needs.
 
     Otherwise the children run in waves, in the best post-order. Each wave has all q processors. It takes as many
     children as fit along with the outputs of earlier waves, at least one. If the budget is below the peak of the best
@@ -94,8 +94,8 @@ def _one_by_one(tree: ParallelTree, order: Sequence[int], processors: int) -> Pl
 def _map_tree(tree: ParallelTree, processors: int, budget: int | None) -> Plan:
     """Map all nodes top-down and compute their times; a budget of None means unlimited.
 
-    A subtree is (root, first processor, number of processors, budget, gate). The gate of a wave opens when the
-    previous wave has ended. On one processor, no decision is needed.
+    A subtree is (root, first processor, number of processors, budget, gate). The gate of a wave opens when the previous
+    wave has ended. On one processor, no decision is needed.
     """
     on: list[Sequence[int]] = [()] * len(tree)
     gates = [-1] * len(tree)

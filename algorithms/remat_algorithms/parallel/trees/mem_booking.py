@@ -1,21 +1,21 @@
 """`mem-booking`: deadlock-free list scheduling of a tree that books memory ahead.
 
 After Aupy, Brasseur and Marchal 2017, "Dynamic memory-aware task-tree scheduling". Nodes are *activated* in a
-sequential order whose peak is within the budget. An activated node may start when its children have ended. Activating
-a node books memory for its subtree. With need_i the bytes while i runs, an activated node books
+sequential order whose peak is within the budget. An activated node may start when its children have ended. Activating a
+node books memory for its subtree. With need_i the bytes while i runs, an activated node books
 
     R_i = max(need_i, sum of R_j over its children j),   R_j = f_j once j has ended.
 
-Whatever runs in its subtree, it can therefore run in the end. The bookings of a subtree pass to the ancestors that
-need them, and only the excess is freed. The sum of R over activated nodes without an activated parent never exceeds
-the budget, and bounds the memory in use.
+Whatever runs in its subtree, it can therefore run in the end. The bookings of a subtree pass to the ancestors that need
+them, and only the excess is freed. The sum of R over activated nodes without an activated parent never exceeds the
+budget, and bounds the memory in use.
 
 The schedule never deadlocks. The activated nodes are a prefix of the order. If nothing runs and some activated nodes
 have not ended, the first of these is ready. If all have ended, exactly the outputs that the sequential order holds
 there are booked. The next node then fits, because it does in that order.
 
-The recurrence is the paper's booking (its BookedBySubtree) in closed form. It holds after each step: a child that
-frees B bytes lowers R_i by at most R_i - need_i, and only that amount is passed on.
+The recurrence is the paper's booking (its BookedBySubtree) in closed form. It holds after each step: a child that frees
+B bytes lowers R_i by at most R_i - need_i, and only that amount is passed on.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def solve(problem: Problem, options: BookingOptions, context: Context) -> Propos
     """Schedule a tree within the budget.
 
     The activation order is the best post-order if that fits the budget, else the traversal of minimum peak. Without a
-    budget, nothing is booked, and this is list scheduling by priority. O(n (h + log n)) for a tree of height h, and
-    O(n log n) if the budget suffices to activate all nodes at once.
+    budget, nothing is booked, and this is list scheduling by priority. O(n (h + log n)) for a tree of height h, and O(n
+    log n) if the budget suffices to activate all nodes at once.
 
     Takes instances of kind `tree`. Stays within the budget whenever some schedule does; otherwise infeasible (see
     `fitting`).

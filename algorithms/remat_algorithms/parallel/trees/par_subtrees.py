@@ -32,11 +32,11 @@ def solve(problem: Problem, options: SubtreesOptions, context: Context) -> Propo
 
     Each processor runs its subtree in the best post-order, which also orders the rest. Without node parallelism, peak
     and makespan are within a factor P of the optimum: P subtrees need at most P times the sequential peak, and P
-    processors are at most P times as fast as one. The rest runs on as many processors as each node can use. O(n (log
-    n + P)).
+    processors are at most P times as fast as one. The rest runs on as many processors as each node can use. O(n (log n
+    + P)).
 
-    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never
-    do, no schedule is returned.
+    Takes instances of kind `tree`. Claims nothing. Under a budget, steps wait until their bytes fit; if they never do,
+    no schedule is returned.
     """
     tree = ParallelTree.of(problem)
     count = len(processors_of(problem))

@@ -1,9 +1,9 @@
 """Conversion of planned start times to steps, for trees.
 
-Steps are listed by planned start, and placement starts each as early as possible. By induction along the list, no
-step starts later than planned. At the planned start of step k, all steps that have ended in the plan have ended, and
-all values in memory belong to earlier steps. Its processors are therefore free, its inputs are available, and its
-bytes fit. Hence a plan within the budget can always be placed, and never becomes longer.
+Steps are listed by planned start, and placement starts each as early as possible. By induction along the list, no step
+starts later than planned. At the planned start of step k, all steps that have ended in the plan have ended, and all
+values in memory belong to earlier steps. Its processors are therefore free, its inputs are available, and its bytes
+fit. Hence a plan within the budget can always be placed, and never becomes longer.
 """
 
 from __future__ import annotations

@@ -121,8 +121,8 @@ def _too_small(problem: Problem, tree: InTree, store: Store, method: Method) -> 
 def _full_disk(problem: Problem, tree: InTree, store: Store, plan: EvictionPlan) -> Proposal:
     """Propose no schedule because the plan exceeds the disk; prove infeasibility if every schedule would.
 
-    At every instant, each byte of the values that a schedule holds is in some memory. No schedule therefore holds
-    less than Liu's traversal at its peak (proof in `remat_algorithms.tree.tree_arrays.propose`).
+    At every instant, each byte of the values that a schedule holds is in some memory. No schedule therefore holds less
+    than Liu's traversal at its peak (proof in `remat_algorithms.tree.tree_arrays.propose`).
     """
     assert store.disk is not None
     assert store.disk_capacity is not None

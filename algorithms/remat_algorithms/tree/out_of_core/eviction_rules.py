@@ -1,10 +1,9 @@
 """Eviction rules for a full memory, each on the list S of resident values.
 
-S lists the values in memory that the next task does not read, by decreasing time of use. In a tree, every value is
-used once. The caller reports to the policy which values enter and leave S. The policy chooses the values to evict
-when the caller needs a number of bytes. Only `FurthestInFuture` splits values. The others evict whole values, after
-Jacquelin, Marchal, Robert and Uçar 2011, "On optimal tree traversals for sparse matrix factorization", section on
-MinIO.
+S lists the values in memory that the next task does not read, by decreasing time of use. In a tree, every value is used
+once. The caller reports to the policy which values enter and leave S. The policy chooses the values to evict when the
+caller needs a number of bytes. Only `FurthestInFuture` splits values. The others evict whole values, after Jacquelin,
+Marchal, Robert and Uçar 2011, "On optimal tree traversals for sparse matrix factorization", section on MinIO.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`postorder-min-io`: the post-order of a tree with the minimum I/O volume.
 
-Agullo, Guermouche and L'Excellent 2010, "Reducing the I/O volume in sparse out-of-core multifrontal methods". Let M
-be the bytes of memory, P_i the peak of the subtree of i, and A_i = min(M, P_i) its use of the memory. The children of
-each node run in order of non-increasing A - f, and
+Agullo, Guermouche and L'Excellent 2010, "Reducing the I/O volume in sparse out-of-core multifrontal methods". Let M be
+the bytes of memory, P_i the peak of the subtree of i, and A_i = min(M, P_i) its use of the memory. The children of each
+node run in order of non-increasing A - f, and
 
     V_i = max(0, max_j (A_j + f_1 + ... + f_{j-1}) - M) + V_1 + ... + V_c.
 
@@ -26,9 +26,9 @@ def solve(problem: Problem, options: DiskOptions, context: Context) -> Proposal:
     """Solve a task tree in O(n log n).
 
     Takes instances of kind `tree`. An out-tree runs the in-tree's traversal in reverse. Bytes that are out of memory
-    between two tasks are out of it in reverse, too, so the volume is the same. The note states the I/O volume, which
-    is the minimum over all post-orders. The makespan is that of this schedule; it is not claimed unless the links
-    take no time. Infeasible if a task does not fit.
+    between two tasks are out of it in reverse, too, so the volume is the same. The note states the I/O volume, which is
+    the minimum over all post-orders. The makespan is that of this schedule; it is not claimed unless the links take no
+    time. Infeasible if a task does not fit.
 
     Raises
     ------
@@ -59,8 +59,8 @@ def best_postorder_for_io(tree: InTree, capacity: int | None) -> IOPostorder:
     ----------
     tree : InTree
     capacity : int or None
-        M after the static bytes, at least the largest requirement of a node. None means unbounded: the result is
-        Liu's best post-order, with volume 0.
+        M after the static bytes, at least the largest requirement of a node. None means unbounded: the result is Liu's
+        best post-order, with volume 0.
 
     Returns
     -------

@@ -1,12 +1,12 @@
 """Kernel of the local search over orders with host offloading; interpreted, this is its plain twin.
 
 As in `parallel.pipeline.local_search`, keys, one per operation, determine a schedule. Each stage has classes for
-forwards, backwards and weight gradients. A fourth class contains the *returns*, the copies back of offloaded values.
-A micro-batch's offload starts when its forward ends, first come, first served, and frees its bytes when it ends. A
-return allocates them again when it starts, on the return channel of its device.
+forwards, backwards and weight gradients. A fourth class contains the *returns*, the copies back of offloaded values. A
+micro-batch's offload starts when its forward ends, first come, first served, and frees its bytes when it ends. A return
+allocates them again when it starts, on the return channel of its device.
 
-Operations on a device allocate bytes in the order in which they are scheduled, and wait until enough bytes are free.
-If no operation can ever continue, the keys yield no schedule.
+Operations on a device allocate bytes in the order in which they are scheduled, and wait until enough bytes are free. If
+no operation can ever continue, the keys yield no schedule.
 
 An option (`offload_model.Way`) determines how a stage treats a micro-batch. Its *level* selects the layers that are
 recomputed for the backward. Its *part* selects the other layers that wait at the host. Recomputation may precede the
@@ -324,9 +324,9 @@ def _run(facts: Facts, state: State, index: int) -> None:
 def schedule(facts: Facts, state: State, strict: bool) -> bool:
     """Build a schedule from the keys; return whether it succeeds.
 
-    With `strict`, the operation with the smallest key of all runs, however long its device waits for it. Otherwise,
-    the operation that could end first selects a resource, a device or its return channel. Of the operations that
-    could start there before that end, the one with the smallest key runs.
+    With `strict`, the operation with the smallest key of all runs, however long its device waits for it. Otherwise, the
+    operation that could end first selects a resource, a device or its return channel. Of the operations that could
+    start there before that end, the one with the smallest key runs.
     """
     stages = facts.stages
     total = 0

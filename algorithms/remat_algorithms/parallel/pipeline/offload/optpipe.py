@@ -49,9 +49,9 @@ def solve(problem: Problem, options: OptPipeOptions, context: Context) -> Propos
 
     Notes
     -----
-    The search starts from selective offloading of the named schedules. The program uses the bytes of whole stages,
-    and its transfers between devices never wait for each other. Each solution is simulated and accepted if it fits.
-    Above `MOST_OPERATIONS` operations, the program is skipped. Exponential; its limit counts work.
+    The search starts from selective offloading of the named schedules. The program uses the bytes of whole stages, and
+    its transfers between devices never wait for each other. Each solution is simulated and accepted if it fits. Above
+    `MOST_OPERATIONS` operations, the program is skipped. Exponential; its limit counts work.
     """
     check_host(problem)
     report_named(problem, context)

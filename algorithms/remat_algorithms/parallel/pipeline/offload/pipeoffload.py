@@ -16,8 +16,8 @@ def solve(problem: Problem, options: PlacementOptions, context: Context) -> Prop
     -----
     The orders are those of the named schedules for each placement: one stage per device, two in a V, or several
     interleaved. Values that could not return in time for their backward are never sent. Bisection finds the smallest
-    share of each device's candidates that fits; the full share is tried, too. O(log `PARTS`) schedules of
-    O(operations) steps for each order.
+    share of each device's candidates that fits; the full share is tried, too. O(log `PARTS`) schedules of O(operations)
+    steps for each order.
     """
     check_host(problem)
     report_named(problem, context)

@@ -5,8 +5,8 @@ sizes are tried one by one around this search (see `planned`). Part s of the lay
 cut minimises the time of the slowest part, each on the slower of its devices.
 
 If that fits for no depth, each device's memory is divided between its two parts, in halves or thirds. The layers are
-then cut again such that each part fits in its share. Devices are used in order, starting with the first. O(devices^2
-x layers^2) array operations, and one simulation per depth.
+then cut again such that each part fits in its share. Devices are used in order, starting with the first. O(devices^2 x
+layers^2) array operations, and one simulation per depth.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ planner looks for the cuts whose steps are fastest if one stage never waits (`pi
 makespan of 1F1B. Cuts are therefore simulated in its order until none of the remaining ones can be faster. The search
 is exhaustive if `judged` suffices. Otherwise the cuts of other planners and moves of single cuts are simulated, too.
 
-Devices are used in order, starting with the first. Memory as in 1F1B. O(devices x layers^2) array operations, times
-the number of devices if these differ, and the simulations.
+Devices are used in order, starting with the first. Memory as in 1F1B. O(devices x layers^2) array operations, times the
+number of devices if these differ, and the simulations.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """FTPipe's planner: small blocks of layers, assigned greedily; the stages of a device need not be adjacent.
 
 Eliad et al. 2021 ("Mixed-pipe"), for layers in a row. Neighbouring layers are merged greedily into a few blocks per
-device. The longest blocks are assigned first, each to the device that would finish first. Adjacent blocks on one
-device form one stage (see `block_merging`). Of several numbers of blocks, the one with the fastest simulation is
-chosen. The schedule is 1F1B as in `varuna`, with backwards first.
+device. The longest blocks are assigned first, each to the device that would finish first. Adjacent blocks on one device
+form one stage (see `block_merging`). Of several numbers of blocks, the one with the fastest simulation is chosen. The
+schedule is 1F1B as in `varuna`, with backwards first.
 
 A stage holds at most as many micro-batches as there are stages from it to the end, and fewer if its device has too
 little memory. O(blocks x devices) for each number of blocks, and the simulations.

@@ -1,10 +1,9 @@
 """HetPipe's partition of one virtual worker: devices of several types and memories, without overlapped transfers.
 
-Park et al. 2020, section 5, with the whole cluster as one worker. The paper has several workers and a parameter
-server, which a step with a flush does not have. The objective is the largest time of a stage: its work and all its
-transfers, to and from both neighbours, in sequence. Of k stages, the s-th (from 1) holds k - s + 1 micro-batches, or
-all if there are fewer. All devices are used, in order. A table replaces the paper's program: O(devices x layers^2)
-array operations.
+Park et al. 2020, section 5, with the whole cluster as one worker. The paper has several workers and a parameter server,
+which a step with a flush does not have. The objective is the largest time of a stage: its work and all its transfers,
+to and from both neighbours, in sequence. Of k stages, the s-th (from 1) holds k - s + 1 micro-batches, or all if there
+are fewer. All devices are used, in order. A table replaces the paper's program: O(devices x layers^2) array operations.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ class Quickest:
 def quickest(line: Line, depths: Sequence[int], judge: Judge, most: int) -> Quickest | None:
     """Return the cuts of minimum makespan on the best number of first devices; None if none fit.
 
-    The search starts with even cuts for a few depths. Depths are processed by their minimum latency, and the cuts of
-    a depth by their bound in the table. Cuts that cannot beat the best known ones are pruned. The search is therefore
+    The search starts with even cuts for a few depths. Depths are processed by their minimum latency, and the cuts of a
+    depth by their bound in the table. Cuts that cannot beat the best known ones are pruned. The search is therefore
     exhaustive unless it reaches a limit. In that case, single cuts are moved while this improves the result.
 
     Parameters

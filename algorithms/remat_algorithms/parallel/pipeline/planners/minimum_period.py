@@ -1,8 +1,8 @@
 """The minimum period of 1F1B*, for given cuts and over all cuts (Beaumont, Eyraud-Dubois & Shilova 2021).
 
 The units of a pipeline are its stages and the connections between them, in order. For a period T, units are grouped
-from the last one backwards. A new group begins when the total time of a group would exceed T. A stage of group g
-keeps g activations, and no schedule of that period keeps fewer.
+from the last one backwards. A new group begins when the total time of a group would exceed T. A stage of group g keeps
+g activations, and no schedule of that period keeps fewer.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def least_period(
 ) -> Number | None:
     """Return the minimum period for which the stages fit; None if a single micro-batch at a time does not fit.
 
-    A stage of group g needs g activations and min(versions, g) copies of its weights. The groups change only at
-    periods that are sums of consecutive units, and longer periods have fewer groups. The result is found by bisection
-    over these sums.
+    A stage of group g needs g activations and min(versions, g) copies of its weights. The groups change only at periods
+    that are sums of consecutive units, and longer periods have fewer groups. The result is found by bisection over
+    these sums.
     """
     units = [stages[0], *(unit for pair in zip(hops, stages[1:], strict=True) for unit in pair)]
     least = max(units)
@@ -74,9 +74,9 @@ def least_period_cuts(line: Line, versions: int = 2) -> tuple[float, list[int]] 
     """Return the minimum period of 1F1B* on all devices of a line, and cuts that attain it; None if none fit.
 
     `Row.fixed` is the part with several versions. Consider a period, and all cuts of the layers from i on into k
-    stages. Only those whose first unit is in the smallest group are kept, and of these, those with the smallest time
-    in that group. Any preceding unit that fits before some cuts also fits before these. O(stages x layers^2) per
-    period, with bisection over periods.
+    stages. Only those whose first unit is in the smallest group are kept, and of these, those with the smallest time in
+    that group. Any preceding unit that fits before some cuts also fits before these. O(stages x layers^2) per period,
+    with bisection over periods.
     """
     row, count = line.row, len(line.positions)
     most = sum(float(position.work[-1]) for position in line.positions)

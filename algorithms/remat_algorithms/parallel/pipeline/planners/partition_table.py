@@ -5,8 +5,8 @@ of layers i .. j - 1, a *measure* gives its own cost (`alone`), and its addition
 
     V_0(n) = 0,   V_k(i) = min over j > i of max(alone_k(i, j), then_k(i, j) + V_{k-1}(j))
 
-With `alone` only, the value is the largest cost of a stage; with `then` only, the sum; with both, a latency. Stages
-are counted from the last one, because a stage's memory in a schedule depends on the number of stages after it.
+With `alone` only, the value is the largest cost of a stage; with `then` only, the sum; with both, a latency. Stages are
+counted from the last one, because a stage's memory in a schedule depends on the number of stages after it.
 """
 
 from __future__ import annotations

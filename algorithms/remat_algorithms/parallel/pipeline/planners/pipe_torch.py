@@ -1,9 +1,9 @@
 """Pipe-torch's partition: devices of several types, in the order that suits the layers.
 
 Zhan & Zhang 2019, with equally many devices for all stages. The objective is the largest time of a stage with all its
-transfers. The choices are the layers of each device and the sequence of device classes, where a class has one type
-and one memory size (see `device_classes`). The number of devices minimises that time; ties prefer fewer devices.
-Memory as in 1F1B. O(product of (devices of a class + 1) x classes x layers^2) array operations.
+transfers. The choices are the layers of each device and the sequence of device classes, where a class has one type and
+one memory size (see `device_classes`). The number of devices minimises that time; ties prefer fewer devices. Memory as
+in 1F1B. O(product of (devices of a class + 1) x classes x layers^2) array operations.
 """
 
 from __future__ import annotations

@@ -11,15 +11,15 @@ parameters must fit into its device. The paper keeps as many versions of the par
 needs one. All devices are used, in order. O(devices x layers^2) array operations.
 
 `2bw-plan` tries every number of devices. Narayanan et al. 2021 choose the highest throughput over all depths, widths
-and micro-batch sizes, with or without recomputation. Here, nothing is recomputed, and widths and sizes are tried
-around this search. The time of a stage is its work plus its wait for its neighbours. If the slowest stage takes t,
-the estimated time of a step is
+and micro-batch sizes, with or without recomputation. Here, nothing is recomputed, and widths and sizes are tried around
+this search. The time of a stage is its work plus its wait for its neighbours. If the slowest stage takes t, the
+estimated time of a step is
 
     (m - 1) t + the time of one micro-batch through all stages and back
 
 The paper's time without a flush is m t. Memory is that of `pipedream-dp`: with a flush there are no two versions.
-Devices are used in order, starting with the first. O(devices x layers^2) array operations, times the number of
-devices if these differ.
+Devices are used in order, starting with the first. O(devices x layers^2) array operations, times the number of devices
+if these differ.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ def table_of(line: Line, counting: Counting) -> Table:
 def least_table(line: Line, counting: Counting, most: float = math.inf) -> Table:
     """Fill the table for a line and a largest cost, up to the necessary limit.
 
-    Stages with more work than the limit are excluded. The result is optimal if its cost is at most the limit;
-    otherwise the limit is doubled. Costs above `most` are not searched.
+    Stages with more work than the limit are excluded. The result is optimal if its cost is at most the limit; otherwise
+    the limit is doubled. Costs above `most` are not searched.
     """
     count = len(line.positions)
     if not possible(line, counting):

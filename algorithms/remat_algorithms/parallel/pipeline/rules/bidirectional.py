@@ -17,9 +17,9 @@ def chimera(devices: int, batches: int, *, split: bool = False) -> Lists:
     """Two 1F1B pipelines that fill each other's idle times (Li & Hoefler 2021), p even.
 
     Micro-batches form units of p, which alternate between the two directions. For the j-th micro-batch of a direction
-    in unit k, F of stage s is in slot 2pk + s + 2j, and B in slot 2pk + 2p - 1 - s + 2j. No two operations of a
-    device share a slot. The last unit may be incomplete. If F = B and p divides m, without hops, the makespan is (2m
-    + p - 2)F. Device d then keeps at most p/2 + 1 + min(d, p - 1 - d) activations, but never more than p.
+    in unit k, F of stage s is in slot 2pk + s + 2j, and B in slot 2pk + 2p - 1 - s + 2j. No two operations of a device
+    share a slot. The last unit may be incomplete. If F = B and p divides m, without hops, the makespan is (2m + p -
+    2)F. Device d then keeps at most p/2 + 1 + min(d, p - 1 - d) activations, but never more than p.
     """
     check(devices, batches)
     if devices % 2:

@@ -81,8 +81,8 @@ def dualpipe(devices: int, batches: int) -> PairedLists:
 def dualpipev(devices: int, batches: int) -> PairedLists:
     """DualPipe folded: two chunks in V shape on half the devices, with one copy of the model.
 
-    Chunk 0 of device d is stage d, and chunk 1 is stage 2p - 1 - d; m is at least 2p. Each device keeps the
-    activations of 2p + 1 chunks.
+    Chunk 0 of device d is stage d, and chunk 1 is stage 2p - 1 - d; m is at least 2p. Each device keeps the activations
+    of 2p + 1 chunks.
     """
     check(devices, batches)
     least = 2 * devices
@@ -103,8 +103,8 @@ def dualpipev(devices: int, batches: int) -> PairedLists:
 def _overlapped(half: int, rank: int, count: int, named: Callable[[Phase, int, int], Pass]) -> Iterator[Pass | Pair]:
     """Yield the operations of the device at distance `rank` from an end, for `count` micro-batches per direction.
 
-    `half` is the number of devices up to the middle. Direction 0 enters at the nearer end. The eight steps are those
-    of DeepSeek's code. Deferred W's run in the order of their deferral.
+    `half` is the number of devices up to the middle. Direction 0 enters at the nearer end. The eight steps are those of
+    DeepSeek's code. Deferred W's run in the order of their deferral.
     """
     count_of = {(phase, way): 0 for phase in (Phase.F, Phase.B) for way in (0, 1)}
     deferred: list[Pass] = []

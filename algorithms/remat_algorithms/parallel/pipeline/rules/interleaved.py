@@ -9,9 +9,9 @@ from remat_algorithms.parallel.pipeline.rules.operation_lists import Lists, Pass
 def interleaved(devices: int, batches: int, *, chunks: int = 2, split: bool = False) -> Lists:
     """1F1B on v chunks per device (Narayanan et al. 2021): chunk j of device d is stage jp + d.
 
-    Micro-batches run in groups of p, so m is a multiple of p. For the i-th F of a device, let g, r = divmod(i, pv)
-    and j, q = divmod(r, p): it is chunk j of micro-batch gp + q. The i-th B is the same with chunk v - 1 - j. Device
-    d first runs min(mv, 2(p - d - 1) + (v - 1)p) F's, or all of them if m = p.
+    Micro-batches run in groups of p, so m is a multiple of p. For the i-th F of a device, let g, r = divmod(i, pv) and
+    j, q = divmod(r, p): it is chunk j of micro-batch gp + q. The i-th B is the same with chunk v - 1 - j. Device d
+    first runs min(mv, 2(p - d - 1) + (v - 1)p) F's, or all of them if m = p.
 
     For equal stages with times F and B, without hops, the makespan is (mv + p - 1)(F + B). Device d keeps the
     activations of min(mv, 2(p - d - 1) + (v - 1)p + 1) chunks, or of mv chunks if m = p.

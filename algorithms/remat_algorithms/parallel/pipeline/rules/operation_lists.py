@@ -19,8 +19,8 @@ class Lists:
     place : tuple of int
         Device of each stage.
     part : tuple of int
-        Chunk of the model that each stage holds, counted from 0 in the order of the layers. Each micro-batch passes
-        one stage of every part. Stages of one direction are numbered in the order in which it passes them.
+        Chunk of the model that each stage holds, counted from 0 in the order of the layers. Each micro-batch passes one
+        stage of every part. Stages of one direction are numbered in the order in which it passes them.
     lists : tuple of tuple of Pass
         One list per device.
     """

@@ -46,9 +46,9 @@ def eager_one_forward_one_backward(devices: int, batches: int, *, split: bool = 
 def zb_h1(devices: int, batches: int) -> Lists:
     """Zero bubble in the memory of 1F1B: weight gradients fill idle times (Qi et al. 2024, handcrafted H1).
 
-    Stage s runs min(p - s, m) forwards first. Then it repeats one B, W's while more than s B's lack theirs, and one
-    F. At the end it runs all remaining W's. Equal stages without hops: the makespan is m(F + B + W) + (p - 1)F if B =
-    W and m >= p. If half an activation is kept for W, stage s keeps at most p - s/2 activations.
+    Stage s runs min(p - s, m) forwards first. Then it repeats one B, W's while more than s B's lack theirs, and one F.
+    At the end it runs all remaining W's. Equal stages without hops: the makespan is m(F + B + W) + (p - 1)F if B = W
+    and m >= p. If half an activation is kept for W, stage s keeps at most p - s/2 activations.
     """
     check(devices, batches)
     return straight(devices, (_late_weights(s, batches, devices - s, s) for s in range(devices)))
@@ -57,8 +57,8 @@ def zb_h1(devices: int, batches: int) -> Lists:
 def zb_h2(devices: int, batches: int) -> Lists:
     """No idle time on a device from its first to its last operation, for up to twice the memory (Qi et al. 2024, H2).
 
-    As `zb_h1`, with min(2(p - s) - 1, m) initial forwards, and at most 2s + 1 B's without their W (none on stage 0).
-    If F = B = W and m >= 2p, the span of each device is its work. The makespan is that of `zb_h1`.
+    As `zb_h1`, with min(2(p - s) - 1, m) initial forwards, and at most 2s + 1 B's without their W (none on stage 0). If
+    F = B = W and m >= 2p, the span of each device is its work. The makespan is that of `zb_h1`.
     """
     check(devices, batches)
     return straight(

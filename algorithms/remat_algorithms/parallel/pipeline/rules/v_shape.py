@@ -1,9 +1,8 @@
 """Two chunks of the model per device, folded: zb-v, v-half, v-min.
 
-Chunk 0 of device d is stage d, and chunk 1 is stage 2p - 1 - d. The last device thus sends to itself, and the first
-one begins and ends every micro-batch. All three rules separate B and W. Figures are for F = B = W = 1 per chunk,
-without hops, and for a W that keeps half an activation. Memory counts activations of a device, which cover two
-chunks.
+Chunk 0 of device d is stage d, and chunk 1 is stage 2p - 1 - d. The last device thus sends to itself, and the first one
+begins and ends every micro-batch. All three rules separate B and W. Figures are for F = B = W = 1 per chunk, without
+hops, and for a W that keeps half an activation. Memory counts activations of a device, which cover two chunks.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ def zb_v(devices: int, batches: int) -> Lists:
 def v_half(devices: int, batches: int) -> Lists:
     """The V schedule in half the memory of 1F1B, (p + 2) // 2 activations (Qi et al. 2024b).
 
-    Steady-state hops are 1, 2, 1, 2 units. If p is even, hops of 2, 2, 2, 2 with different turns are tried, too,
-    which are better at p = 4. The makespan for m >= p is 6m + 3p - 4 if p is odd (and not 1). If p is even, it is 6m
-    + 3p - 6, except 6m + 2 for p = 2 and 6m + 5 for p = 4.
+    Steady-state hops are 1, 2, 1, 2 units. If p is even, hops of 2, 2, 2, 2 with different turns are tried, too, which
+    are better at p = 4. The makespan for m >= p is 6m + 3p - 4 if p is odd (and not 1). If p is even, it is 6m + 3p -
+    6, except 6m + 2 for p = 2 and 6m + 5 for p = 4.
     """
     blocks = (
         [_Block((1, 2, 1, 2), (1, 1, 2))]
@@ -116,8 +115,8 @@ def _controlled(devices: int, batches: int, most: int, blocks: list[_Block]) -> 
 def _squeezed(devices: int, orders: list[list[Pass]], most: int) -> tuple[int, tuple[tuple[Pass, ...], ...]] | None:
     """Run each device's F's and B's in order as early as possible, and W's whenever it is idle or full.
 
-    The simulation proceeds by units. An F takes two halves of a chunk's activation, B and W free one each, and a
-    device holds up to `most` activations. Return the number of units and the lists, or None on deadlock.
+    The simulation proceeds by units. An F takes two halves of a chunk's activation, B and W free one each, and a device
+    holds up to `most` activations. Return the number of units and the lists, or None on deadlock.
     """
     last = 2 * devices - 1
     listed: list[list[Pass]] = [[] for _ in range(devices)]
