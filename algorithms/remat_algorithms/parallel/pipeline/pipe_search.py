@@ -29,7 +29,7 @@ MOVES = 100_000
 """Default maximum number of moves."""
 
 WORK = 1_000_000_000
-"""Maximum number of operations times classes for this many moves; larger pipelines make fewer."""
+"""Maximum product of moves, operations and classes; larger pipelines make fewer moves."""
 
 AT_ONCE = 10_000_000
 """The same product, between two checks for a stop."""

@@ -25,7 +25,7 @@ KEPT = 16
 """Number of orders from which the local search starts."""
 
 AT_ONCE = 2_000_000
-"""Operations times classes between two checks for a stop."""
+"""Product of moves, operations and classes between two checks for a stop."""
 
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 """Shares of the worthwhile offloads in the initial solutions."""
