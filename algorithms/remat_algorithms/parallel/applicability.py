@@ -11,16 +11,17 @@ if TYPE_CHECKING:
 
 
 MOST_PLACED = 200
-"""Tasks up to which a program chooses the processor of each."""
+"""Tasks up to which a program chooses the processor of each, where all processors share one memory."""
 
 MOST_PROVED = 300
 """Pipelines of more tasks are rarely proved within a minute."""
 
 
 def devices(problem: Problem) -> bool:
-    """Whether a graph that runs once says what runs where, or small ones can be shared out among processors."""
-    small = several_processors(problem) and len(problem.graph.tasks) <= MOST_PLACED
-    return runs_once(problem) and (names_devices(problem) or small)
+    """Whether the processors of a graph that runs once are told apart, by name or by memory, or share out few tasks."""
+    memories = {processor.memory for processor in problem.machine.processors}
+    few = several_processors(problem) and len(problem.graph.tasks) <= MOST_PLACED
+    return runs_once(problem) and (names_devices(problem) or len(memories) > 1 or few)
 
 
 def inference(problem: Problem) -> bool:

@@ -1,10 +1,11 @@
 """`tarnawski-latency`: who runs what of a graph that runs once, for the least makespan (after Tarnawski et al. 2020).
 
 The class: each task runs once, where its parameters lie, and each value is copied at most once to each memory, from
-where it was made, or over the hub of a star. It begins with everything on one processor, and with each unit where it
-ends first; single units then move, each placement weighed by list scheduling; and a constraint program over all starts
-(`latency_program`) goes on from the best. What is found is placed with all its bytes; where what passes does not fit,
-memories have so much less room the next time. The program knows the bytes of parameters alone, so that its bound holds.
+where it was made, or over the hub of a star. The search begins with everything on one processor, with each unit where
+it ends first, and with minimum cuts between two processors (`balanced_cuts`). Single units then move, each placement
+weighed by list scheduling, and a constraint program over all starts (`latency_program`) goes on from the best. What is
+found is placed with all its bytes; where what passes does not fit, memories have so much less room the next time. The
+program knows the bytes of parameters alone, so that its bound holds.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from random import Random
 from pydantic import Field
 
 from remat.placement import Unplaceable, place
-from remat.plugin import Bound, Context, Number, Options, Problem, Proposal, Steps, Termination
+from remat.plugin import ALL_SCHEDULES, Bound, Context, Number, Options, Problem, Proposal, Steps, Termination
+from remat_algorithms.parallel.placement.balanced_cuts import balanced_cuts, load_bound
 from remat_algorithms.parallel.placement.best_pattern import sharpened
 from remat_algorithms.parallel.placement.feasibility import pack, refuse
 from remat_algorithms.parallel.placement.latency_program import Found, LatencyProgram, Outlook
@@ -50,8 +52,12 @@ def solve(problem: Problem, options: LatencyOptions, context: Context) -> Propos
         return refused
     search = _Search(problem, once, context)
     search.begin()
-    search.move(options.moves)
     bounds: list[Bound] = []
+    least = load_bound(once)
+    if least > float(problem.least_makespan):
+        bounds.append(Bound(least, ALL_SCHEDULES, "minimum cuts"))
+        context.report(bound=least, scope=ALL_SCHEDULES)
+    search.move(options.moves)
     within = None
     ended = False
     possible = len(once.order) <= MOST_TASKS and options.work > 0 and _straight(once)
@@ -107,7 +113,9 @@ class _Search:
         for processor in range(model.processors):
             if all(math.isfinite(time) for time in model.time[processor].tolist()):
                 self._weigh([processor] * model.units)
-        for placed in self._greedy():
+        for placed in (*self._greedy(), *balanced_cuts(self.once)):
+            if self.context.stopped:
+                return
             self._weigh(placed)
         if self.start is None:
             packing = pack(model, self.context)
