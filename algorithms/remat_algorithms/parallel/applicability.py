@@ -11,16 +11,19 @@ if TYPE_CHECKING:
 
 
 MOST_PLACED = 200
-"""Maximum number of tasks for programs that choose a processor for each."""
+"""Maximum number of tasks for programs that choose a processor for each, if all processors share one memory."""
 
 MOST_PROVED = 300
 """Pipelines with more tasks are rarely proved within a minute."""
 
 
 def devices(problem: Problem) -> bool:
-    """Whether a graph that runs once fixes devices, or is small enough to distribute among processors."""
-    small = several_processors(problem) and len(problem.graph.tasks) <= MOST_PLACED
-    return runs_once(problem) and (names_devices(problem) or small)
+    """Whether a graph that runs once distinguishes its processors, by name or by memory, or has few tasks to
+    distribute.
+    """
+    memories = {processor.memory for processor in problem.machine.processors}
+    few = several_processors(problem) and len(problem.graph.tasks) <= MOST_PLACED
+    return runs_once(problem) and (names_devices(problem) or len(memories) > 1 or few)
 
 
 def inference(problem: Problem) -> bool:

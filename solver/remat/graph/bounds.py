@@ -217,7 +217,7 @@ def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | Non
     """
     needed = needed or needed_tasks(graph)
     if len(machine.processors) == 1 and not graph.parts:
-        return _as_time(_work(graph, needed), whole=graph.exact_times)
+        return as_time(_work(graph, needed), whole=graph.exact_times)
     return max(share_bound(graph, machine, needed), path_bound(graph, needed))
 
 
@@ -227,7 +227,7 @@ def share_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks, *, whol
     Not with `whole` False: of a stream some processor may have a share that is none of each sample.
     """
     share = _work(graph, needed) / sum(_exact_speed(processor.speed) for processor in machine.processors)
-    return _as_time(share, whole=whole and _whole_runs(graph, machine))
+    return as_time(share, whole=whole and _whole_runs(graph, machine))
 
 
 def _work(graph: TaskGraph, needed: NeededTasks) -> Fraction:
@@ -271,7 +271,7 @@ def _whole_copies(machine: Machine) -> bool:
     return all(isinstance(link.latency, int) and link.bandwidth in (None, 1) for link in machine.links)
 
 
-def _as_time(bound: Fraction, *, whole: bool) -> Number:
+def as_time(bound: Fraction, *, whole: bool) -> Number:
     """Round a bound to a time: up where all times are whole, and down where it has to become a float64."""
     if whole or bound.denominator == 1:
         return math.ceil(bound)
@@ -279,7 +279,7 @@ def _as_time(bound: Fraction, *, whole: bool) -> Number:
     return rounded if Fraction(rounded) <= bound else math.nextafter(rounded, 0.0)
 
 
-def _fastest_times(graph: TaskGraph, most: int | None = None) -> list[Number]:
+def fastest_times(graph: TaskGraph, most: int | None = None) -> list[Number]:
     """Return each task's time on as many processors as it can use, and on no more than `most`."""
     times: list[Number] = graph.time.tolist()
     if graph.parallel_max is not None and graph.parallel_alpha is not None:
@@ -292,7 +292,7 @@ def _fastest_times(graph: TaskGraph, most: int | None = None) -> list[Number]:
 
 def path_bound(graph: TaskGraph, needed: NeededTasks) -> Number:
     """Return the critical path: the longest chain of forced tasks, through values that have one producer."""
-    duration = _fastest_times(graph)
+    duration = fastest_times(graph)
     producers = graph.producers.to_lists()
     reads = graph.reads.to_lists()
     writes = graph.writes.to_lists()
@@ -434,7 +434,7 @@ def memory_time_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | 
     if None in capacities or room <= 0:
         return 0
     most = max(sum(processor.memory == memory for processor in machine.processors) for memory in memories)
-    duration = _fastest_times(graph, most)
+    duration = fastest_times(graph, most)
     reads, writes = graph.reads.to_lists(), graph.writes.to_lists()
     workspace, in_place = graph.workspace.tolist(), graph.in_place.tolist()
     shared: dict[int, Number] = {}  # bytes times time, by the number of readers among whom they are divided
@@ -448,6 +448,6 @@ def memory_time_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | 
             shared[readers[value]] = shared.get(readers[value], 0) + size[value] * duration[task]
     # Bytes times a float time may leave float64: less is still a bound.
     total = sum((Fraction(min(amount, LARGEST_TOTAL)) / count for count, amount in shared.items()), Fraction(0))
-    return _as_time(
+    return as_time(
         min(total / room, Fraction(LARGEST_TOTAL)), whole=_whole_runs(graph, machine) and _whole_copies(machine)
     )

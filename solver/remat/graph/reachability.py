@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -48,6 +47,18 @@ def unreachable(graph: TaskGraph, machine: Machine, needed: NeededTasks) -> str 
     return _Fixpoint(graph, machine, closed).refuted(needed)
 
 
+def allowed_memories(graph: TaskGraph, machine: Machine, task: int) -> int:
+    """Return the memories of the processors that may run a task, as the bits of an integer."""
+    tied, times = graph.tied.get(task), graph.times
+    allowed = [processor for processor in machine.processors if tied is None or processor.name in tied]
+    if times is not None:
+        rows = {name: row for row, name in enumerate(graph.types)}
+        allowed = [
+            processor for processor in allowed if processor.type in rows and times[rows[processor.type], task] >= 0
+        ]
+    return sum({1 << processor.memory for processor in allowed})
+
+
 def _closures(machine: Machine) -> list[int]:
     """Return for each memory the set of those that links lead to from there, itself included."""
     targets: list[list[int]] = [[] for _ in machine.memories]
@@ -89,7 +100,7 @@ class _Fixpoint:
         self.closure_of: dict[int, int] = {0: 0}
         self.reads, self.writes = graph.reads.to_lists(), graph.writes.to_lists()
         self.readers = graph.readers.to_lists()
-        self.own = self._memories_of(processor.name for processor in machine.processors)
+        self.own = sum({1 << processor.memory for processor in machine.processors})
         self.where = [0] * len(graph.values)
         self.waiting = deque(range(len(self.reads)))
         self.queued = [True] * len(self.reads)
@@ -104,21 +115,11 @@ class _Fixpoint:
             self.queued[task] = False
             self._run(task)
 
-    def _memories_of(self, processors: Iterable[str]) -> int:
-        index = self.machine.processor_index
-        return sum({1 << self.machine.processors[index[name]].memory for name in processors})
-
     def allowed(self, task: int) -> int:
         """Return the memories of the processors that may run a task."""
-        tied, times = self.graph.tied.get(task), self.graph.times
-        if tied is None and times is None:
+        if self.graph.times is None and task not in self.graph.tied:
             return self.own
-        names = [processor.name for processor in self.machine.processors if tied is None or processor.name in tied]
-        if times is not None:
-            rows = {name: row for row, name in enumerate(self.graph.types)}
-            types = {processor.name: processor.type for processor in self.machine.processors}
-            names = [name for name in names if types[name] in rows and times[rows[types[name]], task] >= 0]
-        return self._memories_of(names)
+        return allowed_memories(self.graph, self.machine, task)
 
     def runs_in(self, task: int) -> int:
         """Return the memories in which a task that is no collective can run."""

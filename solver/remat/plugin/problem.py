@@ -77,7 +77,7 @@ class Problem:
     def with_capacities(self, capacities: Mapping[str, int | None]) -> Problem:
         """Return the problem with other capacities of the named memories; bounds do not ask for them: shared."""
         other = self.on(self.machine.with_capacities(capacities))
-        for name in ("least_makespan", "least_period", "memory_bounds", "unreachable"):
+        for name in ("least_makespan", "transfer_bound", "least_period", "memory_bounds", "unreachable"):
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other
@@ -130,21 +130,33 @@ class Problem:
         return no_recompute_time(self.graph, self.needed)
 
     @property
+    def reference_time(self) -> Number:
+        """What overheads are relative to: each needed task once, or the mandatory transfers if these take longer."""
+        return max(self.no_recompute_time, self.transfer_bound)
+
+    @property
     def in_parts(self) -> bool:
         """Whether a schedule may share out micro-batches in parts, or layers: the graph is of one that does neither."""
         return bool(getattr(self.instance, "is_shareable", False))
 
     @cached_property
     def least_makespan(self) -> Number:
-        """A lower bound on the makespan of every schedule: the needed tasks, shared, or the longest path of them."""
+        """A lower bound on the makespan of every schedule: shared tasks, their longest path, mandatory transfers."""
         from remat.instance.kinds import is_pipeline
         from remat.instance.lowering import lower
 
         machine = self.used.machine
         if not is_pipeline(self.instance) or not self.in_parts:
-            return makespan_bound(self.graph, machine, self.needed)
+            return max(makespan_bound(self.graph, machine, self.needed), self.transfer_bound)
         shared, one = (lower(self.instance.loosened(work=work), machine) for work in (True, False))
         return max(share_bound(shared, machine, needed_tasks(shared)), path_bound(one, needed_tasks(one)))
+
+    @cached_property
+    def transfer_bound(self) -> Number:
+        """A lower bound on the makespan of every schedule from values that must cross a link; 0 if none must."""
+        from remat.graph.transfer_bound import transfer_bound
+
+        return transfer_bound(self.graph, self.used.machine, self.needed)
 
     @cached_property
     def samples(self) -> Samples | None:

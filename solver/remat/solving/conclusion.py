@@ -355,6 +355,7 @@ def _judge(
         report=report,
         lower_bound=lower,
         no_recompute_time=problem.no_recompute_time,
+        transfer_bound=problem.transfer_bound,
         bounds=bounds,
         optimal_within=optimal_within,
         scope=scope,

@@ -309,6 +309,8 @@ def _hiding(alone: Result, problem: Problem, working: str, needs: Mapping[str, N
 
 def _time_bound(problem: Problem) -> tuple[Number, str]:
     bound = problem.least_makespan
+    if 0 < bound == problem.transfer_bound > problem.no_recompute_time:
+        return bound, "values that must cross a link"
     processors = len(problem.machine.processors)
     if processors == 1:
         return bound, "all needed tasks, one after the other"

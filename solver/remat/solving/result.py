@@ -124,6 +124,8 @@ class Result(Shown):
     report : Report or None
         Everything that the verifier measured.
     no_recompute_time : int or float
+    transfer_bound : int or float
+        Least time in which all values cross that must cross a link in every schedule; 0 if none must.
     solve_seconds : float
     answer : Answer or None
         If a question was asked around the solve: its answer.
@@ -153,6 +155,7 @@ class Result(Shown):
     report: Report | None
     lower_bound: Number
     no_recompute_time: Number
+    transfer_bound: Number = 0
     bounds: tuple[Bound, ...] = ()
     optimal_within: str | None = None
     scope: str | None = None
@@ -247,10 +250,15 @@ class Result(Shown):
 
     @property
     def overhead(self) -> float | None:
-        """Makespan over the no-recompute time, minus 1; None for streams."""
-        if self.makespan is None or not self.no_recompute_time or self.steady is not None:
+        """Makespan over `reference_time`, minus 1; None for streams."""
+        if self.makespan is None or not self.reference_time or self.steady is not None:
             return None
-        return self.makespan / self.no_recompute_time - 1
+        return self.makespan / self.reference_time - 1
+
+    @property
+    def reference_time(self) -> Number:
+        """What `overhead` is relative to: the no-recompute time, or `transfer_bound` if that is larger."""
+        return max(self.no_recompute_time, self.transfer_bound)
 
     @property
     def gap(self) -> float | None:

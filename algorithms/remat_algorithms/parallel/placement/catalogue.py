@@ -79,7 +79,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_processors=True,
         trials=(
             Trial(
-                when="types of processors, ties, inputs to be placed; or several processors and at most 200 tasks",
+                when="types of processors, ties, placeable inputs, processors in several memories; or few tasks",
                 applies="remat_algorithms.parallel.applicability:devices",
             ),
         ),

@@ -1,9 +1,10 @@
 """`tarnawski-latency`: placement of a graph that runs once, for the minimum makespan (after Tarnawski et al. 2020).
 
 In this class, each task runs once, where its parameters are. Each value is copied at most once to each memory, from its
-producer or through the hub of a star. The search starts from all units on one processor, and from a greedy placement
-where each unit ends first. It then moves single units and evaluates each placement by list scheduling. A constraint
-program over all starts (`latency_program`) continues from the best one.
+producer or through the hub of a star. The search starts from three kinds of placements: all units on one processor,
+greedy placements where each unit ends first, and minimum cuts between two processors (`balanced_cuts`). It then moves
+single units and evaluates each placement by list scheduling. A constraint program over all starts (`latency_program`)
+continues from the best one.
 
 Solutions are placed with all their bytes. If transient values do not fit, the next round has less memory. The program
 counts only the bytes of parameters, so its bound is valid.
@@ -20,7 +21,8 @@ from random import Random
 from pydantic import Field
 
 from remat.placement import Unplaceable, place
-from remat.plugin import Bound, Context, Number, Options, Problem, Proposal, Steps, Termination
+from remat.plugin import ALL_SCHEDULES, Bound, Context, Number, Options, Problem, Proposal, Steps, Termination
+from remat_algorithms.parallel.placement.balanced_cuts import balanced_cuts, load_bound
 from remat_algorithms.parallel.placement.best_pattern import sharpened
 from remat_algorithms.parallel.placement.feasibility import pack, refuse
 from remat_algorithms.parallel.placement.latency_program import Found, LatencyProgram, Outlook
@@ -52,8 +54,12 @@ def solve(problem: Problem, options: LatencyOptions, context: Context) -> Propos
         return refused
     search = _Search(problem, once, context)
     search.begin()
-    search.move(options.moves)
     bounds: list[Bound] = []
+    least = load_bound(once)
+    if least > float(problem.least_makespan):
+        bounds.append(Bound(least, ALL_SCHEDULES, "minimum cuts"))
+        context.report(bound=least, scope=ALL_SCHEDULES)
+    search.move(options.moves)
     within = None
     ended = False
     possible = len(once.order) <= MOST_TASKS and options.work > 0 and _straight(once)
@@ -104,13 +110,15 @@ class _Search:
     step: Fraction = Fraction(1)
 
     def begin(self) -> None:
-        """Evaluate initial placements: one processor, greedy earliest ends, and parameters packed into memories."""
+        """Evaluate initial placements: one processor, greedy earliest ends, minimum cuts, and packed parameters."""
         model = self.once.model
         self.less = [0] * len(model.machine.memories)
         for processor in range(model.processors):
             if all(math.isfinite(time) for time in model.time[processor].tolist()):
                 self._weigh([processor] * model.units)
-        for placed in self._greedy():
+        for placed in (*self._greedy(), *balanced_cuts(self.once)):
+            if self.context.stopped:
+                return
             self._weigh(placed)
         if self.start is None:
             packing = pack(model, self.context)

@@ -202,6 +202,9 @@ def _overhead(result: Result, report: Report) -> tuple[str, str]:
     if used > 1 and result.overhead < 0 and report.makespan:
         speed_up = float(result.no_recompute_time) / float(report.makespan)
         return "speed-up", f"{speed_up:.2f} on {used} processors, over {reference} on one without recomputation"
+    if result.transfer_bound > result.no_recompute_time:
+        reference = format_time(result.transfer_bound, result.units)
+        return "overhead", f"{_percent(result.overhead)} over the {reference} that mandatory transfers take"
     return "overhead", f"{_percent(result.overhead)} over the {reference} without recomputation"
 
 

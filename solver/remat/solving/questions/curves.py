@@ -186,6 +186,7 @@ class Sweep(Shown):
     memory : str
         The memory whose budget is swept.
     no_recompute_time : int or float
+        What overheads are relative to; mandatory transfers included (`Problem.reference_time`).
     seed : int
     curves : tuple of Curve
     """

@@ -107,7 +107,7 @@ def sweep(
         units=problem.units,
         machine=problem.machine.to_document(),
         memory=problem.machine.memories[memory].name,
-        no_recompute_time=problem.no_recompute_time,
+        no_recompute_time=problem.reference_time,
         seed=seed,
         curves=tuple(curves),
     )

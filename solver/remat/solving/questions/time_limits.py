@@ -53,7 +53,7 @@ class Limits:
         """Return the largest admissible makespan of a problem."""
         given = [] if self.makespan is None else [self.makespan]
         if self.overhead is not None:
-            given.append((1 + self.overhead) * Fraction(problem.no_recompute_time))
+            given.append((1 + self.overhead) * Fraction(problem.reference_time))
         return Limit(min(given, default=None))
 
 
