@@ -18,9 +18,7 @@ MOST_PROVED = 300
 
 
 def devices(problem: Problem) -> bool:
-    """Whether a graph that runs once distinguishes its processors, by name or by memory, or has few tasks to
-    distribute.
-    """
+    """Whether a graph that runs once distinguishes processors, by name or by memory, or distributes few tasks."""
     memories = {processor.memory for processor in problem.machine.processors}
     few = several_processors(problem) and len(problem.graph.tasks) <= MOST_PLACED
     return runs_once(problem) and (names_devices(problem) or len(memories) > 1 or few)
