@@ -327,7 +327,7 @@ def test_nothing_is_walked_where_everything_fits_or_the_chain_is_tiny(monkeypatc
     instance = draw_chain(1112, 12)
     low, high = whole_range(instance)
     assert remat.solve(instance, algorithm="chain-best", budget=(3 * low + high) // 4).makespan is not None
-    with pytest.raises(AlgorithmError, match="phases_kernel"):
+    with pytest.raises(AlgorithmError, match="phase_matrix_kernel"):
         remat.solve(
             instance, algorithm="chain-best", budget=(3 * low + high) // 4, options={"iterations": 1, "states": 0}
         )
