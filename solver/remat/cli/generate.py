@@ -72,18 +72,19 @@ def _option(parameter: Parameter) -> click.Option:
     default = parameter.default
     if parameter.type == "bool":
         shown = None if default is None else "yes" if default else "no"
-        names = f"{parameter.option}/{parameter.option.replace('--', '--no-', 1)}"
-        return click.Option([names], default=None, help=_described(parameter, shown))
+        both = f"{parameter.option}/{parameter.option.replace('--', '--no-', 1)}"
+        return click.Option([both], default=None, help=_described(parameter, shown))
     shown = None if default in (None, "") else str(default)
     if parameter.type == "rate" and isinstance(default, (int, float)):
         shown = f"{default / 1e9:g}GB/s"
     about = _described(parameter, shown)
+    names = [parameter.option, *parameter.aliases, parameter.name]
     if parameter.choices:
-        return click.Option([parameter.option], type=click.Choice(parameter.choices), default=None, help=about)
+        return click.Option(names, type=click.Choice(parameter.choices), default=None, help=about)
     convert: Callable[[str], int | float | str] = str
     if parameter.type != "str":
         convert = {"size": _size, "rate": _rate}.get(parameter.type, _number)
-    return click.Option([parameter.option], type=convert, metavar=_METAVARS[parameter.type], default=None, help=about)
+    return click.Option(names, type=convert, metavar=_METAVARS[parameter.type], default=None, help=about)
 
 
 def _described(parameter: Parameter, default: str | None) -> str:

@@ -19,7 +19,6 @@ from remat.generate.options import (
     OPTIMIZER,
     PIPELINE,
     PRESET,
-    PRESETS,
     SEED,
     SHAPE,
     SIXTEEN,
@@ -384,7 +383,8 @@ _CATALOGUE = (
         "pipeline:transformer",
         "A transformer's training step on a cluster, from published formulas.",
         (
-            choice("preset", PRESETS, "Architecture."),
+            PRESET,
+            *SHAPE,
             *PIPELINE,
             integer("batch", 1, "Sequences in a micro-batch."),
             Parameter("link", "str", "300GB/s", "Bandwidth each way between two devices of a node."),

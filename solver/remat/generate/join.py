@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from remat.devices import DEFAULT
 from remat.generate import check
 from remat.generate.document import SECONDS_AND_BYTES, Document, document
 from remat.generate.networks.images import FLOAT32
-from remat.generate.networks.operations import BYTES, Operation, Tensor, check_stages, device, stage
+from remat.generate.networks.operations import BYTES, Operation, Tensor, check_stages, roofline, stage
 from remat.generate.networks.resnet import resnet
 from remat.generate.networks.transformer import transformer
 
@@ -20,6 +21,7 @@ def siamese(
     dtype: str = "fp32",
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return equal ResNets, one for each image of a pair (or a triplet), whose embeddings one loss compares.
 
@@ -27,7 +29,7 @@ def siamese(
     ----------
     branches : int
         Images that are compared: 2 of a pair, 3 of a triplet.
-    depth, image, batch, dtype, flops, bandwidth
+    depth, image, batch, dtype, flops, bandwidth, device
         As of the chain.
     embedding : int
         Width of what is compared.
@@ -40,9 +42,16 @@ def siamese(
     count = check.integer("branches", branches, minimum=1)
     check.integer("embedding", embedding, minimum=1)
     chain = resnet(
-        depth=depth, image=image, batch=batch, classes=embedding, dtype=dtype, flops=flops, bandwidth=bandwidth
+        depth=depth,
+        image=image,
+        batch=batch,
+        classes=embedding,
+        dtype=dtype,
+        flops=flops,
+        bandwidth=bandwidth,
+        device=device,
     )
-    machine = device(dtype, flops, bandwidth)
+    machine = roofline(dtype, flops, bandwidth, device)
     compared = count * chain["stages"][-1]["output_size"]
     return _join(
         name=f"siamese_resnet{depth}_x{count}_b{batch}_{image}_{dtype}",
@@ -71,6 +80,7 @@ def cross_modal(
     dtype: str = "bf16",
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return a ResNet for images and a transformer for texts, with one contrastive loss (as Radford et al. 2021).
 
@@ -84,7 +94,7 @@ def cross_modal(
         Pairs of an image and a text.
     embedding : int
         Width of what is compared: each image with each text.
-    dtype, flops, bandwidth
+    dtype, flops, bandwidth, device
         As of the chains.
 
     Returns
@@ -93,7 +103,7 @@ def cross_modal(
         Kind ``join``, seconds and bytes, activations alone; ValueError for a parameter out of range.
     """
     check.integer("embedding", embedding, minimum=1)
-    common = {"batch": batch, "dtype": dtype, "flops": flops, "bandwidth": bandwidth}
+    common = {"batch": batch, "dtype": dtype, "flops": flops, "bandwidth": bandwidth, "device": device}
     images = resnet(depth=depth, image=image, classes=embedding, **common)  # type: ignore[arg-type]
     texts = transformer(
         layers=layers,
@@ -104,7 +114,7 @@ def cross_modal(
         optimizer="none",
         **common,  # type: ignore[arg-type]
     )
-    machine, width = device(dtype, flops, bandwidth), BYTES[dtype]
+    machine, width = roofline(dtype, flops, bandwidth, device), BYTES[dtype]
     x, output = Tensor("x", texts["stages"][-2]["output_size"]), Tensor("embedding", batch * embedding * width)
     project = Operation(
         "project", (x,), (output,), (x,), flops=2 * batch * hidden * embedding, weights=hidden * embedding * width

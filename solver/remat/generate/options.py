@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Literal
 
+from remat.devices import DEFAULT, devices
 from remat.generate.document import Document
 
 ParameterType = Literal["int", "float", "str", "bool", "size", "rate"]
@@ -36,6 +37,8 @@ class Parameter:
     help : str
     choices : tuple of str
         Empty where any value of the type may be tried.
+    aliases : tuple of str
+        Other names of its option.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Parameter:
     default: ParameterValue
     help: str
     choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
     @property
     def option(self) -> str:
@@ -118,8 +122,14 @@ SHAPE = (
     integer("heads", None, "Attention heads; they divide the hidden width."),
     integer("sequence", None, "Tokens per sequence."),
     integer("vocabulary", None, "Size of the vocabulary."),
-    integer("feedforward", None, "Inner width of the MLP (default: 4 x hidden, or the preset's)."),
-    integer("key_heads", None, "Heads of keys and values, which queries share (default: the preset's)."),
+    replace(
+        integer("feedforward", None, "Inner width of the MLP (default: 4 x hidden, or the preset's)."),
+        aliases=("--ffn",),
+    ),
+    replace(
+        integer("key_heads", None, "Heads of keys and values, which queries share (default: the preset's)."),
+        aliases=("--kv-heads",),
+    ),
     boolean("dropout", None, "Whether dropout masks are saved (default: the preset's)."),
 )
 SIXTEEN = choice("dtype", ("fp16", "bf16", "fp32"), "Type of activations, gradients and weights.", "bf16")
@@ -156,8 +166,9 @@ STATES = (
     integer("staleness", None, "Steps follow each other without end, so many updates behind (docs/weights.md)."),
 )
 DEVICE = (
-    number("flops", None, "FLOP/s of the device (default: an A100's for the dtype)."),
-    rate("bandwidth", None, "Memory bandwidth (default: an A100's, 1555GB/s)."),
+    choice("device", tuple(devices()), "Device whose peak rates count.", DEFAULT),
+    number("flops", None, "FLOP/s (default: the device's for the dtype)."),
+    rate("bandwidth", None, "Memory bandwidth (default: the device's)."),
 )
 STEP = (
     integer("batch", 1, "Sequences in a micro-batch."),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from remat.devices import DEFAULT
 from remat.generate import check
 from remat.generate.document import SECONDS_AND_BYTES, UNITLESS, Document, document
 from remat.generate.networks.operations import BYTES
 from remat.generate.networks.parameters import States
-from remat.generate.networks.transformer import PRESETS
+from remat.generate.networks.transformer import PRESETS, SHAPE, Architecture, architecture
 from remat.generate.networks.transformer import transformer as chain_of_transformer
 from remat.generate.tensor import with_groups
 from remat.messages import brief
@@ -151,6 +152,14 @@ def _drawn_together(layer: dict[str, Any], branches: int) -> list[dict[str, Any]
 def transformer(
     *,
     preset: str = "gpt2-small",
+    layers: int | None = None,
+    hidden: int | None = None,
+    heads: int | None = None,
+    sequence: int | None = None,
+    vocabulary: int | None = None,
+    feedforward: int | None = None,
+    key_heads: int | None = None,
+    dropout: bool | None = None,
     devices: int = 4,
     micro_batches: int = 8,
     batch: int = 1,
@@ -173,6 +182,7 @@ def transformer(
     keep: bool = False,
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
     weights: str = "flush",
     update_every: int | None = None,
     sizes: str = "",
@@ -183,7 +193,9 @@ def transformer(
 
     Parameters
     ----------
-    preset, dtype, flash, optimizer, master, accumulation, flops, bandwidth
+    preset, layers, hidden, heads, sequence, vocabulary, feedforward, key_heads, dropout
+        As of the chain.
+    dtype, flash, optimizer, master, accumulation, flops, bandwidth, device
         As of the chain.
     devices, micro_batches, batch : int
         Devices in all, micro-batches of a step (of a rank), and sequences in each.
@@ -208,24 +220,35 @@ def transformer(
     dict
         Kind ``pipeline`` (docs/pipelines.md), seconds and bytes; ValueError for a parameter out of range.
     """
-    model: dict[str, Any] = {"preset": preset, "batch": batch, "dtype": dtype, "flash": flash, "optimizer": optimizer}
-    model |= {"parameters": "device", "flops": flops, "bandwidth": bandwidth}
+    check.choice("preset", preset, tuple(PRESETS))
+    given = dict(zip(SHAPE, (layers, hidden, heads, sequence, vocabulary, feedforward, key_heads), strict=True))
+    shape = architecture(preset, given, dropout)
+    model: dict[str, Any] = {
+        "preset": preset,
+        **given,
+        "dropout": dropout,
+        "batch": batch,
+        "dtype": dtype,
+        "flash": flash,
+        "optimizer": optimizer,
+    }
+    model |= {"parameters": "device", "flops": flops, "bandwidth": bandwidth, "device": device}
     chain = chain_of_transformer(**model, master=master, accumulation=accumulation)
     count = check.integer("devices", devices, minimum=1)
     ranks = _ranks(count, data, zero, keep=keep)
     batches = check.integer("micro_batches", micro_batches, minimum=1)
-    layers = with_groups(_with_updates(_layers(chain, split=split), chain, there=bool(ranks)), tensor, PRESETS[preset])
+    listed = with_groups(_with_updates(_layers(chain, split=split), chain, there=bool(ranks)), tensor, shape)
     made = document(
         kind="pipeline",
         name=f"{chain['name']}_p{count}_m{batches}",
         description=f"{chain['description']}; {batches} micro-batches on {count} devices, {link} between them",
         units=SECONDS_AND_BYTES,
         micro_batches=batches,
-        layers=layers,
+        layers=listed,
         cluster=_cluster(count, memory, _levels(link, latency, network, node, count), transfers),
         **(_copied(copies, exchange) | ranks | _changing(weights, update_every, count)),
         **_in_sizes(model, sizes, split=split),
-        **_in_slices(model, slices, split=split),
+        **_in_slices(model, shape, slices, split=split),
     )
     return made | {"schema": "remat.instance/3"}
 
@@ -276,11 +299,10 @@ def _in_sizes(model: dict[str, Any], sizes: str, *, split: bool) -> dict[str, An
     return {"samples": model["batch"], "sizes": rows}
 
 
-def _in_slices(model: dict[str, Any], slices: int, *, split: bool) -> dict[str, Any]:
+def _in_slices(model: dict[str, Any], shape: Architecture, slices: int, *, split: bool) -> dict[str, Any]:
     """Return the key that leaves open into which slices sequences are cut."""
     if not check.integer("slices", slices, minimum=0, maximum=MOST_PARTS):
         return {}
-    shape = PRESETS[model["preset"]]
     if shape.sequence % slices:
         raise ValueError(f"slices {slices} do not divide the {shape.sequence} tokens of a sequence")
     part = shape.sequence // slices

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cache
 from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.recording import Node, Recording, Role
+from remat.devices import devices, rates_in
 from remat.documents import read_document
 from remat.errors import InstanceError, OptionError
 
@@ -118,13 +117,6 @@ def key_of(node: Node) -> str:
     return f"{node.operator}{re.sub('#[0-9]+', '#', node.arguments)} -> {shapes} / {node.moved} {node.flops}"
 
 
-@cache
-def devices() -> dict[str, Any]:
-    """Return the shipped table of devices."""
-    table: dict[str, Any] = json.loads((Path(__file__).parent / "devices.json").read_text())
-    return table["devices"]  # type: ignore[no-any-return]
-
-
 def read_costs(costs: str | Costs | Mapping[str, Any] | None) -> Costs:
     """Read costs in any spelling.
 
@@ -151,12 +143,8 @@ def _roofline(text: str) -> Costs:
         path, _, named = named.rpartition("#")
         table = read_document(path).get("devices", {})
     device, dtype = (named, "fp32") if named in table else named.rpartition("-")[::2]
-    if device not in table:
-        raise OptionError(f"there is no device {named!r}; known are {', '.join(table)}", argument="costs")
-    rates = table[device]["flops"]
-    if dtype not in rates:
-        raise OptionError(f"{device} has no rate for {dtype!r}, but for {', '.join(rates)}", argument="costs")
-    return Costs(f"roofline:{device}-{dtype}", float(rates[dtype]), float(table[device]["bandwidth"]))
+    found = rates_in(table, device if device in table else named, dtype, argument="costs")
+    return Costs(f"roofline:{device}-{dtype}", found.flops, found.bandwidth)
 
 
 def _measured(document: Mapping[str, Any]) -> Costs:

@@ -19,11 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from remat.devices import DEFAULT
 from remat.generate import check
 from remat.generate.document import Document
 from remat.generate.networks.images import FLOAT32, Image, ImageKernels
 from remat.generate.networks.inception import SMALLEST_INCEPTION, inception_layers
-from remat.generate.networks.operations import BYTES, Operation, device
+from remat.generate.networks.operations import BYTES, Operation, roofline
 from remat.generate.networks.resnet import BLOCKS, SMALLEST_IMAGE, WIDTHS
 from remat.generate.networks.training import Network, training_graph
 
@@ -59,6 +60,7 @@ def vgg(
     keep_gradients: bool = True,
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return the training graph of a VGG.
 
@@ -75,7 +77,9 @@ def vgg(
     keep_gradients : bool
         Whether the weights' gradients stay resident to the end (as `outputs`).
     flops, bandwidth : float, optional
-        Of the device; default an A100's.
+        Default: those of the device for `dtype`.
+    device : str
+        A name of the shipped table.
 
     Returns
     -------
@@ -93,7 +97,7 @@ def vgg(
         name=f"vgg{depth}{'_norm' if norm else ''}_b{batch}_{image}_{dtype}",
         what=f"VGG-{depth}{' with batch norms' if norm else ''}, {batch} images of {image}x{image}, {dtype}",
         keep_gradients=keep_gradients,
-        made=(dtype, flops, bandwidth),
+        made=(dtype, flops, bandwidth, device),
     )
 
 
@@ -108,6 +112,7 @@ def resnet_graph(
     keep_gradients: bool = True,
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return the training graph of a ResNet.
 
@@ -118,7 +123,7 @@ def resnet_graph(
         Edge of the square images in pixels, at least 32.
     norm : {"plain", "in-place"}
         Batch norms and rectifiers, or in-place activated batch norms.
-    batch, classes, dtype, keep_gradients, flops, bandwidth
+    batch, classes, dtype, keep_gradients, flops, bandwidth, device
         As for `vgg`.
 
     Returns
@@ -138,7 +143,7 @@ def resnet_graph(
         what=f"ResNet-{depth}, {'' if norm == 'plain' else 'in-place activated batch norms, '}{batch} images of "
         f"{image}x{image}, {dtype}",
         keep_gradients=keep_gradients,
-        made=(dtype, flops, bandwidth),
+        made=(dtype, flops, bandwidth, device),
     )
 
 
@@ -154,6 +159,7 @@ def densenet(
     keep_gradients: bool = True,
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return the training graph of a DenseNet.
 
@@ -168,7 +174,7 @@ def densenet(
     norm : {"again", "saved"}
         Norms, rectifiers and copies are made again by tasks of their own before the backward needs what they make, or
         what they make is saved.
-    batch, classes, dtype, keep_gradients, flops, bandwidth
+    batch, classes, dtype, keep_gradients, flops, bandwidth, device
         As for `vgg`.
 
     Returns
@@ -190,7 +196,7 @@ def densenet(
         what=f"DenseNet-{depth}, {features} features, norms {'made ' if norm == 'again' else ''}{norm}, {batch} images "
         f"of {image}x{image}, {dtype}",
         keep_gradients=keep_gradients,
-        made=(dtype, flops, bandwidth),
+        made=(dtype, flops, bandwidth, device),
     )
 
 
@@ -203,6 +209,7 @@ def inception(
     keep_gradients: bool = True,
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return the training graph of Inception-v3, without its auxiliary classifier.
 
@@ -210,7 +217,7 @@ def inception(
     ----------
     image : int
         Edge of the square images in pixels, at least 75.
-    batch, classes, dtype, keep_gradients, flops, bandwidth
+    batch, classes, dtype, keep_gradients, flops, bandwidth, device
         As for `vgg`.
 
     Returns
@@ -227,7 +234,7 @@ def inception(
         name=f"inception_v3_b{batch}_{image}_{dtype}",
         what=f"Inception-v3, {batch} images of {image}x{image}, {dtype}",
         keep_gradients=keep_gradients,
-        made=(dtype, flops, bandwidth),
+        made=(dtype, flops, bandwidth, device),
     )
 
 
@@ -249,7 +256,7 @@ def _trained(
     loss_size = FLOAT32 * kernels.batch * logits.channels
     source = operations[0].reads[0]
     network = Network(operations, source, loss_size=loss_size, element=kernels.element, name=name, what=what)
-    return training_graph(network, device(*made), keep_gradients=keep_gradients, in_place=True)
+    return training_graph(network, roofline(*made), keep_gradients=keep_gradients, in_place=True)
 
 
 def _classified(kernels: ImageKernels, operations: Sequence[Operation], x: Image, classes: int) -> Layers:

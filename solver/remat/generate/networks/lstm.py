@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from remat.devices import DEFAULT
 from remat.generate import check
 from remat.generate.document import SECONDS_AND_BYTES, Document, document
 from remat.generate.networks.kernels import Kernels
-from remat.generate.networks.operations import BYTES, Device, device
+from remat.generate.networks.operations import BYTES, Device, roofline
 from remat.generate.networks.transformer import FLOAT32, TOKEN
 
 MOST_STEPS = 100_000
@@ -49,6 +50,7 @@ def lstm(
     keep_gradients: bool = True,
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return the training graph of an LSTM language model, unrolled over time.
 
@@ -69,7 +71,9 @@ def lstm(
     keep_gradients : bool
         Whether the gradients, which are added up over time in place, stay resident to the end (as `outputs`).
     flops, bandwidth : float, optional
-        Of the device; default an A100's.
+        Default: those of the device for `dtype`.
+    device : str
+        A name of the shipped table.
 
     Returns
     -------
@@ -87,7 +91,7 @@ def lstm(
     )
     check.integer("steps", steps, minimum=1, maximum=MOST_STEPS // shape.layers)
     check.integer("batch", batch, minimum=1)
-    machine = device(dtype, flops, bandwidth)
+    machine = roofline(dtype, flops, bandwidth, device)
     network = _Unrolled(shape, steps, batch, dropout=dropout, element=BYTES[dtype], device=machine)
     parameters = sum(network.parameters.values())
     remedy = "make the batch or the network smaller, or take fewer steps"

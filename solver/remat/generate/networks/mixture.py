@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from remat.devices import DEFAULT
 from remat.generate import check
 from remat.generate.document import Document
 from remat.generate.networks.micro_batch import MicroBatch
-from remat.generate.networks.operations import BYTES, Device, device
+from remat.generate.networks.operations import BYTES, Device, roofline
 from remat.generate.networks.step import MOST_LAYERS, Setting, training_step
 from remat.generate.networks.transformer import FLOAT32, SHAPE, TOKEN, Architecture, changed
 
@@ -65,6 +66,7 @@ def mixture_step(
     host_speed: float = 1 / 16,
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return the training step of a mixture of experts as a task graph.
 
@@ -94,7 +96,7 @@ def mixture_step(
     check.integer("layers", model.layers, maximum=MOST_LAYERS)
     size = check.integer("batch", batch, minimum=1)
     once = MixtureMicroBatch(
-        model, batch=size, element=BYTES[dtype], flash=flash, device=device(dtype, flops, bandwidth)
+        model, batch=size, element=BYTES[dtype], flash=flash, device=roofline(dtype, flops, bandwidth, device)
     )
     setting = Setting(micro_batches, parameters, gradients, optimizer, link, host_speed)
     base = preset if model == PRESETS[preset] else f"moe_l{model.layers}_h{model.hidden}_e{many}"

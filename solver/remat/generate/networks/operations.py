@@ -16,18 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
+from remat.devices import devices, rates
 from remat.generate import check
 from remat.generate.check import Number
 from remat.generate.document import Document
 
 BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 """Bytes of one element."""
-
-A100_FLOPS = {"fp16": 312e12, "bf16": 312e12, "fp32": 19.5e12}
-"""FLOP/s of an NVIDIA A100 (data sheet; fp32 without tensor cores)."""
-
-A100_BANDWIDTH = 1.555e12
-"""Memory bandwidth of an NVIDIA A100 40 GB SXM (data sheet), bytes/s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +60,11 @@ class Operation:
         Of the forward; the backward spends as many for each of its two products (input and weight
         gradients, or the gradients of both factors), plus `backward_extra_flops`.
     weights : int
-        Bytes of parameters; as many of gradient are a workspace of the backward.
+        Bytes of parameters.
+    gradient : int, optional
+        Bytes of the parameters' gradient, a workspace of the backward; default: `weights`. 0: they are frozen.
+    unpacked : int
+        Bytes of quantized parameters once they are unpacked, a workspace of the forward and the backward.
     gathered : bool
         Only the rows of the weights that are written out are read (embeddings).
     in_place : bool
@@ -90,6 +89,13 @@ class Operation:
     again: bool = False
     accumulates: bool = False
     backward_extra_flops: int = 0
+    gradient: int | None = None
+    unpacked: int = 0
+
+    @property
+    def weight_gradient(self) -> int:
+        """Bytes of the gradient of the parameters."""
+        return self.weights if self.gradient is None else self.gradient
 
     def forward_time(self, device: Device) -> float:
         """Return the seconds of the forward kernel."""
@@ -98,20 +104,23 @@ class Operation:
 
     def backward_time(self, device: Device, *, input_gradient: bool = True) -> float:
         """Return the seconds of the backward kernels; without an input gradient half the products go."""
-        if self.passes_gradient:
+        if self.passes_gradient or not _differentiable(self.writes):
             return 0.0
         produced = _bytes(_differentiable(self.reads)) if input_gradient else 0
         arriving = _bytes(_differentiable(self.writes))
-        traffic = _bytes(self.saves) + arriving + produced + self.weights * (1 if self.gathered else 2)
-        products = 2 if input_gradient else 1
+        read = 0 if self.gathered else self.weights
+        traffic = _bytes(self.saves) + arriving + produced + read + self.weight_gradient
+        factors = not self.weights or self.weight_gradient > 0  # there is another product: the gradient of those
+        products = input_gradient + factors
         return device.time(products * self.flops + self.backward_extra_flops, traffic)
 
 
-def device(dtype: str, flops: object, bandwidth: object) -> Device:
-    """Return the device of the parameters ``flops`` and ``bandwidth``; None means an A100's."""
+def roofline(dtype: str, flops: object, bandwidth: object, device: str) -> Device:
+    """Return the rates of a shipped device for a type, with what ``flops`` and ``bandwidth`` give instead."""
+    known = rates(check.choice("device", device, tuple(devices())), dtype)
     return Device(
-        check.number("flops", A100_FLOPS[dtype] if flops is None else flops, minimum=1),
-        check.number("bandwidth", A100_BANDWIDTH if bandwidth is None else bandwidth, minimum=1),
+        check.number("flops", known.flops if flops is None else flops, minimum=1),
+        check.number("bandwidth", known.bandwidth if bandwidth is None else bandwidth, minimum=1),
     )
 
 
@@ -199,7 +208,7 @@ def _forward_workspace(operations: Sequence[Operation], saved: Sequence[Tensor])
         if operation.in_place and operation.reads[0] not in saved:
             live.discard(operation.reads[0])
         live.update(operation.writes)
-        peak = max(peak, sum(tensor.size for tensor in live))
+        peak = max(peak, sum(tensor.size for tensor in live) + operation.unpacked)
         live = {t for t in live if last[t] > k or t in saved or t == output}
     kept = sum(tensor.size for tensor in saved)
     return max(0, peak - kept - (0 if source == output else output.size))
@@ -236,7 +245,7 @@ def _backward_workspace(operations: Sequence[Operation], saved: Sequence[Tensor]
                 fresh.append((tensor, handle))
         live = {*buffer.values(), *(b for _, b in fresh)}
         gradients = sum(size[b] for b in live)
-        peak = max(peak, gradients + sum(t.size for t in held) + operation.weights)
+        peak = max(peak, gradients + sum(t.size for t in held) + operation.weight_gradient + operation.unpacked)
         buffer.update(fresh)  # a sum goes into the newcomer
         for tensor in operation.writes:
             buffer.pop(tensor, None)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from remat.devices import DEFAULT
 from remat.generate import check
 from remat.generate.document import SECONDS_AND_BYTES, Document, document
 from remat.generate.networks.images import FLOAT32, Image, ImageKernels
-from remat.generate.networks.operations import BYTES, Operation, check_stages, device, stage
+from remat.generate.networks.operations import BYTES, Operation, check_stages, roofline, stage
 
 BLOCKS = {
     "18": (2, 2, 2, 2),
@@ -37,6 +38,7 @@ def resnet(
     optimizer: str = "none",
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return the training step of a ResNet as a chain: stem, residual blocks, classifier.
 
@@ -52,9 +54,11 @@ def resnet(
         What stays resident: weights, gradients and (momentum) one state each, at the size of `dtype`; none
         counts nothing, the budget then speaks of activations alone.
     flops : float, optional
-        FLOP/s of the device; default an A100's for `dtype`.
+        FLOP/s; default: the device's for `dtype`.
     bandwidth : float, optional
-        Memory bandwidth in bytes/s; default an A100's.
+        Memory bandwidth in bytes/s; default: the device's.
+    device : str
+        A name of the shipped table.
 
     Returns
     -------
@@ -74,7 +78,7 @@ def resnet(
     check.integer("image", image, minimum=SMALLEST_IMAGE, maximum=1_000_000)
     check.integer("batch", batch, minimum=1)
     check.integer("classes", classes, minimum=1)
-    machine = device(dtype, flops, bandwidth)
+    machine = roofline(dtype, flops, bandwidth, device)
     kernels = ImageKernels(batch, BYTES[dtype])
     layers = _layers(kernels, depth, image, classes)
     stages = [

@@ -131,9 +131,9 @@ class _Graph:
                 in_place = True
             fresh.append((tensor, self._fresh(tensor)))
             writes.append(fresh[-1][1])
-        if operation.weights:
+        if operation.weight_gradient:
             writes.append(f"dW.{operation.name}")
-            self.sizes[writes[-1]] = operation.weights
+            self.sizes[writes[-1]] = operation.weight_gradient
             self.weight_gradients.append(writes[-1])
         if writes:
             time = operation.backward_time(self.device, input_gradient=bool(wanted))

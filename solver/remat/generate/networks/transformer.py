@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from remat.devices import DEFAULT
 from remat.generate import check
 from remat.generate.document import SECONDS_AND_BYTES, Document, document
-from remat.generate.networks.operations import BYTES, Device, Operation, Tensor, check_stages, device, stage
+from remat.generate.networks.operations import BYTES, Device, Operation, Tensor, check_stages, roofline, stage
 from remat.generate.networks.parameters import States, with_parameters
 
 TOKEN = 8  # bytes of a token or position id (int64)
@@ -143,6 +144,7 @@ def transformer(
     granularity: str = "block",
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
     before: int = 0,
     **states: Any,
 ) -> Document:
@@ -160,7 +162,9 @@ def transformer(
     granularity : {"block", "sublayer"}
         A stage per block, or attention and MLP apart.
     flops, bandwidth : float, optional
-        Of the device; default: an A100's for the dtype.
+        Default: those of the device for `dtype`.
+    device : str
+        A name of the shipped table.
     before : int
         Tokens of each sequence before these, which then are a slice of it; all slices have the arithmetic of the whole.
     **states
@@ -178,7 +182,7 @@ def transformer(
     model = architecture(preset, dict(zip(SHAPE, given, strict=True)), dropout)
     many = check.integer("batch", batch, minimum=1)
     kernels = Kernels(model, many, BYTES[dtype], flash, check.integer("before", before, maximum=LONGEST))
-    machine = device(dtype, flops, bandwidth)
+    machine = roofline(dtype, flops, bandwidth, device)
     stages = _stages(kernels, granularity, machine)
     softmax = FLOAT32 * kernels.tokens * model.vocabulary
     sizes, factors = model.stage_parameters(granularity), model.stage_factors(granularity)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from remat.devices import DEFAULT
 from remat.generate import check
 from remat.generate.document import Document
 from remat.generate.networks.micro_batch import MicroBatch
-from remat.generate.networks.operations import BYTES, device
+from remat.generate.networks.operations import BYTES, roofline
 from remat.generate.networks.step import MOST_LAYERS, Setting, training_step
 from remat.generate.networks.transformer import PRESETS, SHAPE, architecture
 
@@ -32,6 +33,7 @@ def transformer_step(
     host_speed: float = 1 / 16,
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return the training step of a transformer as a task graph: forward and backward of each micro-batch, in turns.
 
@@ -55,7 +57,9 @@ def transformer_step(
     link, host_speed : float
         Bytes/s each way to the host, and its speed at updates (the device's is 1), where parameters are at the host.
     flops, bandwidth : float, optional
-        Of the device; default an A100's.
+        Default: those of the device for `dtype`.
+    device : str
+        A name of the shipped table.
 
     Returns
     -------
@@ -73,7 +77,7 @@ def transformer_step(
     model = architecture(preset, dict(zip(SHAPE, given, strict=True)), dropout)
     check.integer("layers", model.layers, maximum=MOST_LAYERS)
     many = check.integer("batch", batch, minimum=1)
-    machine = device(dtype, flops, bandwidth)
+    machine = roofline(dtype, flops, bandwidth, device)
     once = MicroBatch(model, batch=many, element=BYTES[dtype], flash=flash, device=machine)
     setting = Setting(micro_batches, parameters, gradients, optimizer, link, host_speed)
     base = preset if model == PRESETS[preset] else f"transformer_l{model.layers}_h{model.hidden}"

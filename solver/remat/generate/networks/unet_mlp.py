@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from remat.devices import DEFAULT
 from remat.generate import check
 from remat.generate.document import Document
 from remat.generate.networks.images import FLOAT32, Image, ImageKernels
-from remat.generate.networks.operations import BYTES, Operation, Tensor, device
+from remat.generate.networks.operations import BYTES, Operation, Tensor, roofline
 from remat.generate.networks.training import Network, training_graph
 
 DEEPEST = 12
@@ -23,6 +24,7 @@ def unet(
     keep_gradients: bool = True,
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return the training graph of a U-Net: encoder, decoder, and the skips that live from one to the other.
 
@@ -44,9 +46,11 @@ def unet(
     keep_gradients : bool
         Whether the weights' gradients stay resident to the end (as `outputs`).
     flops : float, optional
-        FLOP/s of the device; default an A100's for `dtype`.
+        FLOP/s; default: the device's for `dtype`.
     bandwidth : float, optional
-        Memory bandwidth in bytes/s; default an A100's.
+        Memory bandwidth in bytes/s; default: the device's.
+    device : str
+        A name of the shipped table.
 
     Returns
     -------
@@ -68,7 +72,7 @@ def unet(
         rounded = max(1, round(image / 2**depth)) * 2**depth
         raise ValueError(f"image {image} is not a multiple of 2^depth = {2**depth}; take {rounded}, or a smaller depth")
     operations, source = _unet_operations(ImageKernels(batch, BYTES[dtype]), depth, channels, image, classes)
-    machine = device(dtype, flops, bandwidth)
+    machine = roofline(dtype, flops, bandwidth, device)
     network = Network(
         operations,
         source,
@@ -90,6 +94,7 @@ def mlp(
     keep_gradients: bool = True,
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return the training graph of a multilayer perceptron: per layer a matrix, tanh and dropout.
 
@@ -101,7 +106,7 @@ def mlp(
     batch : int
     dropout : bool
         Whether masks (one byte per element) are drawn and saved.
-    dtype, keep_gradients, flops, bandwidth
+    dtype, keep_gradients, flops, bandwidth, device
         As for `unet`.
 
     Returns
@@ -141,7 +146,7 @@ def mlp(
         name=f"mlp_l{layers}_w{width}_b{batch}_{dtype}",
         what=f"Multilayer perceptron, {layers} layers of {width}, batch {batch}, {dtype}",
     )
-    return training_graph(network, device(dtype, flops, bandwidth), keep_gradients=keep_gradients)
+    return training_graph(network, roofline(dtype, flops, bandwidth, device), keep_gradients=keep_gradients)
 
 
 def _unet_operations(

@@ -1,0 +1,60 @@
+"""The shipped table of devices: peak rates, bandwidth and memory, for generators, plans and the bridges."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from remat.errors import OptionError
+
+DEFAULT = "A100"
+"""The device of generators and of costs where none is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a roofline needs of a device, and its memory.
+
+    Attributes
+    ----------
+    flops, bandwidth : float
+        Operations and bytes per second.
+    memory : int or None
+        Bytes; None if the table does not say.
+    """
+
+    flops: float
+    bandwidth: float
+    memory: int | None = None
+
+
+@cache
+def devices() -> dict[str, Any]:
+    """Return the shipped table: for each name ``flops`` by type, ``bandwidth``, ``memory`` and ``source``."""
+    table: dict[str, Any] = json.loads((Path(__file__).parent / "devices.json").read_text())["devices"]
+    return table
+
+
+def rates(name: str, dtype: str, *, argument: str = "device") -> Rates:
+    """Return the rates of a shipped device for a type of numbers.
+
+    Raises
+    ------
+    OptionError
+        Unknown name, or a type for which the device has no rate.
+    """
+    return rates_in(devices(), name, dtype, argument=argument)
+
+
+def rates_in(table: dict[str, Any], name: str, dtype: str, *, argument: str = "device") -> Rates:
+    """Return the rates of a device of any table, as `rates` does of the shipped one."""
+    if name not in table:
+        raise OptionError(f"there is no device {name!r}; known are {', '.join(table)}", argument=argument)
+    listed = table[name]["flops"]
+    if dtype not in listed:
+        raise OptionError(f"{name} has no rate for {dtype!r}, but for {', '.join(listed)}", argument=argument)
+    memory = table[name].get("memory")
+    return Rates(float(listed[dtype]), float(table[name]["bandwidth"]), memory=None if memory is None else int(memory))
