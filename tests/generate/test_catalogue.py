@@ -54,7 +54,7 @@ def changed(family: Family) -> dict[str, Any]:
         values["weights"] = "flush"
         values.pop("keep", None)  # of ranks, whose transfers do not
     names = {parameter.name for parameter in family.parameters}
-    small = {"seed": 3, "nodes": 9, "length": 4, "steps": 5, "storage": "a:slots=2;b", "batch": 2}
+    small = {"seed": 3, "nodes": 9, "length": 4, "steps": 5, "storage": "a:slots=2;b", "batch": 2, "lora": "rank=4"}
     return values | {name: value for name, value in small.items() if name in names}
 
 
@@ -116,7 +116,7 @@ def test_kinds_and_their_families() -> None:
     assert KINDS == ("chain", "adjoint", "dag", "tree", "pipeline", "join")
     assert [family.name for family in families("dag")] == [
         *("layered", "layered-local", "random", "series-parallel"),
-        *("unet", "mlp", "vgg", "resnet", "densenet", "inception", "lstm", "transformer", "moe"),
+        *("unet", "mlp", "vgg", "resnet", "densenet", "inception", "lstm", "transformer", "moe", "model"),
     ]
 
 

@@ -8,14 +8,19 @@ from typing import Any
 import click
 
 from remat.cli import common
+from remat.cli.fit_model import command as of_model
 from remat.cli.import_ import OPTIMIZER
 from remat.cli.io_session import ExitCode, Session, writing
 
 HELP = """Check whether a training step fits into memory, and plan it.
 
 \b
+  remat fit config.json --device H100 --sequence 4096       a model's configuration: figures in a second
+  remat fit config.json --help                              its options
   remat fit torch train:make --budget 8GB --optimizer adamw -o plan.json
   remat fit torch train:make --budget 8GB --max-batch 256"""
+
+CONFIG = "config"
 
 TORCH_HELP = """Check whether a PyTorch training step fits into the memory of a device, and plan it.
 
@@ -35,7 +40,19 @@ Exit code 0: it fits. 3: proved that it does not. 4: nothing found in time.
 Needs PyTorch: pip install 'remat[torch]'."""
 
 
-@click.group("fit", help=HELP, invoke_without_command=True)
+class _Fit(click.Group):
+    """A group whose first word may be a configuration instead of a framework."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Take a word that names no command for a configuration."""
+        if args and (args[0] == common.STANDARD_STREAM or not args[0].startswith("-")) and args[0] not in self.commands:
+            args = [CONFIG, *args]
+        return super().resolve_command(ctx, args)
+
+
+@click.group("fit", help=HELP, invoke_without_command=True, cls=_Fit)
 @click.pass_context
 def command(ctx: click.Context) -> int:
     """Print the help where no framework is named."""
@@ -116,3 +133,6 @@ def torch(session: Session, /, **given: Any) -> int:
             click.echo(table(fitted.lines()))
             click.echo("\n" + "\n".join(f"    {line}" for line in fitted.code(asked.output)))
     return ExitCode.OK
+
+
+command.add_command(of_model, CONFIG)

@@ -25,10 +25,14 @@ HELP = """Make an instance: random, synthetic, or of a real architecture.
   remat generate chain --help                                the families of a kind
   remat generate chain --family transformer --help           the parameters of a family
   remat generate chain --family transformer --layers 24 --batch 4 -o net.json
+  remat generate chain --config config.json --batch 8 --sequence 4096 --device H100 -o net.json
   remat generate tree --family random --nodes 1000 --seed 7 | remat solve -
 
 The same command makes the same instance again, on every platform; it is recorded in the instance's `source`."""
 
+
+CONFIGURED = "model"
+"""The family that --config stands for."""
 
 _METAVARS = {"int": "INTEGER", "size": "SIZE", "float": "NUMBER", "str": "TEXT", "rate": "RATE"}
 
@@ -130,14 +134,17 @@ class _KindCommand(click.Command):
 
 
 def _named_family(args: list[str]) -> str | None:
+    configured = None
     for index, word in enumerate(args):
         if word == "--":
-            return None
+            return configured
+        if word == "--config" or word.startswith("--config="):
+            configured = CONFIGURED
         if word == "--family" and index + 1 < len(args):
             return args[index + 1]
         if word.startswith("--family="):
             return word.partition("=")[2]
-    return None
+    return configured
 
 
 def _complete_family(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -162,14 +169,19 @@ def _kind_command(kind: str) -> click.Command:
     @common.verbosity_options
     @click.pass_obj
     def make(
-        session: Session, /, family: str, name: str | None, output: str, **parameters: int | float | str | bool | None
+        session: Session,
+        /,
+        family: str | None,
+        name: str | None,
+        output: str,
+        **parameters: int | float | str | bool | None,
     ) -> int:
         if output != common.STANDARD_STREAM:
             common.check_writable("--output", output)
-        chosen = find(kind, family)
+        chosen = find(kind, CONFIGURED if family is None else family)  # `parse_args` has seen one of both
         given = {key: value for key, value in parameters.items() if value is not None}
         try:
-            document = generate_rows(kind, family, name=name, **given)
+            document = generate_rows(kind, chosen.name, name=name, **given)
         except ValueError as error:
             raise OptionError(_naming_option(str(error), chosen)) from None
         session.remark(f"generated {document.get('name')}")

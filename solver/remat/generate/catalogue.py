@@ -14,6 +14,7 @@ from remat.generate.options import (
     FRONTS,
     INPUT_GRADIENT,
     KEEP,
+    LINKS,
     LISTED,
     NODES,
     OPTIMIZER,
@@ -48,6 +49,21 @@ from remat.generate.options import (
 )
 
 __all__ = ["FAMILIES", "KINDS", "Family", "Parameter"]
+
+_CONFIGURED = (
+    Parameter("config", "str", "gpt2", "Configuration of a model: a Hugging Face config.json, or a shipped name."),
+    integer("batch", 8, "Sequences in a batch."),
+    integer("sequence", None, "Tokens per sequence (default: 4096, or the model's positions)."),
+    SIXTEEN,
+    FLASH,
+)
+_TUNED = (
+    Parameter("lora", "str", "", "Adapters: rank=16 beside every matrix of the blocks, or rank=16,q,v."),
+    Parameter("frozen", "str", "", "Patterns of parameters that are not trained, as in 'embedding,layers.[0-9].*'."),
+    choice("quantize", ("none", "nf4", "int8"), "How frozen matrices are stored."),
+)
+_CHUNKS = integer("loss_chunks", 1, "Parts in which logits and their loss are computed.")
+
 
 _CATALOGUE = (
     Family(
@@ -86,6 +102,13 @@ _CATALOGUE = (
             ),
             *DEVICE,
         ),
+    ),
+    Family(
+        "chain",
+        "model",
+        "models.instances:chain",
+        "Training step of a transformer that a config.json describes.",
+        (*_CONFIGURED, _CHUNKS, *_TUNED, OPTIMIZER, *SUMS, *DEVICE),
     ),
     Family(
         "chain",
@@ -303,6 +326,13 @@ _CATALOGUE = (
         ),
     ),
     Family(
+        "dag",
+        "model",
+        "models.instances:dag",
+        "Training graph of a transformer that a config.json describes, kernel by kernel.",
+        (*_CONFIGURED, *_TUNED, KEEP, *DEVICE),
+    ),
+    Family(
         "tree",
         "random",
         "tree:random_tree",
@@ -387,11 +417,7 @@ _CATALOGUE = (
             *SHAPE,
             *PIPELINE,
             integer("batch", 1, "Sequences in a micro-batch."),
-            Parameter("link", "str", "300GB/s", "Bandwidth each way between two devices of a node."),
-            Parameter("latency", "str", "0s", "What each transfer takes beside that."),
-            integer("node", None, "Devices of a node (default: all are of one)."),
-            Parameter("network", "str", "25GB/s", "Bandwidth each way between devices of different nodes."),
-            Parameter("memory", "str", None, "Memory of each device (default: unbounded)."),
+            *LINKS,
             boolean("split", True, "Backwards in two halves, input's and parameters' gradient."),
             COPIES,
             EXCHANGE,
@@ -409,6 +435,24 @@ _CATALOGUE = (
             ),
             integer("zero", 0, "Stage of ZeRO: they share out 1 optimizer states, 2 gradients, 3 parameters, too."),
             boolean("keep", False, "What ranks gather and reduce stays for the step: once, not for each micro-batch."),
+            *DEVICE,
+        ),
+    ),
+    Family(
+        "pipeline",
+        "model",
+        "models.instances:pipeline",
+        "Training step on a cluster of a transformer that a config.json describes.",
+        (
+            *defaulting(_CONFIGURED, batch=1),
+            _CHUNKS,
+            *_TUNED,
+            OPTIMIZER,
+            *SUMS,
+            *PIPELINE,
+            *LINKS,
+            boolean("split", True, "Backwards in two halves, input's and parameters' gradient."),
+            TRANSFERS,
             *DEVICE,
         ),
     ),

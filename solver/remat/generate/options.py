@@ -222,6 +222,13 @@ PIPELINE = (
     integer("devices", 4, "Number of devices."),
     integer("micro_batches", 8, "Micro-batches of a step."),
 )
+LINKS = (
+    Parameter("link", "str", "300GB/s", "Bandwidth each way between two devices of a node."),
+    Parameter("latency", "str", "0s", "What each transfer takes beside that."),
+    integer("node", None, "Devices of a node (default: all are of one)."),
+    Parameter("network", "str", "25GB/s", "Bandwidth each way between devices of different nodes."),
+    Parameter("memory", "str", None, "Memory of each device (default: unbounded)."),
+)
 CHANGING = (
     choice("weights", ("flush", "stash", "double", "single"), "When parameters change (docs/pipelines.md)."),
     integer("update_every", None, "Of double: micro-batches from one change to the next (default: twice the devices)."),

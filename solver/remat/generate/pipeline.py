@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from remat.devices import DEFAULT
@@ -249,6 +250,42 @@ def transformer(
         **(_copied(copies, exchange) | ranks | _changing(weights, update_every, count)),
         **_in_sizes(model, sizes, split=split),
         **_in_slices(model, shape, slices, split=split),
+    )
+    return made | {"schema": "remat.instance/3"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Equal devices and the links between them; the fields are parameters of `transformer`."""
+
+    devices: int
+    link: str
+    latency: str
+    network: str
+    node: int | None
+    memory: str | None
+    transfers: str
+
+    def document(self) -> dict[str, Any]:
+        """Return the cluster of an instance; ValueError for a field out of range."""
+        count = check.integer("devices", self.devices, minimum=1)
+        levels = _levels(self.link, self.latency, self.network, self.node, count)
+        return _cluster(count, self.memory, levels, self.transfers)
+
+
+def pipeline_of(chain: Document, cluster: Cluster, micro_batches: int, *, split: bool) -> Document:
+    """Return the pipeline whose layers are the stages of a chain (`name`, `description`, `stages`, `loss`)."""
+    batches = check.integer("micro_batches", micro_batches, minimum=1)
+    where = cluster.document()
+    made = document(
+        kind="pipeline",
+        name=f"{chain['name']}_p{cluster.devices}_m{batches}",
+        description=f"{chain['description']}; {batches} micro-batches on {cluster.devices} devices, "
+        f"{cluster.link} between them",
+        units=SECONDS_AND_BYTES,
+        micro_batches=batches,
+        layers=_layers(chain, split=split),
+        cluster=where,
     )
     return made | {"schema": "remat.instance/3"}
 

@@ -250,7 +250,7 @@ def _trained(
     name: str,
     what: str,
     keep_gradients: bool,
-    made: tuple[str, float | None, float | None],
+    made: tuple[str, float | None, float | None, str],
 ) -> Document:
     operations, logits = layers
     loss_size = FLOAT32 * kernels.batch * logits.channels

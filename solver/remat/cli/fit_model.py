@@ -1,0 +1,184 @@
+"""`remat fit CONFIG`: the memory of a training step of a model, from its configuration alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from remat.cli import common
+from remat.cli.io_session import ExitCode, Session, writing
+
+HELP = """Compute the memory of a training step from a model's configuration, without a framework.
+
+CONFIG is a Hugging Face config.json, or the name of a shipped configuration such as llama-3-8b. The answer splits the
+memory into parameters, gradients, optimizer states, activations and logits, and gives the largest batch and the longest
+sequence, without recomputation and with every block recomputed.
+
+\b
+  remat fit config.json --device H100 --optimizer adam --sequence 4096
+  remat fit llama-3-8b --budget 24GB --sequence 8192 --lora rank=16 --loss-chunks 16
+  remat fit llama-3-70b --device H100 --data 64 --zero 3
+
+Exit code 0: it fits. 3: parameters, gradients and states alone do not fit. 4: it does not fit with every block
+recomputed; remat generate chain --config, and remat solve, look at all schedules."""
+
+OPTIMIZERS = ("adam", "adamw", "adam8", "momentum", "adafactor", "sgd", "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """The options of the command, by click's names."""
+
+    config: str
+    device: str
+    budget: str | None
+    reserve: str
+    batch: int
+    sequence: int | None
+    dtype: str
+    flash: bool
+    optimizer: str
+    precision: str
+    step: str
+    loss_chunks: int
+    lora: str
+    frozen: tuple[str, ...]
+    quantize: str
+    data: int
+    zero: int
+    format_: str
+
+
+def _positive(most: int = 2**40) -> click.IntRange:
+    return click.IntRange(min=1, max=most)
+
+
+@click.command("config", help=HELP)
+@click.argument("config", type=click.Path())
+@click.option("--device", metavar="NAME", default="H100", show_default=True, help="Device of the shipped table.")
+@click.option("-b", "--budget", metavar="SIZE", help="Device memory, for example 80GB. [default: the device's]")
+@click.option(
+    "--reserve", metavar="SIZE", default="1GiB", show_default=True, help="Memory for context and fragmentation."
+)
+@click.option("--batch", type=_positive(), metavar="N", default=1, show_default=True, help="Sequences per device.")
+@click.option("--sequence", type=_positive(), metavar="N", help="Tokens per sequence. [default: up to 4096]")
+@click.option("--dtype", type=click.Choice(("bf16", "fp16", "fp32")), default="bf16", show_default=True)
+@click.option("--flash/--no-flash", default=True, show_default=True, help="Tiled attention, without stored scores.")
+@click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="adam", show_default=True)
+@click.option(
+    "--precision",
+    type=click.Choice(("mixed", "pure")),
+    default="mixed",
+    show_default=True,
+    help="States in fp32 with a copy of 16-bit parameters, or in the parameters' type.",
+)
+@click.option(
+    "--step",
+    type=click.Choice(("foreach", "fused")),
+    default="foreach",
+    show_default=True,
+    help="Whether the optimizer's step makes a copy of the trained parameters.",
+)
+@click.option(
+    "--loss-chunks", type=_positive(2**20), metavar="N", default=1, show_default=True, help="Parts of the loss."
+)
+@click.option(
+    "--lora", metavar="rank=N[,TARGET]", default="", help="Train adapters beside all matrices, or the targets."
+)
+@click.option("--frozen", metavar="PATTERN", multiple=True, help="Parameters that are not trained, as in 'layers.0.*'.")
+@click.option(
+    "--quantize",
+    type=click.Choice(("none", "nf4", "int8")),
+    default="none",
+    show_default=True,
+    help="Storage of frozen matrices.",
+)
+@click.option("--data", type=_positive(2**20), metavar="N", default=1, show_default=True, help="Data-parallel ranks.")
+@click.option("--zero", type=click.IntRange(0, 3), metavar="N", default=0, show_default=True, help="Stage of ZeRO.")
+@common.format_option("table", "json")
+@common.verbosity_options
+@click.pass_obj
+def command(session: Session, /, **given: Any) -> int:
+    """Compute, and print the table or JSON."""
+    asked = _Asked(**given)
+    from remat.errors import OptionError, RematError
+    from remat.generate.models import memory
+    from remat.report.text import model_memory
+
+    budget, reserve = _sizes(asked)
+    try:
+        work = _workload(asked)
+    except RematError:
+        raise
+    except ValueError as error:
+        raise OptionError(f"--{error}".replace("--loss_chunks", "--loss-chunks")) from None
+    optimizer = "adam" if asked.optimizer == "adamw" else asked.optimizer
+    training = memory.Training(
+        optimizer=optimizer, precision=asked.precision, step=asked.step, data=asked.data, zero=asked.zero
+    )
+    available = max(0, budget - reserve)
+    found = memory.estimate(work, training, available)
+
+    def both(ask: Any) -> Any:
+        return tuple(ask(work, training, available, recompute=recompute) for recompute in (False, True))
+
+    sequences = both(memory.longest_sequence)
+    shown = model_memory.Asked(
+        found=found,
+        about=f"{asked.batch} x {work.setting.sequence:,} tokens, {asked.dtype}, {asked.optimizer}, {asked.device}",
+        budget=budget,
+        reserve=reserve,
+        batches=both(memory.largest_batch),
+        sequences=None if None in sequences else sequences,
+    )
+    if asked.format_ == "json":
+        with writing():
+            click.echo(json.dumps(model_memory.document(shown), indent=2))
+    elif not session.quiet:
+        with writing():
+            click.echo("\n".join(model_memory.lines(shown)))
+    if found.chosen is not None:
+        return ExitCode.OK
+    return ExitCode.INFEASIBLE if found.static.total > available else ExitCode.UNKNOWN
+
+
+def _workload(asked: _Asked) -> Any:
+    from remat.generate.models.instances import workload
+    from remat.generate.models.reading import read_model
+
+    if asked.config == common.STANDARD_STREAM:
+        common.require_standard_input()
+    return workload(
+        config=read_model(asked.config),
+        batch=asked.batch,
+        sequence=asked.sequence,
+        dtype=asked.dtype,
+        flash=asked.flash,
+        loss_chunks=asked.loss_chunks,
+        lora=asked.lora,
+        frozen=",".join(asked.frozen),
+        quantize=asked.quantize,
+        device=asked.device,
+    )
+
+
+def _sizes(asked: _Asked) -> tuple[int, int]:
+    """Return the budget and the reserve in bytes."""
+    from remat.devices import rates
+    from remat.errors import OptionError, QuantityError
+    from remat.units import parse_size
+
+    known = rates(asked.device, asked.dtype)
+    found = []
+    for name, text in (("budget", asked.budget), ("reserve", asked.reserve)):
+        try:
+            found.append(known.memory if text is None else parse_size(int(text) if text.isdecimal() else text))
+        except QuantityError as error:
+            raise OptionError(str(error), argument=name) from None
+    budget, reserve = found
+    if budget is None or reserve is None:
+        raise OptionError(f"the table has no memory of {asked.device}; give it", argument="budget")
+    return budget, reserve

@@ -1,0 +1,1 @@
+"""Transformers as their published configurations describe them: parameters, activations, instances, memory."""

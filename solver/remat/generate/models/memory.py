@@ -1,0 +1,294 @@
+"""Whether a training step of a configured model fits into memory: closed formulas, no search for schedules.
+
+Forwards run in order, then backwards. A block is kept, with everything that its backward reads, or it is recomputed
+from its input before its backward. The first blocks are recomputed: the last ones would be recomputed at once. Each of
+these schedules is one that the verifier accepts for the chain of the same options, with the same peak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import NamedTuple
+
+from remat.generate.models.instances import Stages, Workload, stages_of
+from remat.generate.networks.parameters import FLOAT32, MOMENTS, States
+
+LONGEST = 2**26
+"""Largest batch and longest sequence that are looked for."""
+
+PRECISIONS = ("mixed", "pure")
+STEPS = ("foreach", "fused")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """What an optimizer keeps and needs, and how ranks share it.
+
+    Attributes
+    ----------
+    optimizer : str
+        Name of `MOMENTS`.
+    precision : {"mixed", "pure"}
+        Mixed: states of fp32 with a copy of 16-bit parameters. Pure: states of the parameters' own type.
+    step : {"foreach", "fused"}
+        Whether a step makes one more copy of what is trained (the usual one of PyTorch), or not.
+    data, zero : int
+        Ranks that share the batch, and the stage of ZeRO.
+    """
+
+    optimizer: str = "adam"
+    precision: str = "mixed"
+    step: str = "foreach"
+    data: int = 1
+    zero: int = 0
+
+    def state_bytes(self, element: int, count: int, factors: int) -> int:
+        """Bytes of the states of so many parameters."""
+        if self.precision == "mixed" or self.optimizer == "adam8":
+            made = States(optimizer=self.optimizer, master=None if self.precision == "mixed" else False)
+            return made.state_bytes(element, count, factors)
+        factored = FLOAT32 * factors if self.optimizer == "adafactor" else 0
+        return MOMENTS[self.optimizer] // FLOAT32 * element * count + factored
+
+    def step_bytes(self, element: int, count: int) -> int:
+        """Bytes that the optimizer's step takes for a moment."""
+        if self.step == "fused" or self.optimizer == "none":
+            return 0
+        wide = self.precision == "mixed" and States(optimizer=self.optimizer).has_master(element)
+        return (FLOAT32 if wide else element) * count
+
+
+class Static(NamedTuple):
+    """Bytes that are there whatever runs, on one rank; `gathered` is what ranks have of each other for a moment."""
+
+    parameters: int
+    gradients: int
+    states: int
+    gathered: int
+    step: int
+
+    @property
+    def total(self) -> int:
+        """Bytes during the forward and the backward."""
+        return self.parameters + self.gradients + self.states + self.gathered
+
+
+class Peak(NamedTuple):
+    """The most that forward and backward hold beside static memory.
+
+    Attributes
+    ----------
+    size : int
+    logits : int
+        Of these, logits, their gradient and what the loss needs.
+    moment : str
+        Where it is.
+    recomputed : int
+        Blocks that run again.
+    time : float
+        Seconds that these take.
+    """
+
+    size: int
+    logits: int
+    moment: str
+    recomputed: int
+    time: float
+
+
+def static_of(work: Workload, training: Training) -> Static:
+    """Return what parameters, gradients and states take on one rank."""
+    element, ranks, zero = work.setting.element, training.data, training.zero
+    weights = gradients = states = trained = largest = largest_gradient = 0
+    for part in work.parts:
+        own = part.amounts
+        weights += part.repeat * own.weights
+        trained += part.repeat * own.trained
+        gradients += part.repeat * own.trained * element
+        states += part.repeat * training.state_bytes(element, own.trained, own.factors)
+        largest = max(largest, own.weights)
+        largest_gradient = max(largest_gradient, own.trained * element)
+
+    def share(size: int, least: int) -> int:
+        return -(-size // ranks) if zero >= least else size
+
+    step = training.step_bytes(element, trained)
+    gathered = (2 * largest if zero == 3 else 0) + (largest_gradient if zero >= 2 else 0)
+    return Static(share(weights, 3), share(gradients, 2), share(states, 1), gathered, share(step, 1))
+
+
+class Rows(NamedTuple):
+    """The stages one by one."""
+
+    source: int
+    output: list[int]
+    saved: list[int]
+    gradient: list[int]
+    workspace: list[tuple[int, int, int]]
+    time: list[float]
+    block: list[bool]
+    memory: list[int]
+    loss: int
+    total: float
+
+
+def rows_of(stages: Stages, work: Workload) -> Rows:
+    """Return the figures of every stage, equal ones repeated."""
+    found = Rows(stages.source, [], [], [], [], [], [], [], stages.loss["workspace"], 0.0)
+    total, beside = stages.loss["time"], 0
+    for row, parts in zip(stages.rows, stages.parts, strict=True):
+        if parts[0].stack == 1 and not beside and work.model.encoder is not None:
+            beside = found.output[-1]  # the gradient of what the encoder made, until all of the decoder has read it
+        for _ in range(row.get("repeat", 1)):
+            found.output.append(row["output_size"])
+            found.saved.append(row["saved_size"])
+            found.gradient.append(row["gradient_size"] if "gradient_size" in row else row["output_size"])
+            found.workspace.append((row["forward_workspace"], row["saving_workspace"], row["backward_workspace"]))
+            found.time.append(row["forward_time"])
+            found.block.append(parts[0].block is not None)
+            found.memory.append(beside)
+            total += row["forward_time"] + row["backward_time"]
+    return found._replace(total=total)
+
+
+def peak_of(rows: Rows, recomputed: int, *, chunked: bool) -> Peak:
+    """Return the peak if the first blocks are recomputed."""
+    count = len(rows.output)
+    left = recomputed
+    again = []
+    for block in rows.block:
+        again.append(block and left > 0)
+        left -= block
+    kept = list(accumulate((0 if a else s for a, s in zip(again, rows.saved, strict=True)), initial=0))
+    held = list(accumulate(rows.output, initial=rows.source))  # held[i]: the input and the outputs of i stages
+    last = 0 if chunked else rows.output[-1]
+    best = Peak(-1, 0, "", recomputed, 0.0)
+
+    def note(size: int, logits: int, moment: str) -> None:
+        nonlocal best
+        if size > best.size:
+            best = best._replace(size=size, logits=logits, moment=moment)
+
+    for i in range(count):
+        plain, saving, _ = rows.workspace[i]
+        size = held[i + 1] + kept[i] + (plain if again[i] else rows.saved[i] + saving)
+        note(size, last if i == count - 1 else 0, f"forward of stage {i + 1}")
+    own = last + (0 if chunked else rows.gradient[-1]) + rows.loss
+    note(held[count] + kept[count] + rows.gradient[-1] + rows.loss, own, "loss")
+    for i in reversed(range(count)):
+        below = rows.gradient[i - 1] if i else 0
+        base = held[i + 1] + kept[i] + rows.saved[i] + rows.gradient[i] + rows.memory[i]
+        ends = last + (0 if chunked else rows.gradient[-1]) if i == count - 1 else 0
+        if again[i]:
+            note(base + rows.workspace[i][1], ends, f"recomputation of stage {i + 1}")
+        if rows.gradient[i] or not i:
+            note(base + below + rows.workspace[i][2], ends, f"backward of stage {i + 1}")
+    time = sum(time for time, a in zip(rows.time, again, strict=True) if a)
+    return best._replace(time=time)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a training step takes.
+
+    Attributes
+    ----------
+    work, training
+    static : Static
+    plain, full : Peak
+        Without recomputation, and with all blocks recomputed.
+    chosen : Peak or None
+        The fewest blocks recomputed that fit; None where nothing fits, or no budget was given.
+    blocks : int
+    total_time : float
+        Seconds of the forward and the backward without recomputation.
+    available : int or None
+        Bytes of the budget without the reserve.
+    """
+
+    work: Workload
+    training: Training
+    static: Static
+    plain: Peak
+    full: Peak
+    chosen: Peak | None
+    blocks: int
+    total_time: float
+    available: int | None
+
+    def needed(self, peak: Peak) -> int:
+        """Bytes of the forward and the backward, or of the optimizer's step where that takes more."""
+        return max(self.static.total + peak.size, self.step_peak)
+
+    @property
+    def step_peak(self) -> int:
+        """Bytes while the optimizer works."""
+        return self.static.total - self.static.gathered + self.static.step
+
+
+def estimate(work: Workload, training: Training, available: int | None = None) -> Estimate:
+    """Return what a training step takes, and the fewest recomputed blocks that fit into so many bytes."""
+    rows = rows_of(stages_of(work), work)
+    blocks = sum(rows.block)
+    static = static_of(work, training)
+    chunked = work.chunked
+    plain, full = peak_of(rows, 0, chunked=chunked), peak_of(rows, blocks, chunked=chunked)
+    found = Estimate(work, training, static, plain, full, None, blocks, rows.total, available)
+    if available is None:
+        return found
+    for count in range(blocks + 1):
+        peak = peak_of(rows, count, chunked=chunked)
+        if found.needed(peak) <= available:
+            return replace(found, chosen=peak)
+    return found
+
+
+def fits(work: Workload, training: Training, available: int, *, recompute: bool) -> bool:
+    """Whether a step fits, if no block or every block is recomputed."""
+    rows = rows_of(stages_of(work), work)
+    static = static_of(work, training)
+    peak = peak_of(rows, sum(rows.block) if recompute else 0, chunked=work.chunked)
+    step = static.total - static.gathered + static.step
+    return max(static.total + peak.size, step) <= available
+
+
+def largest(fits_with: Callable[[int], bool], most: int = LONGEST) -> int:
+    """Return the largest number up to `most` that fits, by doubling and bisection; 0 if 1 does not."""
+    good, bad = 0, 1
+    while bad <= most and fits_with(bad):
+        good, bad = bad, 2 * bad
+    bad = min(bad, most + 1)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if fits_with(middle) else (good, middle)
+    return good
+
+
+def largest_batch(work: Workload, training: Training, available: int, *, recompute: bool) -> int:
+    """Return the largest batch that fits."""
+
+    def ask(batch: int) -> bool:
+        own = replace(work, setting=replace(work.setting, batch=batch))
+        return fits(own, training, available, recompute=recompute)
+
+    return largest(ask)
+
+
+def longest_sequence(work: Workload, training: Training, available: int, *, recompute: bool) -> int | None:
+    """Return the longest sequence that fits, at most what the model has positions for; None if it has one length."""
+    if work.model.decoder.length is not None:
+        return None
+
+    def ask(sequence: int) -> bool:
+        own = replace(work, setting=replace(work.setting, sequence=sequence))
+        return fits(own, training, available, recompute=recompute)
+
+    return largest(ask, work.model.positions or LONGEST)
+
+
+def stages_of_zero(work: Workload, training: Training) -> Iterator[tuple[int, Estimate]]:
+    """Yield the estimate for each stage of ZeRO."""
+    for zero in range(4):
+        yield zero, estimate(work, replace(training, zero=zero))

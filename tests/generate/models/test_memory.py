@@ -1,0 +1,211 @@
+"""The memory of configured models: the verifier's peaks, published formulas, and what changes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import remat
+from remat.generate import generate
+from remat.generate.models.instances import Workload, chain, stages_of, workload
+from remat.generate.models.memory import (
+    Rows,
+    Training,
+    estimate,
+    fits,
+    largest_batch,
+    longest_sequence,
+    peak_of,
+    rows_of,
+    static_of,
+)
+from remat.generate.models.reading import shipped
+from remat.generate.networks.transformer import activation_bytes
+
+TINY = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4}
+TINY |= {"num_key_value_heads": 2, "intermediate_size": 160, "vocab_size": 1000, "max_position_embeddings": 512}
+ENCODERS = {"t5-base", "bart-base", "whisper-small"}
+
+
+def rows(work: Workload) -> Rows:
+    return rows_of(stages_of(work), work)
+
+
+def steps(figures: Rows, recomputed: int) -> list[dict[str, Any]]:
+    """The schedule whose peak `peak_of` gives: every value is freed after its last use."""
+    left, again = recomputed, []
+    for block in figures.block:
+        again.append(block and left > 0)
+        left -= block
+    count = len(again)
+    listed: list[dict[str, Any]] = [{"run": f"F{'' if a else 'e'}{i}"} for i, a in enumerate(again, 1)]
+    listed.append({"run": "loss"})
+    for i in range(count, 0, -1):
+        if again[i - 1]:
+            listed.append({"run": f"Fe{i}"})
+        dropped = [f"x{i}"] if figures.output[i - 1] else []
+        dropped += [f"s{i}"] if figures.saved[i - 1] else []
+        dropped += [f"y{i}"] if figures.gradient[i - 1] else []
+        dropped += [f"x{i - 1}"] if i > 1 and again[i - 2] else []
+        listed.append({"run": f"B{i}", "drop": dropped})
+    return listed
+
+
+@pytest.mark.parametrize("recomputed", [0, 1, 3, 4])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"lora": "rank=4"}, {"loss_chunks": 4}, {"frozen": "layers.[01].*,embedding"}, {"flash": False}],
+    ids=["plain", "lora", "chunks", "frozen", "scores"],
+)
+def test_peaks_are_the_verifiers(recomputed: int, options: dict[str, Any]) -> None:
+    options = {"batch": 3, "sequence": 64, **options}
+    instance = remat.load(generate_of(options))
+    work = workload(config=TINY, **options)
+    figures = rows(work)
+    blocks = sum(figures.block)
+    count = min(recomputed, blocks)
+    report = remat.verify(instance, {"schema": "remat.schedule/1", "steps": steps(figures, count)})
+    assert report.ok, report.violations[:2]
+    assert report.peak_memory["memory"] == peak_of(figures, count, chunked=work.chunked).size
+
+
+def generate_of(options: dict[str, Any]) -> dict[str, Any]:
+    return chain(config=TINY, optimizer="none", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [name for name in shipped() if name not in ENCODERS])
+def test_chains_of_all_models_have_the_memory_of_their_parameters(name: str) -> None:
+    made = generate("chain", "model", config=name, batch=1, sequence=64)
+    loaded = remat.load(made)
+    work = workload(config=name, batch=1, sequence=64)
+    assert loaded.static_memory == 16 * work.model.parameters  # 2 + 2 + 12 bytes
+    found = estimate(work, Training())
+    assert found.static.total == loaded.static_memory
+
+
+def test_a_classical_block_saves_what_the_literature_says() -> None:
+    """Korthikanti et al. 2022: s b h (34 + 5 a s / h) bytes, with dropout and with stored scores or without."""
+    batch, sequence, hidden, heads = 2, 128, 768, 12
+    for flash in (True, False):
+        work = workload(config="gpt2", batch=batch, sequence=sequence, flash=flash)
+        figures = rows(work)
+        saved = figures.saved[1] + figures.output[0]  # with the block's input
+        wanted = activation_bytes(batch=batch, sequence=sequence, hidden=hidden, heads=heads, flash=flash)
+        statistics = 4 * batch * sequence * (2 * 2)  # of both norms, which the paper neglects
+        # The paper saves the softmax, its mask and its result; here attention has no dropout: 2 bytes of 5 are left.
+        scores = 0 if flash else -3 * heads * sequence**2 * batch
+        # In tiles, the output of attention is read by its own backward, too: it is saved once; a number per row beside.
+        per_row = 4 * batch * sequence * heads if flash else 0
+        assert saved == wanted + statistics + scores + per_row
+
+
+def test_llama_with_adapters_needs_69_gb_and_fits_into_24_with_recomputation() -> None:
+    training = Training()
+    work = workload(config="llama-3-8b", sequence=8192, device="H100", lora="rank=16")
+    found = estimate(work, training, 80 * 10**9 - 2**30)
+    assert found.chosen is not None
+    assert found.chosen.recomputed == 0
+    assert found.needed(found.plain) == pytest.approx(69e9, rel=0.01)
+    less = replace(work, setting=replace(work.setting, chunks=16))
+    small = estimate(less, training, 24 * 10**9 - 2**30)
+    assert small.chosen is not None
+    assert small.chosen.recomputed == 30
+    assert 0.35 < small.chosen.time / small.total_time < 0.42
+    assert estimate(work, training, 24 * 10**9 - 2**30).chosen is None  # the logits alone are too much
+
+
+def test_adapters_train_the_published_number_of_parameters() -> None:
+    work = workload(config="llama-3-8b", lora="rank=16")
+    assert sum(part.repeat * part.amounts.trained for part in work.parts) == 41_943_040
+    some = workload(config="llama-3-8b", lora="rank=8,q_proj,v_proj")
+    assert sum(part.repeat * part.amounts.trained for part in some.parts) == 3_407_872
+
+
+def test_frozen_parameters_have_neither_gradients_nor_states() -> None:
+    whole, part = (static_of(workload(config=TINY, frozen=frozen), Training()) for frozen in ("", "layers.[0-2].*"))
+    block = static_of(workload(config=TINY), Training()).gradients
+    assert part.parameters == whole.parameters
+    assert part.gradients < block
+    assert part.states == 6 * part.gradients
+
+
+def test_frozen_first_blocks_save_nothing() -> None:
+    work = workload(config=TINY, frozen="embedding,layers.[01].*")
+    assert [part.name for part in work.parts] == ["embedding", "block", "block", "block", "head"]
+    assert [part.repeat for part in work.parts] == [1, 2, 1, 1, 1]
+    stages = stages_of(work)
+    assert [row["name"] for row in stages.rows] == ["embedding", "block", "block", "head"]
+    assert stages.rows[0]["saved_size"] == stages.rows[0]["backward_time"] == stages.rows[0]["gradient_size"] == 0
+    first, other = stages.rows[1:3]
+    assert first["backward_time"] < other["backward_time"]  # its input has no gradient
+
+
+@pytest.mark.parametrize(("packed", "share"), [("nf4", 0.5159), ("int8", 1.0)])
+def test_quantized_matrices_take_fewer_bytes(packed: str, share: float) -> None:
+    plain = workload(config="llama-3-8b", lora="rank=16")
+    small = workload(config="llama-3-8b", lora="rank=16", quantize=packed)
+    saved = static_of(plain, Training()).parameters - static_of(small, Training()).parameters
+    matrices = 32 * (2 * 4096 * (4096 + 1024) + 3 * 4096 * 14336)
+    assert saved == pytest.approx((2 - share) * matrices, rel=1e-3)
+    row = stages_of(small).rows[1]
+    assert row["backward_workspace"] > stages_of(plain).rows[1]["backward_workspace"]
+
+
+def test_ranks_share_as_zero_says() -> None:
+    """Rajbhandari et al. 2020: 16, 4 + 12/d, 2 + 14/d and 16/d bytes per parameter, and what is gathered."""
+    work = workload(config="llama-2-7b")
+    count, largest = work.model.parameters, max(part.amounts.weights for part in work.parts)
+    for zero, share in enumerate((16, 4 + 12 / 64, 2 + 14 / 64, 16 / 64)):
+        static = static_of(work, Training(data=64, zero=zero))
+        assert static.total - static.gathered == pytest.approx(share * count, rel=1e-8)
+        assert static.gathered == {2: largest, 3: 3 * largest}.get(zero, 0)
+
+
+def test_optimizers_keep_and_need_what_the_docs_say() -> None:
+    work = workload(config=TINY)
+    count = work.model.parameters
+    for training, states, step in (
+        (Training(), 12, 4),
+        (Training(step="fused"), 12, 0),
+        (Training(precision="pure"), 4, 2),
+        (Training(optimizer="adam8"), 6, 4),
+        (Training(optimizer="sgd"), 0, 2),
+        (Training(optimizer="momentum", precision="pure"), 2, 2),
+    ):
+        static = static_of(work, training)
+        assert (static.states, static.step) == (states * count, step * count)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_the_largest_batch_and_the_longest_sequence_are_the_last_that_fit(recompute: bool) -> None:
+    work, training, available = workload(config=TINY, batch=2, sequence=64), Training(), 12 * 10**6
+    batch = largest_batch(work, training, available, recompute=recompute)
+    length = longest_sequence(work, training, available, recompute=recompute)
+    assert length is not None
+    for key, number in (("batch", batch), ("sequence", length)):
+        assert number > 0
+        for more, wanted in ((0, True), (1, False)):
+            own = replace(work, setting=replace(work.setting, **{key: number + more}))
+            assert (
+                fits(own, training, available, recompute=recompute) is wanted
+                or number == 512 == own.model.positions + 0
+            )
+    assert longest_sequence(workload(config="vit-base"), training, available, recompute=recompute) is None
+
+
+def test_memory_falls_and_time_grows_with_every_recomputed_block() -> None:
+    figures = rows(workload(config="gpt2", batch=4, sequence=1024))
+    peaks = [peak_of(figures, k, chunked=False) for k in range(sum(figures.block) + 1)]
+    assert all(a.size >= b.size and a.time < b.time for a, b in pairwise(peaks))
+
+
+@pytest.mark.parametrize("name", sorted(ENCODERS))
+def test_a_decoder_keeps_what_the_encoder_made(name: str) -> None:
+    work = workload(config=name, batch=2, sequence=64)
+    figures = rows(work)
+    assert figures.memory[0] == 0
+    assert figures.memory[-1] > 0
+    assert estimate(work, Training()).plain.size > sum(figures.saved)
