@@ -15,7 +15,7 @@ from remat.cli.io_session import ExitCode, Session, writing
 from remat.errors import OptionError
 from remat.generate import KINDS, Family, Parameter, families, find, generate_rows
 from remat.generate.document import Rows
-from remat.generate.options import LEAST_RATE
+from remat.generate.options import LEAST_RATE, flag
 from remat.messages import brief
 from remat.units import parse_bandwidth, parse_size
 
@@ -82,7 +82,7 @@ def _option(parameter: Parameter) -> click.Option:
     if parameter.type == "rate" and isinstance(default, (int, float)):
         shown = f"{default / 1e9:g}GB/s"
     about = _described(parameter, shown)
-    names = [parameter.option, *parameter.aliases, parameter.name]
+    names = [parameter.option, *map(flag, parameter.aliases), parameter.name]
     if parameter.choices:
         return click.Option(names, type=click.Choice(parameter.choices), default=None, help=about)
     convert: Callable[[str], int | float | str] = str

@@ -38,7 +38,7 @@ class Parameter:
     choices : tuple of str
         Empty where any value of the type may be tried.
     aliases : tuple of str
-        Other names of its option.
+        Other names of it on the command line, written as `name` is.
     """
 
     name: str
@@ -124,11 +124,11 @@ SHAPE = (
     integer("vocabulary", None, "Size of the vocabulary."),
     replace(
         integer("feedforward", None, "Inner width of the MLP (default: 4 x hidden, or the preset's)."),
-        aliases=("--ffn",),
+        aliases=("ffn",),
     ),
     replace(
         integer("key_heads", None, "Heads of keys and values, which queries share (default: the preset's)."),
-        aliases=("--kv-heads",),
+        aliases=("kv_heads",),
     ),
     boolean("dropout", None, "Whether dropout masks are saved (default: the preset's)."),
 )

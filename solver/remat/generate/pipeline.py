@@ -194,18 +194,15 @@ def transformer(
 
     Parameters
     ----------
-    preset, layers, hidden, heads, sequence, vocabulary, feedforward, key_heads, dropout
-        As of the chain.
-    dtype, flash, optimizer, master, accumulation, flops, bandwidth, device
+    preset, layers, hidden, heads, sequence, vocabulary, feedforward, key_heads, dropout, dtype, flash, optimizer, master,
+    accumulation, flops, bandwidth, device : optional
         As of the chain.
     devices, micro_batches, batch : int
         Devices in all, micro-batches of a step (of a rank), and sequences in each.
     data, zero, keep : int, int, bool
         Ranks, neighbours among the devices; stage of ZeRO, and whether what is gathered and reduced stays for the step.
-    link, network, latency : str
-        Bandwidth each way between devices of a node, and of different nodes; what each transfer takes beside.
-    node, memory : int, str, optional
-        Devices of a node (default: all are of one), and memory of each (unbounded).
+    link, network, latency, node, memory : str, str, str, int, str
+        As of `Cluster`.
     split : bool
         Whether the backward is in two halves. That of the parameters takes as long as the forward, at most half of the
         whole, and keeps half of what the forward saved.
@@ -224,39 +221,32 @@ def transformer(
     check.choice("preset", preset, tuple(PRESETS))
     given = dict(zip(SHAPE, (layers, hidden, heads, sequence, vocabulary, feedforward, key_heads), strict=True))
     shape = architecture(preset, given, dropout)
-    model: dict[str, Any] = {
-        "preset": preset,
-        **given,
-        "dropout": dropout,
-        "batch": batch,
-        "dtype": dtype,
-        "flash": flash,
-        "optimizer": optimizer,
-    }
-    model |= {"parameters": "device", "flops": flops, "bandwidth": bandwidth, "device": device}
+    model: dict[str, Any] = {"preset": preset, **given, "dropout": dropout, "batch": batch, "dtype": dtype}
+    model |= {"flash": flash, "optimizer": optimizer, "parameters": "device"}
+    model |= {"flops": flops, "bandwidth": bandwidth, "device": device}
     chain = chain_of_transformer(**model, master=master, accumulation=accumulation)
-    count = check.integer("devices", devices, minimum=1)
-    ranks = _ranks(count, data, zero, keep=keep)
-    batches = check.integer("micro_batches", micro_batches, minimum=1)
-    listed = with_groups(_with_updates(_layers(chain, split=split), chain, there=bool(ranks)), tensor, shape)
-    made = document(
-        kind="pipeline",
-        name=f"{chain['name']}_p{count}_m{batches}",
-        description=f"{chain['description']}; {batches} micro-batches on {count} devices, {link} between them",
-        units=SECONDS_AND_BYTES,
-        micro_batches=batches,
-        layers=listed,
-        cluster=_cluster(count, memory, _levels(link, latency, network, node, count), transfers),
-        **(_copied(copies, exchange) | ranks | _changing(weights, update_every, count)),
-        **_in_sizes(model, sizes, split=split),
-        **_in_slices(model, shape, slices, split=split),
-    )
-    return made | {"schema": "remat.instance/3"}
+    cluster = Cluster(devices, link, latency, network, node, memory, transfers)
+    made = pipeline_of(chain, cluster, micro_batches, split=split)
+    ranks = _ranks(devices, data, zero, keep=keep)
+    made["layers"] = with_groups(_with_updates(made["layers"], chain, there=bool(ranks)), tensor, shape)
+    made |= _copied(copies, exchange) | ranks | _changing(weights, update_every, devices)
+    return made | _in_sizes(model, sizes, split=split) | _in_slices(model, shape, slices, split=split)
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Equal devices and the links between them; the fields are parameters of `transformer`."""
+    """Equal devices and the links between them.
+
+    Attributes
+    ----------
+    devices : int
+    link, latency, network : str
+        Bandwidth each way between devices of a node, what each transfer takes beside, and bandwidth between nodes.
+    node, memory : int or None, str or None
+        Devices of a node (None: all are of one), and memory of each (None: unbounded).
+    transfers : str
+        As of the instance.
+    """
 
     devices: int
     link: str
