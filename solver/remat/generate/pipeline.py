@@ -194,8 +194,7 @@ def transformer(
 
     Parameters
     ----------
-    preset, layers, hidden, heads, sequence, vocabulary, feedforward, key_heads, dropout, dtype, flash, optimizer, master,
-    accumulation, flops, bandwidth, device : optional
+    preset to dropout, dtype, flash, optimizer, master, accumulation, flops, bandwidth, device
         As of the chain.
     devices, micro_batches, batch : int
         Devices in all, micro-batches of a step (of a rank), and sequences in each.
