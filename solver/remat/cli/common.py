@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from remat.cli.io_session import Session
+from remat.cli.io_session import Session, writing
 from remat.errors import InstanceError, MissingExtraError, OptionError, RematError, ScheduleForInstanceError
 from remat.messages import brief
 from remat.report import VIEWS
@@ -357,3 +358,37 @@ def split_budgets(given: tuple[str, ...]) -> dict[str, int | str | None]:
             raise OptionError(f"{what} is given twice", argument="budget")
         capacities[name.strip()] = size.strip()
     return capacities
+
+
+def check_files(inputs: Mapping[str, str | None], output: str, schedule: str | None = None) -> None:
+    """Refuse, before any work, files that cannot all be read and written."""
+    outputs = {"--output": output, "--schedule": schedule}
+    one_standard_input(inputs)
+    check_distinct({**inputs, **outputs})
+    if output == schedule == STANDARD_STREAM:
+        raise OptionError("the instance and the schedule cannot both go to standard output")
+    for option, file in outputs.items():
+        if file is not None and file != STANDARD_STREAM:
+            check_writable(option, file)
+    if STANDARD_STREAM in inputs.values():
+        require_standard_input()
+
+
+def write_document(document: Mapping[str, Any], output: str) -> None:
+    """Write a document, a line per key."""
+    from remat.documents import write_text
+
+    if output == STANDARD_STREAM:
+        with writing():
+            write_text(output, _lines(document))
+    else:
+        write_text(output, _lines(document))
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the JSON text, a line per key."""
+    separator = "{\n"
+    for key, value in document.items():
+        yield f"{separator} {json.dumps(key)}: {json.dumps(value)}"
+        separator = ",\n"
+    yield "\n}\n"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from remat.cli import common
-from remat.cli.io_session import ExitCode, Session, writing
+from remat.cli import common, import_graphs
+from remat.cli.io_session import ExitCode, Session
 from remat.errors import OptionError
 
 HELP = """Make an instance from a file of another format.
@@ -21,7 +19,12 @@ HELP = """Make an instance from a file of another format.
   remat import pipeline-csv schedule.csv --times times.json -o pipeline.json --schedule schedule.json
   remat import dnn-partitioning bert24_inference.json -o bert.json --split expert.json --schedule expert_plan.json
   remat import piper bert32a100.json.gz --devices 8 --memory 16GiB -o bert32.json
-  remat import torch train:make -o step.json"""
+  remat import torch train:make -o step.json
+  remat import dot graph.dot -o graph.json
+  remat import wfcommons workflow.json -o workflow.dag.json
+
+A CSV of buffers (minimalloc) is no instance: remat layout FILE.csv reads it. A model's config.json becomes an instance
+with remat generate KIND --config FILE."""
 
 MATRIX_HELP = """Make the assembly tree of a sparse matrix: the task tree of its multifrontal factorisation.
 
@@ -78,7 +81,31 @@ OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
 OPTIMIZER = "|".join((*OPTIMIZERS, "FILE"))
 
 
-@click.group("import", help=HELP, invoke_without_command=True)
+EXTRAS = {"torch": ("torch", "torch"), "onnx": ("onnx", "onnx")}
+"""Commands that need a package: the package, and the extra that installs it."""
+
+
+class _Import(click.Group):
+    """A group whose help says which commands need a package that is not installed."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, each with what it needs and how to install it."""
+        from importlib.util import find_spec
+
+        rows = []
+        for name in self.list_commands(ctx):
+            found = self.get_command(ctx, name)
+            if found is None:
+                continue
+            package, extra = EXTRAS.get(name, ("", ""))
+            missing = package and find_spec(package) is None
+            needs = f" Needs: pip install 'remat[{extra}]'." if missing else ""
+            rows.append((name, found.get_short_help_str(80) + needs))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.group("import", help=HELP, invoke_without_command=True, cls=_Import)
 @click.pass_context
 def command(ctx: click.Context) -> int:
     """Print the help where no format is named."""
@@ -151,7 +178,7 @@ def matrix(session: Session, /, **given: Any) -> int:
         name=asked.name,
     )
     session.remark(document["description"])
-    _write(document, asked.output)
+    common.write_document(document, asked.output)
     return ExitCode.OK
 
 
@@ -169,16 +196,16 @@ def pipeline_csv(
     session: Session, /, path: str, times: str, schedule: str | None, name: str | None, output: str
 ) -> int:
     """Write the pipeline of a CSV schedule, and the schedule."""
-    _check_files({"CSV": path, "--times": times}, output, schedule)
+    common.check_files({"CSV": path, "--times": times}, output, schedule)
     from remat.bridges.pipelining.importing import import_csv
     from remat.instance import instance_document
 
     made = import_csv(path, times, name=name)
     for note in made.notes:
         session.note(note)
-    _write(instance_document(made.instance), output)
+    common.write_document(instance_document(made.instance), output)
     if schedule is not None:
-        _write(made.schedule, schedule)
+        common.write_document(made.schedule, schedule)
     return ExitCode.OK
 
 
@@ -206,7 +233,7 @@ def partitioning(session: Session, /, **given: Any) -> int:
     asked = _Partitioning(**given)
     if (asked.split is None) != (asked.schedule is None):
         raise OptionError("--split and --schedule go together")
-    _check_files({"JSON": asked.path, "--split": asked.split}, asked.output, asked.schedule)
+    common.check_files({"JSON": asked.path, "--split": asked.split}, asked.output, asked.schedule)
     from remat.bridges.placement_profiles.partitioning import import_partitioning, import_split
     from remat.instance import instance_document
 
@@ -215,9 +242,9 @@ def partitioning(session: Session, /, **given: Any) -> int:
     split = None if asked.split is None else import_split(made, asked.split)
     for note in (*made.notes, *(split.notes if split is not None else ())):
         session.note(note)
-    _write(instance_document(made.instance), asked.output)
+    common.write_document(instance_document(made.instance), asked.output)
     if split is not None and asked.schedule is not None:
-        _write(split.schedule, asked.schedule)
+        common.write_document(split.schedule, asked.schedule)
     return ExitCode.OK
 
 
@@ -263,7 +290,7 @@ class _Partitioning:
 @click.pass_obj
 def piper(session: Session, /, path: str, name: str | None, output: str, **given: Any) -> int:
     """Write the pipeline of a profile of layers."""
-    _check_files({"JSON": path}, output)
+    common.check_files({"JSON": path}, output)
     from remat.bridges.placement_profiles.tensor_parallel import Chosen, import_layers
     from remat.instance import instance_document
 
@@ -272,7 +299,7 @@ def piper(session: Session, /, path: str, name: str | None, output: str, **given
     made = import_layers(path, Chosen(**given), name=name)
     for note in made.notes:
         session.note(note)
-    _write(instance_document(made.instance), output)
+    common.write_document(instance_document(made.instance), output)
     return ExitCode.OK
 
 
@@ -303,38 +330,9 @@ def torch(session: Session, /, factory: str, costs: str | None, optimizer: str |
     static = captured.static_bytes()
     session.remark(f"{len(captured.joint.tasks)} tasks; in memory throughout: {static}")
     made = captured.instance(known, static=sum(static.values()), optimizer=optimizer)
-    _write(instance_document(made), output)
+    common.write_document(instance_document(made), output)
     return ExitCode.OK
 
 
-def _check_files(inputs: Mapping[str, str | None], output: str, schedule: str | None = None) -> None:
-    """Refuse, before any work, files that cannot all be read and written."""
-    outputs = {"--output": output, "--schedule": schedule}
-    common.one_standard_input(inputs)
-    common.check_distinct({**inputs, **outputs})
-    if output == schedule == common.STANDARD_STREAM:
-        raise OptionError("the instance and the schedule cannot both go to standard output")
-    for option, file in outputs.items():
-        if file is not None and file != common.STANDARD_STREAM:
-            common.check_writable(option, file)
-    if common.STANDARD_STREAM in inputs.values():
-        common.require_standard_input()
-
-
-def _write(document: Mapping[str, Any], output: str) -> None:
-    from remat.documents import write_text
-
-    if output == common.STANDARD_STREAM:
-        with writing():
-            write_text(output, _lines(document))
-    else:
-        write_text(output, _lines(document))
-
-
-def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the JSON text, a line per key."""
-    separator = "{\n"
-    for key, value in document.items():
-        yield f"{separator} {json.dumps(key)}: {json.dumps(value)}"
-        separator = ",\n"
-    yield "\n}\n"
+for _each in import_graphs.COMMANDS:
+    command.add_command(_each)

@@ -1,0 +1,1 @@
+"""DOT files of Graphviz: directed graphs."""

@@ -1,0 +1,1 @@
+"""GraphML files: directed graphs in XML."""

@@ -1,0 +1,1 @@
+"""Chains of rotor, as its class `Chain` prints them."""

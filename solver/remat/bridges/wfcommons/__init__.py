@@ -1,0 +1,1 @@
+"""Workflows of WfCommons: WfFormat 1.5 and 1.6."""
