@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from remat.cli import common, import_graphs
+from remat.cli import common, import_graphs, import_profiles
 from remat.cli.io_session import ExitCode, Session
 from remat.errors import OptionError
 
@@ -22,6 +22,7 @@ HELP = """Make an instance from a file of another format.
   remat import torch train:make -o step.json
   remat import dot graph.dot -o graph.json
   remat import wfcommons workflow.json -o workflow.dag.json
+  remat import chrome-trace trace.json
 
 A CSV of buffers (minimalloc) is no instance: remat layout FILE.csv reads it. A model's config.json becomes an instance
 with remat generate KIND --config FILE."""
@@ -334,5 +335,5 @@ def torch(session: Session, /, factory: str, costs: str | None, optimizer: str |
     return ExitCode.OK
 
 
-for _each in import_graphs.COMMANDS:
+for _each in (*import_graphs.COMMANDS, *import_profiles.COMMANDS):
     command.add_command(_each)

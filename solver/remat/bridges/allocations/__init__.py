@@ -1,0 +1,1 @@
+"""Timelines of allocations from profilers: what held the peak, and what could have been elsewhere."""

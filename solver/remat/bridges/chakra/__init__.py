@@ -1,0 +1,1 @@
+"""Chakra execution traces, in the JSON of PyTorch's `ExecutionTraceObserver`."""

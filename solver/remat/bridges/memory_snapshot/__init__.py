@@ -1,0 +1,1 @@
+"""Snapshots of PyTorch's caching allocator."""

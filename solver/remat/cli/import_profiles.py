@@ -1,0 +1,157 @@
+"""`remat import chrome-trace|memory-snapshot|chakra`: profiles of programs that have run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from remat.cli import common
+from remat.cli.import_graphs import finish, name_option, output_option
+from remat.cli.io_session import ExitCode, Session, writing
+
+TRACE_HELP = """Explain the peak of memory of a trace of the PyTorch profiler.
+
+JSON is what profile.export_chrome_trace() writes, recorded with profile_memory=True (and record_shapes=True). The five
+lines say what held the peak, what could have been recomputed or offloaded meanwhile, and the peak without that.
+
+\b
+  remat import chrome-trace trace.json.gz
+  remat import chrome-trace trace.json --device cuda:0 --buffers buffers.csv
+  remat layout buffers.csv                    how small could an arena for these be?"""
+
+SNAPSHOT_HELP = """Explain the peak of memory of a snapshot of PyTorch's allocator.
+
+PICKLE is what torch.cuda.memory._dump_snapshot() writes after torch.cuda.memory._record_memory_history(). It is read
+without importing or calling anything.
+
+\b
+  remat import memory-snapshot snapshot.pickle
+  remat import memory-snapshot snapshot.pickle --format json"""
+
+CHAKRA_HELP = """Make a task graph of a Chakra execution trace.
+
+JSON is what torch.profiler.ExecutionTraceObserver writes: operators, tensors with their storages. A trace without
+durations needs --default-time.
+
+\b
+  remat import chakra trace.json --default-time 10us -o graph.json
+  remat solve graph.json --budget 80%"""
+
+DEFAULT_LINK = "25GB/s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """The options of the commands that explain, by click's names."""
+
+    path: str
+    device: Any
+    link: str
+    buffers: str | None
+    format_: str
+
+
+def _explaining(command: Any) -> Any:
+    """Add the options of the commands that explain."""
+    for names, more in (
+        (
+            ("--buffers",),
+            {"metavar": "FILE", "help": "Write the allocations as CSV for remat layout (.gz too)."},
+        ),
+        (
+            ("--link",),
+            {"metavar": "RATE", "default": DEFAULT_LINK, "show_default": True, "help": "Bandwidth to the host."},
+        ),
+    ):
+        command = click.option(*names, **more)(command)
+    return common.format_option("table", "json")(command)
+
+
+@click.command("chrome-trace", help=TRACE_HELP)
+@click.argument("path", metavar="JSON", type=click.Path())
+@click.option("--device", metavar="NAME", help="cpu, or cuda:0. [default: the one with the most bytes]")
+@_explaining
+@common.verbosity_options
+@click.pass_obj
+def chrome_trace(session: Session, /, **given: Any) -> int:
+    """Explain a trace."""
+    from remat.bridges.chrome_trace.reading import read_chrome_trace
+
+    asked = _Asked(**given)
+    return _explain(session, asked, lambda: read_chrome_trace(asked.path, asked.device))
+
+
+@click.command("memory-snapshot", help=SNAPSHOT_HELP)
+@click.argument("path", metavar="PICKLE", type=click.Path())
+@click.option("--device", type=click.IntRange(min=0), metavar="N", help="Number of the device. [default: the busiest]")
+@_explaining
+@common.verbosity_options
+@click.pass_obj
+def memory_snapshot(session: Session, /, **given: Any) -> int:
+    """Explain a snapshot."""
+    from remat.bridges.memory_snapshot.reading import read_snapshot
+
+    asked = _Asked(**given)
+    return _explain(session, asked, lambda: read_snapshot(asked.path, asked.device))
+
+
+@click.command("chakra", help=CHAKRA_HELP)
+@click.argument("path", metavar="JSON", type=click.Path())
+@click.option("--device", metavar="NAME", help="Whose tensors count. [default: the device with the most bytes]")
+@click.option("--default-time", metavar="TIME", help="Time of operators without a duration. [default: refuse them]")
+@name_option
+@output_option
+@common.verbosity_options
+@click.pass_obj
+def chakra(
+    session: Session, /, path: str, device: str | None, default_time: str | None, name: str | None, output: str
+) -> int:
+    """Write the task graph of an execution trace."""
+    from remat.bridges.chakra.importing import import_trace
+    from remat.errors import OptionError, QuantityError
+    from remat.units import Units, parse_time
+
+    try:
+        time = None if default_time is None else float(parse_time(default_time, Units("us", "B")))
+    except QuantityError as error:
+        raise OptionError(str(error), argument="default_time") from None
+    return finish(session, path, output, lambda: import_trace(path, name=name, device=device, default_time=time))
+
+
+def _explain(session: Session, asked: _Asked, read: Any) -> int:
+    """Print what a timeline says about its peak."""
+    from remat.bridges.allocations.timeline import buffers, explain
+    from remat.documents import write_text
+    from remat.errors import InstanceError, OptionError, QuantityError
+    from remat.report.text.summary import table
+    from remat.units import parse_bandwidth
+
+    common.check_distinct({"FILE": asked.path, "--buffers": asked.buffers})
+    if asked.buffers is not None:
+        common.check_writable("--buffers", asked.buffers)
+    try:
+        bandwidth = parse_bandwidth(asked.link)
+    except QuantityError as error:
+        raise OptionError(str(error), argument="link") from None
+    if not bandwidth:
+        raise OptionError(f"expected a bandwidth such as {DEFAULT_LINK}, not {asked.link!r}", argument="link")
+    allocations = read()
+    try:
+        explained = explain(allocations, float(bandwidth))
+    except InstanceError as error:
+        raise InstanceError(f"{asked.path}: {error}") from None
+    if asked.buffers is not None:
+        write_text(asked.buffers, buffers(allocations))
+    if asked.format_ == "json":
+        with writing():
+            click.echo(json.dumps(explained.document(), indent=2))
+    elif not session.quiet:
+        with writing():
+            click.echo(table(explained.lines()))
+    return ExitCode.OK
+
+
+COMMANDS = (chrome_trace, memory_snapshot, chakra)
