@@ -30,7 +30,7 @@ endif
 PINNED := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover test-all docs docs-test docs-test-all mutants fuzz fuzz-readers test-torch test-torch-all lint format type bench build pins clean distclean
+.PHONY: help setup demo test cover test-all docs docs-test docs-test-all mutants fuzz fuzz-readers test-torch test-torch-all test-onnx lint format type bench build pins clean distclean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -151,6 +151,19 @@ endif
 ifneq ($(TORCH_NEWEST),)
 	$(MAKE) test-torch TORCH='$(TORCH_NEWEST)' TORCH_VENV=build/torch-newest
 endif
+
+# Nor does anything else need onnx: an environment of its own with the package.
+ONNX_VENV := build/onnx
+ONNX_STAMP := $(ONNX_VENV)/.stamp
+ONNX ?= onnx==1.23.2
+
+$(ONNX_STAMP): pyproject.toml constraints.txt
+	@test -x $(ONNX_VENV)/bin/python || $(PYTHON) -m venv $(ONNX_VENV)
+	$(PINNED) $(ONNX_VENV)/bin/python -m pip install --quiet '$(ONNX)' hypothesis pytest --editable .
+	@touch $@
+
+test-onnx: $(ONNX_STAMP) ## Run the tests of remat import onnx, in an environment with onnx
+	$(ONNX_VENV)/bin/python -m pytest tests/onnx tests/bridges/onnx $(PYTEST_ARGS)
 
 lint: $(STAMP) ## Check style and format (ruff)
 	$(PY) -m ruff check .

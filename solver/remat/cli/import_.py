@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from remat.cli import common, import_graphs, import_profiles
+from remat.cli import common, import_graphs, import_onnx, import_profiles
 from remat.cli.io_session import ExitCode, Session
 from remat.errors import OptionError
 
@@ -335,5 +335,5 @@ def torch(session: Session, /, factory: str, costs: str | None, optimizer: str |
     return ExitCode.OK
 
 
-for _each in (*import_graphs.COMMANDS, *import_profiles.COMMANDS):
+for _each in (*import_graphs.COMMANDS, *import_profiles.COMMANDS, import_onnx.command):
     command.add_command(_each)

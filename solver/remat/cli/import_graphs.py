@@ -73,7 +73,7 @@ name_option = click.option("--name", metavar="TEXT", help="Name of the instance 
 
 def attribute_options(command: Decorated) -> Decorated:
     """Add the options of graphs with attributes."""
-    for names, more in (
+    options: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         (("--default-size",), {"metavar": "SIZE", "help": "Size of values without one. [default: refuse them]"}),
         (("--default-time",), {"metavar": "TIME", "help": "Time of nodes without one. [default: refuse them]"}),
         (
@@ -88,7 +88,8 @@ def attribute_options(command: Decorated) -> Decorated:
         (("--workspace",), {"metavar": "ATTRIBUTE", "default": "workspace", "help": "Name of that attribute."}),
         (("--size",), {"metavar": "ATTRIBUTE", "default": "size", "help": "Name of that attribute."}),
         (("--time",), {"metavar": "ATTRIBUTE", "default": "time", "help": "Name of that attribute."}),
-    ):
+    )
+    for names, more in options:
         command = click.option(*names, **more)(command)
     return command
 

@@ -56,7 +56,7 @@ class _Asked:
 
 def _explaining(command: Any) -> Any:
     """Add the options of the commands that explain."""
-    for names, more in (
+    options: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         (
             ("--buffers",),
             {"metavar": "FILE", "help": "Write the allocations as CSV for remat layout (.gz too)."},
@@ -65,7 +65,8 @@ def _explaining(command: Any) -> Any:
             ("--link",),
             {"metavar": "RATE", "default": DEFAULT_LINK, "show_default": True, "help": "Bandwidth to the host."},
         ),
-    ):
+    )
+    for names, more in options:
         command = click.option(*names, **more)(command)
     return common.format_option("table", "json")(command)
 

@@ -143,6 +143,7 @@ def test_broken_dot_has_its_line(text: str, said: str) -> None:
         ("<graphml><graph><hyperedge/></graph></graphml>", "<hyperedge> is not supported"),
         ("<graphml><graph><edge source='a' target='b' directed='false'/></graph></graphml>", "no direction"),
         ("<graphml>" + "<a>" * 200, "nested too deeply"),
+        ("<graphml><default/></graphml>", "line 1: <default> stands in a <key> only"),
     ],
 )
 def test_broken_graphml_has_its_line(text: str, said: str) -> None:
@@ -160,6 +161,7 @@ def test_broken_graphml_has_its_line(text: str, said: str) -> None:
         ("digraph { a [time=1, size=1.5] }", "node 'a': size: "),
         ("digraph { a [time=1, size=nan] }", "node 'a': size: "),
         ("digraph { a [time=1e999, size=1] }", "out of range"),
+        ("digraph { a [time=1e99999999, size=1] }", "out of range"),
         ("digraph { a [time=1, size=1, workspace=big] }", "node 'a': workspace: "),
         ("digraph { a [time=1, size=1]; a -> b [size=1e30]; b [time=1] }", "edge 'a->b': size: "),
     ],

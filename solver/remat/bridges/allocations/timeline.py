@@ -216,7 +216,7 @@ def explain(given: Allocations, bandwidth: float) -> Explained:
     sums = np.bincount(given.label[live], weights=given.size[live], minlength=len(given.labels))
     counts = np.bincount(given.label[live], minlength=len(given.labels))
     order = np.argsort(-sums, kind="stable")
-    holders = tuple((given.labels[k], int(sums[k]), int(counts[k])) for k in order if counts[k])
+    holders = tuple((given.labels[int(k)], int(sums[k]), int(counts[k])) for k in order.tolist() if counts[k])
     return Explained(
         peak=peak,
         at=at - start,

@@ -21,7 +21,8 @@ MOST = 2_000_000
 LARGEST = 2**29
 """Bytes of the text of a graph."""
 
-TIME_UNITS = ("unit", "s", "ms", "us", "ns")
+MOST_DIGITS = 100
+"""Decimal places before or after the point in which a number begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +214,6 @@ def _plain(text: str) -> Any:
         found = Decimal(text)
     except InvalidOperation:
         raise ValueError(f"{brief(text)} is not a number") from None
-    if not found.is_finite() or abs(found) > LARGEST_SIZE:
+    if not found.is_finite() or abs(found.adjusted()) > MOST_DIGITS or abs(found) > LARGEST_SIZE:
         raise ValueError(f"{brief(text)} is out of range")
     return int(found) if found == found.to_integral_value() else found

@@ -37,7 +37,7 @@ class _Events:
     total: array[int] = field(default_factory=lambda: array("q"))
     names: dict[str, int] = field(default_factory=dict)
     threads: dict[Any, int] = field(default_factory=dict)
-    places: dict[tuple[int, int], int] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
 
 
 def read_chrome_trace(path: str, device: str | None = None) -> Allocations:
@@ -74,7 +74,7 @@ def _note(events: _Events, event: dict[str, Any]) -> None:
     name = event.get("name")
     if name == MEMORY:
         given = event["args"]
-        place = (int(given["Device Type"]), int(given["Device Id"]))
+        place = _name_of(int(given["Device Type"]), int(given["Device Id"]))
         events.time.append(_instant(event["ts"]))
         events.owner.append(_thread(events, event))
         events.address.append(int(given["Addr"]) & (2**62 - 1))
@@ -100,13 +100,13 @@ def _instant(value: Any) -> float:
     return found
 
 
-def _name_of(place: tuple[int, int]) -> str:
-    kind = {0: "cpu", 1: "cuda"}.get(place[0], f"device type {place[0]}")
-    return kind if place[0] == 0 else f"{kind}:{place[1]}"
+def _name_of(kind: int, number: int) -> str:
+    named = {0: "cpu", 1: "cuda"}.get(kind, f"device type {kind}")
+    return named if kind == 0 else f"{named}:{number}"
 
 
 def _chosen(events: _Events, device: str | None) -> int:
-    names = {_name_of(place): number for place, number in events.places.items()}
+    names = events.places
     if device is None:
         sums = [0] * len(names)
         for place, change in zip(events.place, events.change, strict=True):

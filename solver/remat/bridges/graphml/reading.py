@@ -131,6 +131,8 @@ class _Reader:
                 raise self._error(f"there is no key {brief(self.key)}")
             self.attributes[self.names[self.key][0]] = self.data
         elif tag == "default":
+            if self.path[-1:] != ["key"]:
+                raise self._error("<default> stands in a <key> only")
             name, kind = self.names[self.key]
             for each in ("node", "edge"):
                 if kind in (each, "all"):

@@ -124,6 +124,7 @@ def stages_of(work: Workload) -> Stages:
     parts: list[tuple[Part, ...]] = []
     source = 0
     memory = None
+    x = Tensor("x", 0)
     for number in range(len(work.model.stacks())):
         own = [part for part in work.parts if part.stack == number]
         kernels = work.kernels(own[0], "embedding.")

@@ -130,7 +130,10 @@ def parts_of(model: Model, tuning: Tuning, element: int) -> list[Part]:
             live = live or found[-1].amounts.trained > 0
     prefix, stack = model.stacks()[-1]
     norm = {f"{prefix}norm": vector(stack.last_norm * model.hidden)} if stack.last_norm else {}
-    return [*found, _part("head", number, None, {**norm, **dict(model.head)}, (tuning, "", element, live))]
+    return [
+        *found,
+        _part("head", len(model.stacks()) - 1, None, {**norm, **dict(model.head)}, (tuning, "", element, live)),
+    ]
 
 
 def _part(

@@ -17,6 +17,10 @@ MODULES = {
     "tensor-parallel": "profiles",
     "journal": "journals",
     "matrix-market": "imports",
+    "model-config": "foreign",
+    "graph-text": "foreign",
+    "foreign-graph": "foreign",
+    "profile": "foreign",
     "units": "texts",
     "options": "texts",
 }
