@@ -218,9 +218,7 @@ def transformer(
         Kind ``pipeline`` (docs/pipelines.md), seconds and bytes; ValueError for a parameter out of range.
     """
     check.choice("preset", preset, tuple(PRESETS))
-    given: dict[str, int | None] = dict(
-        zip(SHAPE, (layers, hidden, heads, sequence, vocabulary, feedforward, key_heads), strict=True)
-    )
+    given = dict(zip(SHAPE, (layers, hidden, heads, sequence, vocabulary, feedforward, key_heads), strict=True))
     shape = architecture(preset, given, dropout)
     model: dict[str, Any] = {"preset": preset, **given, "dropout": dropout, "batch": batch, "dtype": dtype}
     model |= {"flash": flash, "optimizer": optimizer, "parameters": "device"}

@@ -124,7 +124,7 @@ PRESETS = {
     "bert-large": Architecture(24, 1024, 16, 512, 30522, 4096),
 }
 
-SHAPE = ("layers", "hidden", "heads", "sequence", "vocabulary", "feedforward", "key_heads")
+SHAPE: tuple[str, ...] = ("layers", "hidden", "heads", "sequence", "vocabulary", "feedforward", "key_heads")
 
 
 def transformer(
