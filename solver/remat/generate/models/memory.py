@@ -18,6 +18,9 @@ from remat.generate.networks.parameters import FLOAT32, MOMENTS, States
 LONGEST = 2**26
 """Largest batch and longest sequence that are looked for."""
 
+MOST_TRIALS = 512
+"""Numbers of recomputed blocks that are tried: all of them, unless a model has more blocks."""
+
 PRECISIONS = ("mixed", "pure")
 STEPS = ("foreach", "fused")
 
@@ -238,7 +241,7 @@ def estimate(work: Workload, training: Training, available: int | None = None) -
     found = Estimate(work, training, static, plain, full, None, blocks, rows.total, available)
     if available is None:
         return found
-    for count in range(blocks + 1):
+    for count in sorted({*range(0, blocks, 1 + blocks // MOST_TRIALS), blocks}):
         peak = peak_of(rows, count, chunked=chunked)
         if found.needed(peak) <= available:
             return replace(found, chosen=peak)
