@@ -5,9 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from remat.report.palette import DARK, LIGHT, OF_FATE, OF_KIND, OF_PHASE, OF_STAY, Role
-from remat.report.views.composition import Kind
-from remat.report.views.phases import Phase
+from remat.report.palette import DARK, GROUPS, GROUPS_DARK, LEVELS, LIGHT, OF_FATE, OF_KIND, OF_PHASE, OF_STAY, Role
 
 # Machado, Oliveira and Fernandes 2009, table for severity 1.
 SEEN = {
@@ -29,10 +27,9 @@ def lab(colour, seen):
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
-# Two kinds that never stand beside each other: graphs of values have no states.
 TOGETHER = {
-    "kinds": [OF_KIND[kind] for kind in Kind if kind is not Kind.VALUES],
-    "phases": [OF_PHASE[phase] for phase in OF_PHASE if phase is not Phase.TASK],
+    "kinds": list(OF_KIND.values()),
+    "phases": list(OF_PHASE.values()),
     "fates": list(OF_FATE.values()),
 }
 
@@ -47,6 +44,32 @@ def test_colours_beside_each_other_differ(palette, seen, where):
     }
     close = {pair: round(difference, 1) for pair, difference in differences.items() if difference < 9}
     assert not close
+
+
+def difference(one, other, seen="all colours"):
+    return float(np.linalg.norm(lab(one, seen) - lab(other, seen)))
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("seen", SEEN)
+def test_memory_and_time_share_no_colour(palette, seen):
+    pairs = itertools.product(set(OF_KIND.values()), set(OF_PHASE.values()))
+    assert min(difference(palette[one], palette[other], seen) for one, other in pairs) > 6
+
+
+@pytest.mark.parametrize(("areas", "palette"), [(GROUPS, LIGHT), (GROUPS_DARK, DARK)], ids=["light", "dark"])
+def test_groups_differ_from_each_other_and_from_time(areas, palette):
+    # They have names on them: for those who see fewer colours, too.
+    assert min(difference(*pair) for pair in itertools.combinations(areas, 2)) > 10
+    times = [palette[role] for role in set(OF_PHASE.values())]
+    assert min(difference(*pair) for pair in itertools.product(areas, times)) > 10
+
+
+@pytest.mark.parametrize("seen", SEEN)
+def test_levels_differ_from_each_other_and_from_sweeps(seen):
+    sweeps = [LIGHT[role] for role in (Role.FORWARD, Role.SAVING, Role.AGAIN, Role.BACKWARD)]
+    assert min(difference(*pair, seen) for pair in itertools.combinations(LEVELS[:4], 2)) > 9
+    assert min(difference(*pair, seen) for pair in itertools.product(LEVELS, sweeps)) > 9
 
 
 def test_every_role_has_its_colours():

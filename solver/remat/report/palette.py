@@ -1,7 +1,7 @@
 """One meaning, one colour, in every picture: after Okabe and Ito, told apart by (nearly) everybody (tests measure it).
 
-Text stays black on all that carry labels. Kinds of bytes have the colour of the phase that makes them: what a saving
-forward leaves is blue like itself, what a backward makes is green.
+What processors do (time) and what bytes are for (memory) share no colour: time is blue, orange and green, memory is
+violet, rose and olive. Storage levels and groups of values have colours of their own.
 """
 
 from __future__ import annotations
@@ -26,9 +26,14 @@ class Role(enum.StrEnum):
     COPY = "copy"
     WEIGHTS = "weights"
     UPDATE = "update"
+    TASK = "task"
     ELSEWHERE = "elsewhere"
     CHECKPOINT = "checkpoint"
     PARAMETERS = "parameters"
+    SAVED = "saved"
+    PASSING = "passing"
+    GRADIENTS = "gradients"
+    VALUES = "values"
     WORKSPACE = "workspace"
     OTHER = "other"
     BUDGET = "budget"
@@ -44,11 +49,16 @@ LIGHT = MappingProxyType(
         Role.COPY: "#9AA3AD",
         Role.WEIGHTS: "#E8C547",
         Role.UPDATE: "#A88B66",
+        Role.TASK: "#A9DDD8",
         Role.ELSEWHERE: "#E1E4E8",
-        Role.CHECKPOINT: "#4F3F94",
-        Role.PARAMETERS: "#7F8893",
-        Role.WORKSPACE: "#F0D75C",
-        Role.OTHER: "#C9CED6",
+        Role.CHECKPOINT: "#43389A",
+        Role.PARAMETERS: "#6A7C74",
+        Role.SAVED: "#BA6DD8",
+        Role.PASSING: "#D1B1E5",
+        Role.GRADIENTS: "#CF8F95",
+        Role.VALUES: "#9A5B45",
+        Role.WORKSPACE: "#BEAE55",
+        Role.OTHER: "#D1FCE5",
         Role.BUDGET: "#C4470A",
     }
 )
@@ -62,11 +72,16 @@ DARK = MappingProxyType(
         Role.COPY: "#7C8691",
         Role.WEIGHTS: "#E3C655",
         Role.UPDATE: "#B99D77",
+        Role.TASK: "#3A5478",
         Role.ELSEWHERE: "#3A414A",
-        Role.CHECKPOINT: "#A596EE",
-        Role.PARAMETERS: "#6B7580",
-        Role.WORKSPACE: "#E9D36B",
-        Role.OTHER: "#4A525C",
+        Role.CHECKPOINT: "#5E57B7",
+        Role.PARAMETERS: "#7383A5",
+        Role.SAVED: "#7C77E1",
+        Role.PASSING: "#E4CFEC",
+        Role.GRADIENTS: "#D97880",
+        Role.VALUES: "#9A5238",
+        Role.WORKSPACE: "#DDD346",
+        Role.OTHER: "#564261",
         Role.BUDGET: "#FF8A4D",
     }
 )
@@ -78,7 +93,7 @@ OF_PHASE = MappingProxyType(
         Phase.RECOMPUTATION: Role.AGAIN,
         Phase.LOSS: Role.LOSS,
         Phase.BACKWARD: Role.BACKWARD,
-        Phase.TASK: Role.FORWARD,
+        Phase.TASK: Role.TASK,
         Phase.COPY: Role.COPY,
         Phase.WEIGHTS: Role.WEIGHTS,
         Phase.UPDATE: Role.UPDATE,
@@ -88,10 +103,10 @@ OF_KIND = MappingProxyType(
     {
         Kind.PARAMETERS: Role.PARAMETERS,
         Kind.CHECKPOINTS: Role.CHECKPOINT,
-        Kind.SAVED: Role.SAVING,
-        Kind.PASSING: Role.FORWARD,
-        Kind.GRADIENTS: Role.BACKWARD,
-        Kind.VALUES: Role.FORWARD,
+        Kind.SAVED: Role.SAVED,
+        Kind.PASSING: Role.PASSING,
+        Kind.GRADIENTS: Role.GRADIENTS,
+        Kind.VALUES: Role.VALUES,
         Kind.WORKSPACE: Role.WORKSPACE,
         Kind.OTHER: Role.OTHER,
     }
@@ -99,7 +114,7 @@ OF_KIND = MappingProxyType(
 OF_STAY = MappingProxyType(
     {
         Stay.INITIAL: Role.PARAMETERS,
-        Stay.COMPUTED: Role.FORWARD,
+        Stay.COMPUTED: Role.TASK,
         Stay.FORWARD: Role.FORWARD,
         Stay.SAVING: Role.SAVING,
         Stay.RECOMPUTED: Role.AGAIN,
@@ -110,9 +125,21 @@ OF_STAY = MappingProxyType(
 )
 OF_FATE = MappingProxyType(
     {
-        Fate.KEPT: Role.SAVING,
+        Fate.KEPT: Role.SAVED,
         Fate.CHECKPOINT: Role.CHECKPOINT,
         Fate.RECOMPUTED: Role.AGAIN,
         Fate.OFFLOADED: Role.COPY,
     }
 )
+LEVELS = ("#43389A", "#C2307A", "#857400", "#7B4B3A", "#37474F", "#9B5DE5")
+"""Lines and bars of the storage levels of an adjoint, the quickest first."""
+
+GROUPS = ("#B9A6E3", "#F2A7A0", "#C8CF74", "#E3A6D8", "#C7A98B", "#8FB8B3", "#F5D3A6", "#9AA7D9", "#D8D2C4")
+"""Areas of the groups of values of a task graph, the largest first."""
+GROUPS_DARK = ("#7E6BB8", "#B8645C", "#8C9440", "#A8629B", "#8A6C50", "#4F7F79", "#B08A54", "#5F6DA8", "#8A8475")
+
+
+def ink_on(colour: str) -> str:
+    """Return black or white: what can be read on a colour (``#RRGGBB``)."""
+    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
+    return "#10161C" if 0.3 * red + 0.59 * green + 0.11 * blue > 125 else "#FFFFFF"

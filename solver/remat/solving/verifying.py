@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
 
-from remat.errors import InstanceError, OptionError
+from remat.errors import InstanceError, OptionError, QuantityError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance import MachineModel, digest, load, load_machine
@@ -24,7 +24,7 @@ from remat.schedule.samples import SamplePattern, read_samples
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.batch_splitting import of_schedule
 from remat.solving.result import Result
-from remat.units import LARGEST_TOTAL, Number, parse_time
+from remat.units import LARGEST_TOTAL, Number, parse_number, parse_time
 from remat.verifier import Report, Violation, check, check_cycle, nothing_run
 
 if TYPE_CHECKING:
@@ -132,9 +132,13 @@ class Examined:
         """Return status, bound and class of optimality as stated, where instance and makespan are the stated ones."""
         named = self.document.get("instance")
         own = isinstance(named, dict) and named.get("digest") == digest(self.instance)
-        lower, within = self.document.get("lower_bound"), self.document.get("optimal_within")
+        within = self.document.get("optimal_within")
         makespan = self.report.objective
-        if not own or self.document.get("makespan") != makespan or not isinstance(lower, (int, float)):
+        try:  # as they were read: numbers with a fraction are decimal
+            lower, said = (parse_number(self.document.get(name)) for name in ("lower_bound", "makespan"))
+        except QuantityError:
+            return Status.FEASIBLE, 0, None
+        if not own or said != makespan:
             return Status.FEASIBLE, 0, None
         if not 0 <= lower <= makespan * (1 + 1e-9):
             return Status.FEASIBLE, 0, None

@@ -3,6 +3,7 @@
 import pytest
 
 import remat
+from remat.generate import generate
 from remat.report.page import write_page
 from tests.browser import Browser, needs_browser
 from tests.report.results import long_result, offload_result
@@ -20,6 +21,9 @@ def pages(tmp_path_factory):
         "offload": offload_result(),
         "pipeline": remat.solve(remat.example("uniform_p4"), algorithm="1f1b"),
         "long": long_result(20_000),
+        "devices": remat.solve(
+            generate("pipeline", "uniform", devices=20, layers=20, micro_batches=24), algorithm="1f1b"
+        ),
     }
     for name, result in made.items():
         write_page(result, folder / f"{name}.html")
@@ -97,6 +101,78 @@ def test_hover_tells_what_lies_there_and_why(opened, pages):
     browser.settle()
     assert browser.run("document.getElementById('tip').hidden")
     assert result.report.ok
+
+
+def test_the_table_has_the_peak_before_anybody_points(opened, pages):
+    for name in ("chain", "offload", "pipeline"):
+        browser = opened(name)
+        heading = text(browser, "when")
+        memory = browser.run("schedule.home.name")
+        assert heading.startswith(f"At the peak of {memory}, ")
+        assert browser.run("schedule.home.cause") in heading
+        assert browser.run("document.querySelectorAll('#residents tr').length") >= 1
+        fullest = max(pages[1][name].report.peaks.items(), key=lambda item: item[1].size)[1].size
+        assert name == "offload" or browser.run("schedule.home.peak") == fullest
+        # Back to it after pointing elsewhere.
+        move(browser, *spot(browser, 0.1, browser.run("schedule.panels[0].top + 40")))
+        assert text(browser, "when") != heading
+        browser.mouse("mouseMoved", 5, 5)
+        browser.settle()
+        assert text(browser, "when") == heading
+
+
+def test_lifetimes_and_colours_of_a_task_graph(opened):
+    browser = opened("offload")
+    count = browser.run("schedule.lives().length")
+    assert count >= 1
+    # Each is there at the peak, and waits for a step that reads it there.
+    assert browser.run(
+        """schedule.lives().every(k => {
+        const {begin, end, last} = schedule.stays, now = schedule.peakTime(schedule.home);
+        return begin[k] <= now && end[k] > now && (last(k) < 0 || schedule.columns.start[last(k)] <= end[k]); })"""
+    )
+    high = browser.run("schedule.height")
+    browser.press("l")
+    assert browser.run("schedule.height") < high
+    assert browser.run("schedule.by") == "group"
+    browser.press("c")
+    assert browser.run("schedule.by") == "kind"
+    assert browser.run("document.querySelector('[data-by=group]').hidden")
+    total = "schedule.memories[0].bytes.reduce((sum, bytes) => sum + bytes[3], 0)"
+    kinds = browser.run(total)
+    browser.press("c")
+    assert browser.run(total) == kinds
+
+
+def test_devices_stand_above_their_memories(opened):
+    browser = opened("pipeline")
+    assert browser.run("schedule.rows.every(row => row.top < schedule.panels[0].top)")
+    assert browser.run("schedule.panels.length") == 4
+    # The tip names the micro-batch.
+    move(browser, *spot(browser, 0.001, browser.run("schedule.rowsTop + 8")))
+    assert "micro-batch 0: forward" in text(browser, "tip")
+
+
+def test_many_devices_show_a_window_and_an_overview(opened):
+    browser = opened("devices")
+    assert browser.run("[schedule.devices.length, ...schedule.window]") == [20, 0, 8]
+    assert browser.run("schedule.panels.map(panel => panel.memory.name)") == [f"gpu{k}" for k in range(8)]
+    browser.press("PageDown")
+    assert browser.run("schedule.rows[0].name") == "gpu8"
+    browser.press("PageDown")
+    browser.press("PageDown")
+    assert browser.run("schedule.window") == [12, 8]
+    # A click into the overview goes to the devices there; the peak to the fullest.
+    x, _ = spot(browser, 0.5, 0)
+    down = browser.run("schedule.overviewTop + 10 + schedule.canvas.getBoundingClientRect().top")
+    browser.mouse("mousePressed", x, down)
+    browser.mouse("mouseMoved", x + 1, down)
+    browser.mouse("mouseReleased", x + 1, down)
+    browser.settle()
+    assert browser.run("schedule.window[0]") == 0
+    browser.press("PageDown")
+    browser.press("p")
+    assert browser.run("schedule.panels.some(panel => panel.memory === schedule.home)")
 
 
 def test_residents_add_up_with_the_bands(opened):

@@ -16,6 +16,7 @@ from remat.report.page import page, write_page
 from remat.report.page.data import Packed, pack
 from remat.report.plot.schedule import plot
 from remat.report.views.composition import Kind
+from remat.report.views.forward_backward import passes_of
 from tests.report.results import OFFLOAD, chain_result, long_result, offload_result, result_of
 
 
@@ -71,6 +72,41 @@ def test_a_page_has_the_schedule(made):
     died = np.where(found["died"] % 2, -1, found["died"] // 2 + np.maximum(found["born"], 0))
     ends = np.where(died < 0, float(report.makespan), report.end[np.maximum(died, 0)])
     assert (ends >= np.where(found["born"] < 0, 0, report.start[np.maximum(found["born"], 0)])).all()
+
+
+def test_task_graphs_have_groups_and_others_have_none():
+    head, data = pack(offload_result())
+    found = unpacked(head, data)
+    labels, extra = head["groups"]["labels"], head["groups"]["extra"]
+    assert len(found["group"]) == len(found["size"])
+    assert found["group"].max() < extra
+    for index, memory in enumerate(head["memories"]):
+        grouped = sum(found[f"grouped {index} {row}"] for row in memory["groups"])
+        kinds = sum(found[f"bytes {index} {kind}"] for kind in memory["kinds"])
+        assert np.array_equal(grouped, kinds)
+        assert sum(memory["groups_at_peak"].values()) == memory["peak"]
+    assert [labels[extra + row] for row in range(3)] == ["static memory", "workspace", "being replaced"]
+    assert pack(chain_result())[0]["groups"] is None
+
+
+def test_a_pipeline_has_its_operations_and_who_sends():
+    result = remat.solve(remat.example("bert_large_two_nodes"), algorithm="v-min", budget="2600MiB")
+    head, data = pack(result)
+    found, passes = unpacked(head, data), passes_of(result)
+    assert head["passes"] == len(passes.device) == len(found["pass device"])
+    order = np.lexsort((passes.half, passes.start, passes.device))
+    assert found["pass batch"].tolist() == passes.batch[order].tolist()
+    assert found["pass start"] * head["tick"] == pytest.approx(passes.start[order], abs=1e-9)
+    for row in head["rows"]:
+        sender = row["name"].partition("->")[0]
+        assert row.get("kind") != "channel" or head["rows"][row["sender"]]["name"] == sender
+    # The header names the device that is fullest, which is not the first one.
+    assert head["memories"][head["fullest"]]["name"] == "gpu3"
+    text = page(result)
+    assert "fullest memory gpu3 2.285 GiB of 2.539 GiB (90.0%)" in text
+    for label in ("forward", "input gradient", "weight gradient", "transfers", "idle"):
+        assert f">{label}</span>" in text
+    assert "saving forward" not in text.partition("<figure>")[0]
 
 
 def test_whole_times_are_exact():

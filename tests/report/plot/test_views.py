@@ -77,7 +77,7 @@ def test_every_view_says_what_fills_the_memory(tmp_path):
     for view in ("values", "stages", "reversal"):
         text = said(halves(), view, tmp_path)
         assert any(re.fullmatch(r"peak of memory [0-9.]+ MiB: .*saved.*", one) for one in text)
-    assert "bytes by kind, at the peak of memory:" in " ".join(said(halves(), "time", tmp_path))
+    assert "at the peak of memory: checkpoints 1 MiB saved 3 MiB" in " ".join(said(halves(), "time", tmp_path))
 
 
 def test_stages_of_a_long_chain_share_columns(tmp_path):
@@ -89,8 +89,16 @@ def test_stages_of_a_long_chain_share_columns(tmp_path):
 def test_reversal(tmp_path):
     text = said(halves(), "reversal", tmp_path)
     assert {"state that is kept", "forward", "saving forward", "recomputation", "backward", "state"} <= set(text)
-    assert "state in another memory" not in text
-    assert "state in another memory" in said(offloaded(), "reversal", tmp_path)
+    assert not any(label.startswith("state kept in") for label in text)
+    assert {"state kept in host", "state kept in device"} <= set(said(offloaded(), "reversal", tmp_path))
+
+
+def test_levels_of_an_adjoint_have_a_colour_each_and_their_use(tmp_path):
+    result = remat.solve(remat.example("three_levels_n500"), algorithm="h-revolve")
+    text = said(result, "reversal", tmp_path)
+    assert {"state kept in device", "state kept in host", "state kept in disk", "time (units)"} <= set(text)
+    assert "at most 12 of 12 states" in text
+    assert "fullest memory host 12 of 12" in text
 
 
 def test_tree(tmp_path):

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.report.views.composition import Kind, composition_of
+from remat.report.views.composition import Extra, Kind, composition_of
 from remat.report.views.slices import without_dips
 from remat.solving.verifying import examine
 from remat.testing import strategies
@@ -20,7 +20,7 @@ DOCUMENTS = st.one_of(*(strategies.documents(kind) for kind in KINDS))
 
 def adds_up(result):
     """Hold every memory's contents against its verified profile: as stairs, and where it is fullest."""
-    found = composition_of(result)
+    found = composition_of(result, grouped=True)
     near = 1e-8 * float(result.makespan)
     for index, memory in enumerate(result.machine.memories):
         contents, profile = found.contents[index], result.report.profiles[memory.name]
@@ -28,6 +28,12 @@ def adds_up(result):
         assert contents.total.max() == result.report.peaks[memory.name].size
         assert sum(contents.at_peak.values()) == contents.total.max()
         ours = contents.time.astype(float), contents.total
+        grouped = found.grouped[index]
+        assert grouped.time.tolist() == contents.time.tolist()
+        assert grouped.total.tolist() == contents.total.tolist()
+        assert (grouped.sizes >= 0).all()
+        labels = len(found.groups.labels)
+        assert grouped.sizes[labels + Extra.WORKSPACE].tolist() == contents.sizes[Kind.WORKSPACE].tolist()
         assert (np.diff(ours[0]) >= 0).all()
         times, sizes = without_dips(profile.time.astype(float), profile.size.astype(float))
         every = np.unique(np.concatenate((ours[0], times, [float(result.makespan)])))

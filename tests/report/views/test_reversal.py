@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import remat
-from remat.report.views.reversal import Stroke, reversal_of
+from remat.report.views.reversal import Stroke, reversal_of, uses_of
 from remat.report.views.task_index_ranges import ChainLayout
 from remat.schedule.steps import StepKind
 from tests.report.views.by_hand import halves, offloaded, reversed_adjoint
@@ -40,6 +40,30 @@ def test_a_reversal_by_hand():
             (Stroke.BACKWARD, 10, 1, 12, 0),
         ]
     )
+
+
+def test_use_of_levels_is_what_the_verifier_measured():
+    """States of one size: as many as the profile has bytes of them, and never more than fit."""
+    result = remat.solve(remat.example("three_levels_n500"), algorithm="h-revolve")
+    uses = uses_of(result, ChainLayout.of(result.graph))
+    names = [result.machine.memories[use.memory].name for use in uses]
+    assert names == ["working", "device", "host", "disk"]
+    size = int(result.graph.size[0])
+    for use, name in list(zip(uses, names, strict=True))[1:]:  # the working memory has more than states
+        assert use.count.max() * size == result.report.peaks[name].size
+        assert use.most is None or use.count.max() <= use.most
+        profile = result.report.profiles[name]
+        middle = (use.time[1:] + use.time[:-1]) / 2
+        measured = profile.size[np.searchsorted(profile.time, middle, side="right") - 1]
+        assert (use.count[:-1] * size).tolist() == measured.tolist()
+
+
+def test_no_level_hides_another():
+    found, _ = lines(remat.solve(remat.example("seismic_ram_disk"), algorithm="h-revolve"), most=600)
+    kept = found.memory[found.memory >= 0]
+    assert len(kept) <= 600
+    counts = np.bincount(kept)
+    assert counts[counts > 0].min() >= 60
 
 
 def test_saving_forwards_and_other_memories():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib import resources
 from typing import Any
@@ -12,16 +13,17 @@ from typing import Any
 from remat.documents import write_text
 from remat.errors import OptionError
 from remat.report.page.data import pack
-from remat.report.palette import DARK, LIGHT, OF_KIND, OF_PHASE, Role
-from remat.report.text.readable_names import shown_name
+from remat.report.palette import DARK, GROUPS, GROUPS_DARK, LIGHT, OF_KIND, OF_PHASE, Role
+from remat.report.text.readable_names import share_text, shown_name
 from remat.report.text.summary import summary
-from remat.report.views.composition import Kind
-from remat.report.views.phases import Phase
+from remat.report.views.composition import Extra, Kind
+from remat.report.views.phases import Phase, phase_labels
+from remat.report.views.residents import fullest_memory
 from remat.solving.result import Result
 from remat.units import format_size, format_time
 from remat.version import __version__
 
-SCRIPTS = ("figures.js", "page.js", "pointer.js")
+SCRIPTS = ("figures.js", "page.js", "panels.js", "pointer.js")
 
 KEYS = (
     ("wheel, + and -", "zoom"),
@@ -32,6 +34,9 @@ KEYS = (
     (", and .", "the change of memory before and after the cursor"),
     ("click", "keep the cursor where it is; again: let it go"),
     ("/", "find tasks and values by words of their names; n and N: next and previous match"),
+    ("c", "colour memory by use, or by part of the program (task graphs)"),
+    ("l", "lifetimes of the largest values at the peak"),
+    ("Page Up, Page Down", "other devices (of more than 8)"),
     ("y", "fit the height to what is in sight"),
     ("d", "light or dark"),
     ("Escape", "let the cursor go"),
@@ -81,21 +86,23 @@ def page(result: Result) -> str:
         f"<details><summary>How it was found</summary><pre>{escape(summary(result))}</pre></details>",
         _help(),
     ]
+    groups = head["groups"]["extra"] if head["groups"] else 0
     scripts = "\n".join(_asset(script) for script in SCRIPTS)
     described = json.dumps(head, separators=(",", ":")).replace("<", "\\u003c")
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(name)}: remat</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<style>{_colours()}{_asset('style.css')}</style></head>\n<body>{''.join(body)}\n"
+        f"<style>{_colours(groups)}{_asset('style.css')}</style></head>\n<body>{''.join(body)}\n"
         f'<script type="application/json" id="head">{described}</script>\n'
         f'<script type="text/plain" id="data">{data}</script>\n<script>{scripts}</script></body></html>\n'
     )
 
 
 _RESIDENTS = (
-    '<section><h2 id="when">Point at the picture: what lies there, largest first</h2><div class="scroll"><table>'
-    "<thead><tr><th>value<th>size<th>kind<th>since<th>until<th>why</tr></thead>"
-    '<tbody id="residents"></tbody></table></div></section>'
+    '<section><h2 id="when"></h2><p class="soft">Largest first. Point at the picture for any other instant.</p>'
+    '<div class="scroll"><table>'
+    "<thead><tr><th>value<th>size<th>share<th>use<th>since, made by<th>waits for<th>until</tr></thead>"
+    '<tbody id="residents"></tbody></table></div><p class="soft" id="more"></p></section>'
 )
 
 
@@ -110,23 +117,31 @@ def _asset(name: str) -> str:
     return resources.files("remat.report.page").joinpath(name).read_text("utf-8")
 
 
-def _colours() -> str:
-    """Return the palette as variables of the style, for light and for dark."""
+def _colours(groups: int) -> str:
+    """Return the palette as variables of the style, for light and for dark; with so many groups of values."""
 
     def variable(name: str, value: str) -> str:
         return f"--{name}:{value};"
 
-    def rules(palette: Mapping[Role, str]) -> str:
-        named = [(f"kind-{int(kind)}", role) for kind, role in OF_KIND.items()]
-        named += [(f"phase-{int(phase)}", role) for phase, role in OF_PHASE.items()]
-        return "".join(variable(name, palette[role]) for name, role in [*named, ("budget", Role.BUDGET)])
+    def rules(palette: Mapping[Role, str], areas: Sequence[str]) -> str:
+        named = [(f"kind-{int(kind)}", palette[role]) for kind, role in OF_KIND.items()]
+        named += [(f"phase-{int(phase)}", palette[role]) for phase, role in OF_PHASE.items()]
+        if groups:
+            named += [(f"group-{k}", areas[k]) for k in range(groups)]
+            named += [(f"group-{groups + extra}", palette[role]) for extra, role in _EXTRA.items()]
+        return "".join(variable(name, colour) for name, colour in [*named, ("budget", palette[Role.BUDGET])])
 
     shown = [*(f"kind-{int(kind)}" for kind in Kind), *(f"phase-{int(phase)}" for phase in OF_PHASE)]
+    shown += [f"group-{k}" for k in range(groups + len(Extra))] if groups else []
     classes = "".join(f".{name}{{{variable('swatch', f'var(--{name})')}}}" for name in shown)
+    light, dark = rules(LIGHT, GROUPS), rules(DARK, GROUPS_DARK)
     return (
-        f":root{{{rules(LIGHT)}}}:root[data-theme=dark]{{{rules(DARK)}}}"
-        f"@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{rules(DARK)}}}}}{classes}"
+        f":root{{{light}}}:root[data-theme=dark]{{{dark}}}"
+        f"@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}{classes}"
     )
+
+
+_EXTRA = {Extra.STATIC: Role.PARAMETERS, Extra.WORKSPACE: Role.WORKSPACE, Extra.OTHER: Role.OTHER}
 
 
 def _facts(result: Result) -> Iterator[str]:
@@ -137,11 +152,16 @@ def _facts(result: Result) -> Iterator[str]:
     if report.steady is not None:  # what the bound and the gap are of
         yield f"{format_time(report.objective, units)} per {report.steady.what}"
     if result.overhead is not None and result.orders is None:
-        yield f"overhead {result.overhead:.1%}"
+        yield f"overhead {share_text(result.overhead)}"
     yield str(result.status)
     if result.lower_bound:
         gap = f", gap {result.gap:.2%}" if result.gap else ""
         yield f"lower bound {format_time(result.lower_bound, units)}{gap}"
+    name = fullest_memory(result)
+    memory = result.machine.memories[result.machine.memory_index[name]]
+    size = report.peaks[name].size
+    fullest = "fullest memory " if len(result.machine.memories) > 1 else "peak of "
+    yield f"{fullest}{shown_name(name)} {format_size(size, units)}{_limit(size, memory.capacity, result)}"
     yield f"{len(result.steps):,} steps"
     yield f"verified by remat {__version__}"
 
@@ -152,6 +172,7 @@ def _controls() -> str:
         ("+", "+", "zoom in"),
         ("0", "whole", "the whole schedule"),
         ("p", "peak", "the peak of each memory in turn"),
+        ("l", "lifetimes", "lifetimes of the largest values at the peak"),
         ("d", "light / dark", "light or dark"),
         ("?", "keys", "all keys"),
     )
@@ -166,20 +187,57 @@ def _controls() -> str:
     )
 
 
+_BY = {
+    "module": "module",
+    "part": "part of the program",
+    "operation": "operation",
+    "value": "value",
+}
+
+
 def _legend(result: Result, head: Mapping[str, Any]) -> str:
-    """Return the colours that occur, those of bytes with what there is of each at the first memory's peak."""
-    used = sorted({kind for memory in head["memories"] for kind in memory["kinds"]})
-    at_peak = head["memories"][0]["at_peak"]
-    sizes = {kind: f" {format_size(at_peak[str(kind)], result.units)}" for kind in used if str(kind) in at_peak}
-    kinds = "".join(
-        f'<button type="button" data-kind="{kind}" class="kind-{kind}" aria-pressed="false" '
-        f'title="{escape(Kind(kind).meaning)}">{Kind(kind).label}<small>{sizes.get(kind, "")}</small></button>'
-        for kind in used
-    )
+    """Return the colours that occur, those of bytes with what there is of each at the peak of the fullest memory."""
+    fullest = head["memories"][head["fullest"]]
+    kinds = [(kind, Kind(kind).label, Kind(kind).meaning) for kind in sorted(_used(head, "kinds"))]
+    sizes = {int(kind): size for kind, size in fullest["at_peak"].items()}
+    shown = [_memory_legend(result, "kind", "use", kinds, sizes, hidden=head["groups"] is not None)]
+    if head["groups"] is not None:
+        labels = head["groups"]["labels"]
+        groups = [(row, labels[row], "") for row in sorted(_used(head, "groups"))]
+        shown.append(_memory_legend(result, "group", _BY[head["groups"]["by"]], groups, fullest["groups_at_peak"]))
+    named = phase_labels(result)
     phases = "".join(
-        f'<span class="phase-{phase}">{Phase(phase).label}</span>' for phase in head["used_phases"] if phase
+        f'<span class="phase-{phase}">{named[Phase(phase)]}</span>' for phase in head["used_phases"] if phase
     )
-    return f'<div class="legend"><div>{kinds}</div><div>{phases}</div></div>'
+    idle = '<span class="phase-idle">idle</span>'
+    return f'<div class="legend">{"".join(shown)}<div><b>time:</b>{phases}{idle}</div></div>'
+
+
+def _used(head: Mapping[str, Any], rows: str) -> set[int]:
+    return {row for memory in head["memories"] for row in memory[rows]}
+
+
+def _memory_legend(
+    result: Result,
+    by: str,
+    title: str,
+    rows: Sequence[tuple[int, str, str]],
+    sizes: Mapping[int, int],
+    *,
+    hidden: bool = False,
+) -> str:
+    switch = ' title="c: other colours" data-key="c"' if by == "group" or hidden else " disabled"
+
+    def size_of(row: int) -> str:
+        return f" {format_size(sizes[row], result.units)}" if sizes.get(row) else ""
+
+    entries = "".join(
+        f'<button type="button" data-kind="{row}" class="{by}-{row}" aria-pressed="false" title="{escape(meaning)}">'
+        f"{escape(label)}<small>{size_of(row)}</small></button>"
+        for row, label, meaning in rows
+    )
+    state = " hidden" if hidden else ""
+    return f'<div data-by="{by}"{state}><button type="button"{switch}><b>memory by {title}:</b></button>{entries}</div>'
 
 
 def _in_words(head: Mapping[str, Any], result: Result) -> str:
@@ -191,10 +249,16 @@ def _in_words(head: Mapping[str, Any], result: Result) -> str:
     return f"Memory by kind, and what runs, over time: {'; '.join(peaks)}. Keys: see below."
 
 
+MOST_PEAKS = 8
+"""Memories whose peaks are told in words, the fullest first."""
+
+
 def _peaks(head: Mapping[str, Any], result: Result) -> Iterator[str]:
-    for memory in head["memories"]:
-        if not memory["peak"]:
-            continue
+    used = [memory for memory in head["memories"] if memory["peak"]]
+    used.sort(key=lambda memory: -memory["peak"] / (memory["capacity"] or math.inf))
+    if len(used) > MOST_PEAKS:
+        yield f'<p class="soft">The {MOST_PEAKS} fullest of {len(used)} memories.</p>'
+    for memory in used[:MOST_PEAKS]:
         peak = memory["peak"]
         parts = "".join(
             f'<i class="kind-{kind}" style="flex:{size / peak:.5f}" title="{Kind(int(kind)).label}"></i>'
@@ -204,8 +268,13 @@ def _peaks(head: Mapping[str, Any], result: Result) -> Iterator[str]:
             f"{Kind(int(kind)).label} {format_size(size, result.units)} ({size / peak:.0%})"
             for kind, size in memory["at_peak"].items()
         )
-        title = f"{memory['name']}: {format_size(peak, result.units)} at {memory['cause']}"
+        size = f"{format_size(peak, result.units)}{_limit(peak, memory['capacity'], result)}"
+        title = f"{memory['name']}: {size} at {memory['cause']}"
         yield f'<p><b>{escape(title)}</b></p><div class="parts">{parts}</div><p class="soft">{escape(words)}</p>'
+
+
+def _limit(size: int, capacity: int | None, result: Result) -> str:
+    return "" if capacity is None else f" of {format_size(capacity, result.units)} ({size / max(capacity, 1):.1%})"
 
 
 def _help() -> str:

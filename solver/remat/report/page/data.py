@@ -15,18 +15,35 @@ from typing import Any
 
 import numpy as np
 
+from remat.graph.machine import Machine
 from remat.graph.names import Names, NumberedNames
 from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph
 from remat.messages import printable
 from remat.report.text.readable_names import shown_name, shown_step
-from remat.report.views.composition import Composition, Contents, Kind, composition_of
-from remat.report.views.phases import Phase, step_phases
+from remat.report.views.composition import Composition, Contents, Extra, Kind, composition_of
+from remat.report.views.forward_backward import passes_of
+from remat.report.views.phases import Phase, phase_labels, shown_phases
+from remat.report.views.residents import fullest_memory
 from remat.report.views.resources import occupied
+from remat.schedule.orders import Phase as Operation
 from remat.solving.result import Result
 from remat.verifier import Report
 
+MOST_GROUPED = 100_000
+"""Steps of a task graph whose bytes are summed by groups of values, too."""
+
 MOST_TICKS = 2**44
 """Times that are no whole numbers are rounded to so many ticks of the makespan."""
+
+
+OF_OPERATION = {
+    Operation.F: Phase.FORWARD,
+    Operation.B: Phase.BACKWARD,
+    Operation.W: Phase.WEIGHTS,
+    Operation.BW: Phase.BACKWARD,
+    Operation.R: Phase.RECOMPUTATION,
+}
+"""Phases by the operations of pipelines."""
 
 
 @dataclass
@@ -71,13 +88,13 @@ def pack(result: Result) -> tuple[dict[str, Any], str]:
     steps, report = result.columns, result.report
     assert steps is not None
     assert report is not None
-    found = composition_of(result)
+    found = composition_of(result, grouped=_is_grouped(result))
     packed = Packed()
     ticks = _Ticks(report.start, float(report.makespan))
     start, end = ticks.of(report.start), ticks.of(report.end)
     packed.column("start", start, differences=True)
     packed.column("length", end - start)
-    phases = step_phases(result.graph, steps, report.start)
+    phases = shown_phases(result)
     packed.column("phase", phases)
     packed.column("item", steps.item, differences=True)
     head: dict[str, Any] = {
@@ -85,16 +102,22 @@ def pack(result: Result) -> tuple[dict[str, Any], str]:
         "units": {"time": result.units.time, "memory": result.units.memory},
         "makespan": ticks.one(report.makespan),
         "kinds": [{"label": kind.label, "meaning": kind.meaning} for kind in Kind],
-        "phases": [phase.label for phase in Phase],
+        "phases": list(phase_labels(result).values()),
         "used_phases": np.unique(phases).tolist(),
         "copy": int(Phase.COPY),
+        "workspace": int(Kind.WORKSPACE),
         "rows": _rows(result, packed),
-        "memories": [_memory(result, packed, found.contents[k], k, ticks) for k in range(len(result.machine.memories))],
+        "passes": _passes(result, packed, ticks),
+        "groups": _groups(found),
+        "memories": [_memory(result, packed, found, k, ticks) for k in range(len(result.machine.memories))],
+        "fullest": result.machine.memory_index[fullest_memory(result)],
         "tasks": _names("tasks", result.graph.tasks, packed),
         "values": _names("values", result.graph.values, packed),
         "modules": _modules(result, packed),
     }
     _stays(result, packed, found)
+    if found.groups is not None:
+        packed.column("group", found.groups.of_value, differences=True)
     packed.column("size", result.graph.size)
     head["columns"] = packed.entries
     return head, packed.encoded()
@@ -114,8 +137,26 @@ class _Ticks:
         return int(time) if self._whole else round(time / self.size)
 
 
+def _is_grouped(result: Result) -> bool:
+    """Whether the page can colour bytes by group: those of task graphs, which have no stages."""
+    assert result.columns is not None
+    return not isinstance(result.graph.values, NumberedNames) and len(result.columns) <= MOST_GROUPED
+
+
+def _groups(found: Composition) -> dict[str, Any] | None:
+    """Describe the rows of what is summed by group: labels, and what tells groups apart."""
+    if found.groups is None:
+        return None
+    extra = [row.label for row in Extra]
+    labels = [printable(label) for label in found.groups.labels]
+    return {"labels": [*labels, *extra], "extra": len(labels), "by": found.groups.by}
+
+
 def _rows(result: Result, packed: Packed) -> list[dict[str, Any]]:
-    """Add the steps of each processor and channel that ever does anything, in the order in which they start."""
+    """Add the steps of each processor and channel that ever does anything, in the order in which they start.
+
+    A channel of a pipeline says which processor sends on it.
+    """
     report, machine = result.report, result.machine
     assert report is not None
     assert result.columns is not None
@@ -125,31 +166,83 @@ def _rows(result: Result, packed: Packed) -> list[dict[str, Any]]:
     order = np.lexsort((step, report.start[step], resource))
     step, resource = step[order], resource[order]
     packed.column("served", step, differences=True)
-    rows = []
+    processors = len(machine.processors)
+    senders = {} if result.orders is None else _senders(machine)
+    rows: list[dict[str, Any]] = []
     for index, name in enumerate(machine.resources):
         first, stop = np.searchsorted(resource, [index, index + 1]).tolist()
-        if stop > first or index == 0:
-            rows.append({"name": shown_name(name), "first": first, "stop": stop})
+        if stop > first or index == 0 or (index < processors and result.orders is not None):
+            row = {"name": shown_name(name), "first": first, "stop": stop}
+            if index >= processors:
+                row["kind"] = "channel"
+                if name in senders:
+                    row["sender"] = senders[name]
+            else:
+                row["memory"] = machine.processors[index].memory
+            rows.append(row)
     return rows
 
 
-def _memory(result: Result, packed: Packed, contents: Contents, index: int, ticks: _Ticks) -> dict[str, Any]:
+def _senders(machine: Machine) -> dict[str, int]:
+    """Return for each channel the first processor of the memory that sends on it."""
+    first: dict[int, int] = {}
+    for index, processor in enumerate(machine.processors):
+        first.setdefault(processor.memory, index)
+    return {link.channel: first[link.source] for link in machine.links if link.source in first}
+
+
+def _passes(result: Result, packed: Packed, ticks: _Ticks) -> int:
+    """Add the operations of a pipeline, device by device; return how many there are (0: this is no pipeline)."""
+    if result.orders is None:
+        return 0
+    found = passes_of(result)
+    order = np.lexsort((found.half, found.start, found.device))
+    start, end = ticks.of(found.start[order]), ticks.of(found.end[order])
+    packed.column("pass device", found.device[order], differences=True)
+    packed.column("pass start", start, differences=True)
+    packed.column("pass length", end - start)
+    packed.column("pass batch", found.batch[order])
+    packed.column("pass half", found.half[order])
+    phase = found.phase[order]
+    packed.column("pass phase", np.array([OF_OPERATION[one] for one in Operation], dtype=np.int64)[phase])
+    packed.column("pass chunk", found.chunk[order])
+    return len(order)
+
+
+def _memory(result: Result, packed: Packed, found: Composition, index: int, ticks: _Ticks) -> dict[str, Any]:
     assert result.report is not None
     assert result.columns is not None
+    contents = found.contents[index]
     memory = result.machine.memories[index]
     peak = result.report.peaks[memory.name]
     used = [int(kind) for kind in Kind if contents.sizes[kind].any()]
     packed.column(f"at {index}", _events_at(contents.time, result.report), differences=True)
     for kind in used:
         packed.column(f"bytes {index} {kind}", contents.sizes[kind], differences=True)
-    return {
+    head: dict[str, Any] = {
         "name": shown_name(memory.name),
         "capacity": memory.capacity,
         "peak": peak.size,
+        "static": result.graph.static_bytes(result.machine, index),
         "cause": shown_step(result.graph, result.machine, result.columns, peak.step),
         "kinds": used,
         "at_peak": {str(int(kind)): size for kind, size in contents.at_peak.items()},
     }
+    if found.groups is not None:
+        head["groups"] = _grouped(packed, found.grouped[index], index, len(found.groups.labels))
+        grouped = found.grouped[index]
+        at_peak = grouped.sizes[:, int(np.argmax(grouped.total))].tolist()
+        head["groups_at_peak"] = {row: size for row, size in enumerate(at_peak) if size}
+    return head
+
+
+def _grouped(packed: Packed, contents: Contents, index: int, labels: int) -> list[int]:
+    """Add the bytes of each group, where they change; return those that occur, static memory first."""
+    rows = [labels + Extra.STATIC, *range(labels), labels + Extra.WORKSPACE, labels + Extra.OTHER]
+    used = [row for row in rows if contents.sizes[row].any()]
+    for row in used:
+        packed.column(f"grouped {index} {row}", contents.sizes[row], differences=True)
+    return used
 
 
 def _events_at(time: NumberArray, report: Report) -> IntArray:
@@ -191,7 +284,7 @@ def _names(name: str, names: Names, packed: Packed) -> dict[str, Any]:
 
 def _modules_of_values(graph: TaskGraph, of_task: IntArray, known: dict[str, int]) -> IntArray:
     """Return the module of each value's first maker, or reader (as `TaskGraph.value_module`, for all at once)."""
-    none = known.get("", 0)
+    none = known[""]
     found = np.full(len(graph.values), none, dtype=np.int64)
     for tasks in (graph.readers, graph.producers):
         some = tasks.counts > 0
@@ -206,6 +299,7 @@ def _modules(result: Result, packed: Packed) -> int:
         return 0
     known: dict[str, int] = {}
     of_task = np.array([known.setdefault(module, len(known)) for module in modules], dtype=np.int64)
+    known.setdefault("", len(known))  # of values that no task makes or reads
     packed.texts("modules", map(printable, known))
     packed.column("module", of_task, differences=True)
     packed.column("value module", _modules_of_values(result.graph, of_task, known), differences=True)

@@ -152,14 +152,19 @@ class Track {
   }
 }
 
-const digits = (number, most) => String(Number(number.toPrecision(most)));
+/** A figure with at most so many digits; with commas between thousands, if so asked. */
+function digits(number, most, commas = false) {
+  const rounded = Number(number.toPrecision(most));
+  return commas ? rounded.toLocaleString("en", {maximumFractionDigits: 15}) : String(rounded);
+}
+
+const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 function sizeText(size, unit) {
   if (unit === "unit") return Math.round(size).toLocaleString("en");
-  const names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
   let power = 0;
   while (power < 6 && Math.abs(size) >= 1024 ** (power + 1)) power++;
-  return power ? `${digits(size / 1024 ** power, 4)} ${names[power]}` : `${Math.round(size)} B`;
+  return power ? `${digits(size / 1024 ** power, 4)} ${SIZES[power]}` : `${Math.round(size)} B`;
 }
 
 const SECONDS = {s: 1, ms: 1e-3, us: 1e-6, ns: 1e-9};
@@ -181,12 +186,12 @@ function ticks(low, high, count, least = 0) {
   return found;
 }
 
-/** The same of sizes: round in the unit in which they are shown. */
-function sizeTicks(most, unit) {
-  if (unit === "unit") return ticks(0, most, 4, 1);
-  let factor = 1;
-  while (most >= 2 * factor * 1024 && factor < 1024 ** 6) factor *= 1024;
-  return ticks(0, most / factor, 4, factor === 1 ? 1 : 0).map(tick => tick * factor);
+/** The same of sizes: all in one unit, and round in it. */
+function sizeTicks(most, unit, count = 4) {
+  if (unit === "unit") return {ticks: ticks(0, most, count, 1), factor: 1, unit: ""};
+  let factor = 1, power = 0;
+  while (most >= factor * 1024 && power < 6) { factor *= 1024; power++; }
+  return {ticks: ticks(0, most / factor, count, power ? 0 : 1).map(tick => tick * factor), factor, unit: ` ${SIZES[power]}`};
 }
 
 if (typeof module !== "undefined") module.exports = {unpack, Names, upper, Largest, Cover, Track, sizeText, timeText, ticks, sizeTicks};

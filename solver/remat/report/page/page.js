@@ -1,4 +1,5 @@
-// A schedule to look into: memory by kind above, processors and channels below, all over one axis of time.
+// A schedule to look into: memory above, processors and channels below, all over one axis of time; of pipelines the
+// devices stand above their memories (see panels.js).
 "use strict";
 
 const LEFT = 92, RIGHT = 14, AXIS = 24, GAP = 16, OVERVIEW = 34, ROW = 20;
@@ -16,8 +17,12 @@ class Page {
     this.tasks = new Names(head.tasks, columns.tasks);
     this.values = new Names(head.values, columns.values);
     this.memories = head.memories.map((memory, k) => this.contents(memory, k));
+    this.home = this.memories[head.fullest];
+    this.colourBy(head.groups ? "group" : "kind");
     this.tracks = head.rows.map(row => ({...row,
       track: new Track(columns.served.subarray(row.first, row.stop), start, this.end, columns.phase)}));
+    this.readPasses();
+    this.living = Boolean(head.groups);
     this.span = Math.max(head.makespan, SHORTEST);
     this.view = [0, this.span];
     this.cursor = null;              // {time, memory, kind, step} under the pointer, or where it was pinned
@@ -29,12 +34,24 @@ class Page {
 
   /** Points of a memory over time, with their totals and the tree that finds the fullest of any stretch. */
   contents(memory, k) {
-    const {start} = this.columns, bytes = memory.kinds.map(kind => this.columns[`bytes ${k} ${kind}`]);
+    const {start} = this.columns, read = (rows, name) => ({rows, bytes: rows.map(row => this.columns[`${name} ${k} ${row}`])});
+    const sets = {kind: read(memory.kinds, "bytes"), group: read(memory.groups ?? [], "grouped")}, {bytes} = sets.kind;
     const time = Float64Array.from(this.columns[`at ${k}`], at => at < 0 ? 0 : at < start.length ? start[at] : this.end[at - start.length]);
     const total = new Float64Array(time.length);
     for (const column of bytes) for (let i = 0; i < total.length; i++) total[i] += column[i];
-    return {...memory, time, bytes, total, largest: new Largest(total), used: memory.peak > 0 || k === 0};
+    return {...memory, sets, time, total, largest: new Largest(total), used: memory.peak > 0 || k === 0};
   }
+
+  /** Show what bytes are for ("kind"), or which part of the program they belong to ("group"). */
+  colourBy(what) {
+    this.by = what;
+    this.only = undefined;
+    this.legend = what === "kind" ? this.head.kinds : this.head.groups.labels.map(label => ({label}));
+    for (const memory of this.memories) { memory.kinds = memory.sets[what].rows; memory.bytes = memory.sets[what].bytes; }
+  }
+  /** The kind, or the group, of a stay. */
+  kindOf(stay) { return this.by === "kind" ? this.columns.kind[stay] : this.columns.group[this.columns.value[stay]]; }
+  peakTime(memory) { return memory.time[memory.largest.of(0, memory.total.length)]; }
 
   /** Stays with their times; made when somebody first asks. */
   get stays() {
@@ -69,21 +86,8 @@ class Page {
 
   layout() {
     const ratio = window.devicePixelRatio || 1, width = Math.max(280, this.canvas.parentElement.clientWidth);
-    const shown = this.memories.filter(memory => memory.used);
-    const tall = shown.length > 2 ? 130 : shown.length > 1 ? 170 : 240;
-    let y = 6;
-    this.panels = shown.map(memory => {
-      const panel = {memory, top: y, height: tall};
-      y += tall + GAP;
-      return panel;
-    });
-    this.rowsTop = y;
-    y += this.tracks.length * ROW + 6;
-    this.axisTop = y;
-    y += AXIS;
-    this.overviewTop = y;
-    this.height = y + OVERVIEW + 4;
     this.width = width;
+    this.place();
     for (const canvas of [this.canvas, this.overlay]) {
       canvas.width = Math.round(width * ratio);
       canvas.height = Math.round(this.height * ratio);
@@ -92,7 +96,7 @@ class Page {
     }
     const style = getComputedStyle(document.documentElement);
     const colour = name => style.getPropertyValue(`--${name}`).trim();
-    this.colours = {kinds: this.head.kinds.map((_, k) => colour(`kind-${k}`)), phases: this.head.phases.map((_, k) => colour(`phase-${k}`))};
+    this.colours = {kinds: this.legend.map((_, k) => colour(`${this.by}-${k}`)), phases: this.head.phases.map((_, k) => colour(`phase-${k}`))};
     for (const name of ["ink", "soft", "line", "panel", "paper", "budget", "accent"]) this.colours[name] = colour(name);
     this.font = style.getPropertyValue("--font").trim();
     this.outline = null;
@@ -114,7 +118,8 @@ class Page {
     pen.clearRect(0, 0, this.width, this.height);
     pen.font = `11px ${this.font}`;
     for (const panel of this.panels) this.drawMemory(pen, panel);
-    this.tracks.forEach((row, k) => this.drawTrack(pen, row, this.rowsTop + k * ROW));
+    for (const row of this.rows) this.drawRow(pen, row);
+    if (this.living) this.drawLives(pen);
     this.drawAxis(pen);
     this.drawOverview(pen);
     this.drawCursor();
@@ -140,7 +145,7 @@ class Page {
   }
 
   drawMemory(pen, panel) {
-    const {memory, top, height} = panel, head = 18, base = top + height, right = LEFT + this.across;
+    const {memory, top, height} = panel, head = height < 100 ? 15 : 20, base = top + height, right = LEFT + this.across;
     const {xs, index} = this.points(memory);
     const near = memory.capacity !== null && memory.capacity <= 3 * Math.max(memory.peak, 1);
     let most = near ? Math.max(memory.peak, memory.capacity) : memory.peak;
@@ -148,11 +153,13 @@ class Page {
     const scale = (height - head) / Math.max(most, 1), y = bytes => base - bytes * scale;
     Object.assign(panel, {scale, base});
     pen.textBaseline = "middle";
-    for (const tick of sizeTicks(most, this.head.units.memory)) {
+    const {ticks: marks, factor, unit} = sizeTicks(most, this.head.units.memory, height < 100 ? 2 : 4);
+    marks.forEach((tick, k) => {                             // the unit stands at the highest
       pen.fillStyle = this.colours.line;
       pen.fillRect(LEFT, Math.round(y(tick)), this.across, 1);
-      this.label(pen, tick ? this.size(tick) : "0", LEFT - 6, y(tick), "right");
-    }
+      const text = `${digits(tick / factor, 4, true)}${k && k === marks.length - 1 ? unit : ""}`;
+      this.label(pen, text, LEFT - 6, Math.max(y(tick), top + 19), "right");
+    });
     pen.save();
     pen.beginPath();
     pen.rect(LEFT, top, this.across, height);
@@ -166,18 +173,21 @@ class Page {
       for (let i = 0; i < sums.length; i++) sums[i] -= memory.bytes[k][index[i]];
     }
     pen.globalAlpha = 1;
+    this.labelBands(pen, memory, xs, index, y, right);
     if (this.matches) this.drawMatches(pen, memory, y, right, base);
     pen.restore();
     if (near && memory.capacity <= most) {
       pen.strokeStyle = this.colours.budget;
+      pen.lineWidth = 1.5;
       pen.setLineDash([6, 3]);
       pen.beginPath();
       pen.moveTo(LEFT, y(memory.capacity));
       pen.lineTo(right, y(memory.capacity));
       pen.stroke();
       pen.setLineDash([]);
+      pen.lineWidth = 1;
     }
-    this.drawPeak(pen, panel, y);
+    this.drawPeak(pen, panel, y, near && memory.capacity <= most);
     this.label(pen, shortened(memory.name), LEFT - 6, top + 7, "right", "ink");
   }
 
@@ -194,17 +204,29 @@ class Page {
     pen.closePath();
   }
 
-  drawPeak(pen, {memory, top}, y) {
-    const at = memory.largest.of(0, memory.total.length), x = this.x(memory.time[at]);
-    const inside = x >= LEFT - 1 && x <= LEFT + this.across + 1;
-    const budget = memory.capacity === null ? "" : ` of ${this.size(memory.capacity)}`;
-    const text = `${x < LEFT - 1 ? "◂ " : ""}peak ${this.size(memory.peak)}${budget}: ${memory.cause}${!inside && x > LEFT ? " ▸" : ""}`;
-    const room = pen.measureText(text).width, begin = Math.max(LEFT, Math.min(x + 4, LEFT + this.across - room));
+  /** Say where the memory is fullest and how far that is from the budget, and name the line of the budget. */
+  drawPeak(pen, {memory, top}, y, limited) {
+    const x = this.x(this.peakTime(memory)), {peak, capacity} = memory, end = LEFT + this.across;
+    const inside = x >= LEFT - 1 && x <= end + 1, free = capacity - peak;
+    const below = capacity === null ? "" : free ? `, ${this.size(free)} below the budget` : ", all of the budget";
+    const text = `${x < LEFT - 1 ? "◂ " : ""}peak ${this.size(peak)}${below}: ${memory.cause}${!inside && x > LEFT ? " ▸" : ""}`;
+    pen.font = `bold 11px ${this.font}`;
+    const room = pen.measureText(text).width, begin = Math.max(LEFT, Math.min(x + 4, end - room));
     this.label(pen, text, begin, top + 7, "left", "ink");
+    pen.font = `11px ${this.font}`;
+    if (limited) {
+      const name = `budget ${this.size(capacity)}`, wide = pen.measureText(name).width;
+      const left = begin + room + 12 + wide < end ? end - wide : LEFT + 4;
+      if (left > begin + room || left + wide < begin) this.label(pen, name, left, top + 7, "left", "budget");
+    }
     if (!inside) return;
-    pen.fillStyle = this.colours.budget;
+    pen.strokeStyle = pen.fillStyle = this.colours.budget;
     pen.beginPath();
-    pen.arc(Math.max(LEFT, x), y(memory.peak), 3, 0, 7);
+    pen.moveTo(Math.max(LEFT, x), top + 13);
+    pen.lineTo(Math.max(LEFT, x), y(peak));
+    pen.stroke();
+    pen.beginPath();
+    pen.arc(Math.max(LEFT, x), y(peak), 3.5, 0, 7);
     pen.fill();
   }
 
@@ -219,7 +241,7 @@ class Page {
     pen.lineWidth = 1;
   }
 
-  drawTrack(pen, {name, track, kind}, top) {
+  drawTrack(pen, {name, track, kind, top}) {
     const middle = top + ROW / 2, {start, end, phase, steps} = track, [from, to] = this.view;
     this.label(pen, shortened(name), LEFT - 6, middle, "right", kind === "channel" ? "soft" : "ink");
     pen.fillStyle = this.colours.panel;
@@ -282,35 +304,45 @@ class Page {
     const seconds = SECONDS[units.time] ?? 1, found = ticks(from * seconds, to * seconds, this.across / 110);
     const step = found.length > 1 ? found[1] - found[0] : found[0] || 1;
     const most = Math.min(15, Math.max(5, Math.ceil(Math.log10(Math.max(Math.abs(found.at(-1) ?? 1), step) / step)) + 1));
+    const unit = units.time === "unit" ? "" : Object.keys(SECONDS).find(name => to * seconds >= SECONDS[name]) ?? "ns";
+    const name = unit === "us" ? "µs" : unit;
+    this.label(pen, name ? `time (${name})` : "time", LEFT - 6, this.axisTop + 10, "right");
     for (const mark of found) {
       const x = this.x(mark / seconds / tick);
       pen.fillStyle = this.colours.line;
       pen.fillRect(Math.round(x), this.axisTop - 4, 1, 5);
-      const text = units.time === "unit" ? digits(mark, 12) : timeText(mark, "s", most);
+      const text = digits(unit ? mark / SECONDS[unit] : mark, unit ? most : 12, true);
       const room = pen.measureText(text).width / 2;
       this.label(pen, text, Math.min(Math.max(x, LEFT + room), LEFT + this.across - room), this.axisTop + 10, "center");
     }
   }
 
   drawOverview(pen) {
-    const memory = this.panels[0].memory, top = this.overviewTop, high = OVERVIEW - 6;
+    const top = this.overviewTop, high = this.overview - 6;
+    pen.fillStyle = this.colours.panel;
+    pen.fillRect(LEFT, top, this.across, high);
+    if (this.devices.length) this.drawDevices(pen, top, high);
+    else this.drawOutline(pen, top, high);
+    const [low, up] = this.view.map(time => LEFT + time / this.span * this.across), each = high / (this.devices.length || 1);
+    const [first, count] = this.devices.length ? this.window : [0, 1];
+    pen.strokeStyle = this.colours.accent;
+    pen.lineWidth = 1.5;
+    pen.strokeRect(low, top + first * each - 0.5, Math.max(up - low, 3), count * each + 1);
+    pen.lineWidth = 1;
+    this.label(pen, "overview", LEFT - 6, top + high / 2, "right");
+  }
+
+  drawOutline(pen, top, high) {
+    const {memory} = this.panels[0];
     if (!this.outline) {
       const {xs, index} = this.points(memory, [0, this.span]);
       this.outline = new Path2D();
       this.stairs(this.outline, xs, index.map(k => memory.total[k]), bytes => top + high - bytes / Math.max(memory.peak, 1) * high, LEFT + this.across, top + high);
     }
-    pen.fillStyle = this.colours.panel;
-    pen.fillRect(LEFT, top, this.across, high);
     pen.fillStyle = this.colours.soft;
     pen.globalAlpha = 0.45;
     pen.fill(this.outline);
     pen.globalAlpha = 1;
-    const [low, up] = this.view.map(time => LEFT + time / this.span * this.across);
-    pen.strokeStyle = this.colours.accent;
-    pen.lineWidth = 1.5;
-    pen.strokeRect(low, top - 0.5, Math.max(up - low, 3), high + 1);
-    pen.lineWidth = 1;
-    this.label(pen, "overview", LEFT - 6, top + high / 2, "right");
   }
 
   label(pen, text, x, y, align, colour = "soft") {

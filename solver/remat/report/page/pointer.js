@@ -67,10 +67,12 @@ Object.assign(Page.prototype, {
     this.point({time, memory});
   },
   goToPeak() {
-    const shown = this.panels.map(panel => panel.memory), now = shown.indexOf(this.peaked);
+    const used = this.memories.filter(memory => memory.used), first = used.indexOf(this.home);
+    const shown = [...used.slice(first), ...used.slice(0, first)], now = shown.indexOf(this.peaked);
     const memory = this.peaked = shown[(now + 1) % shown.length];
-    if (this.view[1] - this.view[0] === this.span) this.zoom(0.2, memory.time[memory.largest.of(0, memory.total.length)]);
-    this.goTo(memory.time[memory.largest.of(0, memory.total.length)], memory);
+    if (this.view[1] - this.view[0] === this.span) this.zoom(0.2, this.peakTime(memory));
+    this.reveal(memory);
+    this.goTo(this.peakTime(memory), memory);
   },
   /** To the next (or previous) instant at which the bytes of a memory change. */
   step(by) {
@@ -112,8 +114,12 @@ Object.assign(Page.prototype, {
       });
       return {time, memory, kind};
     }
-    const row = this.tracks[Math.floor((y - this.rowsTop) / ROW)];
-    return row && y >= this.rowsTop ? {time, row, step: row.track.at(time)} : null;
+    const row = this.rows.find(({top, height}) => y >= top && y < top + height);
+    if (!row) return null;
+    // Below the operations of a device are the transfers that it sends.
+    const sent = y >= row.top + row.height - SENT ? row.sends : undefined, sends = sent?.find(one => one.track.at(time) >= 0) ?? sent?.[0];
+    const found = sends ?? row;
+    return {time, row: found, below: row, step: found.track.at(time)};
   },
 
   point(cursor) {
@@ -128,7 +134,7 @@ Object.assign(Page.prototype, {
     if (this.band) {
       pen.fillStyle = this.colours.accent;
       pen.globalAlpha = 0.15;
-      pen.fillRect(this.band[0], 4, this.band[1] - this.band[0], this.axisTop - 4);
+      pen.fillRect(this.band[0], this.contentTop, this.band[1] - this.band[0], this.axisTop - this.contentTop);
       pen.globalAlpha = 1;
     }
     if (!this.cursor) return;
@@ -137,7 +143,7 @@ Object.assign(Page.prototype, {
     pen.strokeStyle = this.colours.ink;
     pen.globalAlpha = this.pinned ? 0.9 : 0.5;
     pen.beginPath();
-    pen.moveTo(x, 4);
+    pen.moveTo(x, this.contentTop);
     pen.lineTo(x, this.axisTop);
     pen.stroke();
     pen.globalAlpha = 1;
@@ -147,7 +153,7 @@ Object.assign(Page.prototype, {
   residents(memory, time, kind) {
     const index = this.memories.indexOf(memory), {columns} = this, found = [];
     this.stays.cover.at(time, k => {
-      if (columns.memory[k] === index && (kind === undefined || columns.kind[k] === kind)) found.push(k);
+      if (columns.memory[k] === index && (kind === undefined || this.kindOf(k) === kind)) found.push(k);
     });
     const size = k => columns.size[columns.value[k]];
     return found.sort((a, b) => size(b) - size(a) || a - b);
@@ -165,6 +171,7 @@ Object.assign(Page.prototype, {
   tell() {
     const tip = document.getElementById("tip"), {cursor} = this;
     tip.hidden = !cursor;
+    this.list(cursor ?? {time: this.peakTime(this.home), memory: this.home, peak: true});
     if (!cursor) return;
     const lines = cursor.row ? this.aboutStep(cursor) : this.aboutMemory(cursor);
     tip.replaceChildren(...lines.map(([tag, text, style]) => {
@@ -175,18 +182,18 @@ Object.assign(Page.prototype, {
     }));
     const x = this.x(cursor.time), wide = tip.offsetWidth;
     tip.style.left = `${Math.max(0, Math.min(x + 14 + wide > this.width ? x - wide - 14 : x + 14, this.width - wide))}px`;
-    const y = cursor.row ? this.rowsTop + (this.tracks.indexOf(cursor.row) + 1) * ROW + 4 : 26 + (this.panels.find(panel => panel.memory === cursor.memory) ?? this.panels[0]).top;
+    const y = cursor.row ? cursor.below.top + cursor.below.height + 4 : 26 + (this.panels.find(panel => panel.memory === cursor.memory) ?? this.panels[0]).top;
     tip.style.top = `${y}px`;
-    this.list(cursor);
   },
 
   aboutMemory({time, memory = this.panels[0].memory, kind}) {
     const k = upper(memory.time, time) - 1, lines = [["b", `${this.time(time)} · ${this.size(memory.total[k])} in ${memory.name}`]];
     if (kind === undefined) {
-      memory.kinds.forEach((one, i) => memory.bytes[i][k] && lines.push(["span", `${this.head.kinds[one].label} ${this.size(memory.bytes[i][k])}`, `kind-${one}`]));
+      memory.kinds.forEach((one, i) => memory.bytes[i][k] && lines.push(["span", `${this.legend[one].label} ${this.size(memory.bytes[i][k])}`, `${this.by}-${one}`]));
       return lines;
     }
-    lines.push(["span", `${this.head.kinds[kind].label} ${this.size(memory.bytes[memory.kinds.indexOf(kind)][k])}: ${this.head.kinds[kind].meaning}`, `kind-${kind}`]);
+    const {label, meaning} = this.legend[kind];
+    lines.push(["span", `${label} ${this.size(memory.bytes[memory.kinds.indexOf(kind)][k])}${meaning ? `: ${meaning}` : ""}`, `${this.by}-${kind}`]);
     const found = this.residents(memory, time, kind);
     for (const stay of found.slice(0, MOST_TOLD)) {
       const value = this.columns.value[stay], {since, by, until} = this.story(stay);
@@ -205,27 +212,48 @@ Object.assign(Page.prototype, {
     }
     const named = list => list.slice(0, 5).map(k => `${this.valueName(k)} (${this.size(size[k])})`).join(", ") + (list.length > 5 ? `, ${list.length - 5} more` : "");
     const lines = [["b", this.stepName(step)], ["span", `${this.head.phases[phase[step]]} on ${row.name}, step ${step.toLocaleString("en")}`, `phase-${phase[step]}`],
+      ...this.aboutPass(time, row),
       ["span", `${this.time(start[step])} to ${this.time(start[step] + length[step])}, ${this.time(length[step])}`]];
     if (made.length) lines.push(["span", `makes ${named(made)}`]);
     if (freed.length) lines.push(["span", `frees ${named(freed)}`]);
     return lines;
   },
 
-  /** The table below the picture: the largest at the cursor. */
-  list({time, memory = this.panels[0].memory, kind}) {
+  /** The table below the picture: the largest at the cursor, or where the fullest memory is fullest. */
+  list({time, memory = this.panels[0].memory, kind, peak}) {
     const found = this.residents(memory, time, kind), body = document.getElementById("residents");
-    const about = kind === undefined ? "" : `, ${this.head.kinds[kind].label}`;
-    document.getElementById("when").textContent = `${memory.name} at ${this.time(time)}${about}: ${found.length.toLocaleString("en")} values`;
-    body.replaceChildren(...found.slice(0, MOST_LISTED).map(k => {
-      const row = document.createElement("tr"), value = this.columns.value[k], {since, by, until, why} = this.story(k);
-      for (const [text, style] of [[this.valueName(value), `name kind-${this.columns.kind[k]}`], [this.size(this.columns.size[value]), "figure"],
-        [this.head.kinds[this.columns.kind[k]].label], [`${since}, ${by}`], [until], [why]]) {
+    const about = kind === undefined ? "" : `, ${this.legend[kind].label}`, total = memory.total[upper(memory.time, time) - 1];
+    const when = peak ? `At the peak of ${memory.name}, ${this.time(time)}` : `${memory.name} at ${this.time(time)}`;
+    const all = peak ? `, ${this.size(memory.peak)} while ${memory.cause} runs` : "";
+    document.getElementById("when").textContent = `${when}${about}: ${found.length.toLocaleString("en")} values${memory.static ? " and static memory" : ""}${all}`;
+    const rows = found.slice(0, MOST_LISTED).map(k => {
+      const value = this.columns.value[k], {since, by, until, why} = this.story(k), size = this.columns.size[value];
+      return {size, style: `${this.by}-${this.kindOf(k)}`, texts: [this.valueName(value), this.head.kinds[this.columns.kind[k]].label, `${since}, ${by}`, why, until]};
+    });
+    if (kind === undefined) rows.push(...this.noValues(memory, time));
+    body.replaceChildren(...rows.sort((a, b) => b.size - a.size).map(({size, style, texts: [name, use, since, why, until]}) => {
+      const row = document.createElement("tr"), share = total ? `${Math.round(100 * size / total)} %` : "";
+      for (const [text, look] of [[name, `name ${style}`], [this.size(size), "figure"], [share], [use], [since], [why], [until]]) {
         const cell = row.insertCell();
         cell.textContent = text;
-        if (style) cell.className = style;
+        if (look) cell.className = look;
       }
       return row;
     }));
+    const left = found.slice(MOST_LISTED).reduce((sum, k) => sum + this.columns.size[this.columns.value[k]], 0);
+    const more = found.length - MOST_LISTED;
+    document.getElementById("more").textContent = more > 0 ? `and ${more.toLocaleString("en")} smaller ones, ${this.size(left)} together` : "";
+  },
+
+  /** What lies in a memory without being a value: static memory, and the workspace of what runs. */
+  noValues(memory, time) {
+    const {workspace, groups} = this.head, {rows, bytes} = memory.sets.kind, at = rows.indexOf(workspace);
+    const work = at < 0 ? 0 : bytes[at][upper(memory.time, time) - 1];
+    const style = (kind, extra) => this.by === "kind" ? `kind-${kind}` : `group-${groups.extra + extra}`;
+    return [
+      {size: memory.static, style: style(0, 0), texts: ["static memory", this.head.kinds[0].label, "0 s, there from the start", "", "the end"]},
+      {size: work, style: style(workspace, 1), texts: ["workspace", this.head.kinds[workspace].label, "", "what runs now", ""]},
+    ].filter(({size}) => size > 0);
   },
 
   // -------------------------------------------------------------------------------------------- hands
@@ -254,9 +282,10 @@ Object.assign(Page.prototype, {
       if (others.length) {                         // two fingers
         const [[x]] = others, wide = Math.abs(now[0] - x);
         if (wide > 8) this.zoom(Math.abs(before[0] - x) / wide, this.timeAt((now[0] + x) / 2));
-      } else if (before[1] >= this.overviewTop) {
+      } else if (before[1] >= this.overviewTop && before[1] <= this.overviewTop + this.overview) {
         const middle = (now[0] - LEFT) / this.across * this.span, half = (this.view[1] - this.view[0]) / 2;
         this.show(middle - half, middle + half);
+        if (this.devices.length) this.scroll(Math.floor((now[1] - this.overviewTop) / (this.overview - 6) * this.devices.length - this.window[1] / 2));
       } else if (event.shiftKey) {
         this.band = [this.band?.[0] ?? before[0], now[0]];
         this.drawCursor();
@@ -285,7 +314,7 @@ Object.assign(Page.prototype, {
       button.addEventListener("click", () => {
         const kind = Number(button.dataset.kind);
         this.only = this.only === kind ? undefined : kind;
-        for (const other of document.querySelectorAll("button[data-kind]")) other.setAttribute("aria-pressed", Number(other.dataset.kind) === this.only);
+        for (const other of document.querySelectorAll("button[data-kind]")) other.setAttribute("aria-pressed", Number(other.dataset.kind) === this.only && !other.parentElement.hidden);
         this.changed();
       });
     }
@@ -306,6 +335,8 @@ Object.assign(Page.prototype, {
       "-": () => this.zoom(2, this.cursor?.time), ArrowDown: () => this.zoom(2, this.cursor?.time),
       ArrowLeft: () => this.pan(-0.2), ArrowRight: () => this.pan(0.2), 0: () => this.show(0, this.span), Home: () => this.show(0, this.span),
       ",": () => this.step(-1), ".": () => this.step(1), p: () => this.goToPeak(), n: () => this.nextMatch(1), N: () => this.nextMatch(-1),
+      c: () => this.switchColours(), l: () => { this.living = !this.living; this.layout(); },
+      PageDown: () => this.scroll(this.window[0] + this.window[1]), PageUp: () => this.scroll(this.window[0] - this.window[1]),
       y: () => { this.fitted = !this.fitted; this.changed(); },
       d: () => { const root = document.documentElement, dark = getComputedStyle(root).colorScheme === "dark"; root.dataset.theme = dark ? "light" : "dark"; this.layout(); },
       "/": () => box.focus(), "?": () => document.getElementById("help").toggleAttribute("open"),
@@ -323,6 +354,7 @@ async function begin() {
   window.schedule = page;
   page.listen();
   page.layout();
+  page.tell();
   document.documentElement.dataset.ready = "yes";
 }
 begin().catch(error => {

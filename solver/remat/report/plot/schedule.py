@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from remat.errors import OptionError
+from remat.graph.names import NumberedNames
 from remat.graph.taskgraph import IntArray
+from remat.messages import printable
 from remat.report.page import write_page
-from remat.report.palette import LIGHT, OF_KIND, OF_PHASE, Role
+from remat.report.page.data import MOST_GROUPED
+from remat.report.palette import GROUPS, LIGHT, OF_KIND, OF_PHASE, Role, ink_on
 from remat.report.plot.style import (
     LEFT,
     PAGE,
@@ -28,14 +31,17 @@ from remat.report.plot.style import (
     add_titles,
     check_page_view,
     check_suffix,
+    count_ticks,
     save_figure,
 )
 from remat.report.plot.views import drawing
 from remat.report.text.readable_names import names_of_task, names_of_value, short_name, shown_name, shown_step
-from remat.report.views.composition import Kind, composition_of
-from remat.report.views.phases import step_phases
+from remat.report.views.composition import Extra, Kind, composition_of
+from remat.report.views.groups import Groups
+from remat.report.views.phases import phase_labels, shown_phases
+from remat.report.views.residents import fullest_memory
 from remat.report.views.resources import occupied
-from remat.report.views.slices import busy_shares, fullest_of_slices, size_scale
+from remat.report.views.slices import busy_shares, fullest_of_slices, size_scale, widest_places
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
 from remat.units import format_size
@@ -106,17 +112,29 @@ def picture(result: Result, view: str = "time") -> Callable[[], Figure]:
     return drawing(result, view) or (lambda: _Picture(result, report).draw())
 
 
+def _bands(groups: Groups | None) -> list[tuple[str, str]]:
+    """Return label and colour of each row of contents: kinds, or groups of values."""
+    if groups is None:
+        return [(kind.label, LIGHT[OF_KIND[kind]]) for kind in Kind]
+    extra = {Extra.STATIC: Role.PARAMETERS, Extra.WORKSPACE: Role.WORKSPACE, Extra.OTHER: Role.OTHER}
+    named = [(printable(label), GROUPS[k]) for k, label in enumerate(groups.labels)]
+    return [*named, *((row.label, LIGHT[extra[row]]) for row in Extra)]
+
+
 class _Picture:
     """One figure: the result, its step phases and its scales."""
 
     def __init__(self, result: Result, report: Report) -> None:
         assert result.columns is not None
         self.result, self.report, self.steps = result, report, result.columns
-        self.phases = step_phases(result.graph, self.steps, report.start)
+        self.phases = shown_phases(result)
         self.span = float(report.makespan) or 1.0
         self.scale = TimeScale.of(self.span, result.units)
         self.sliced = int((self.steps.kind != StepKind.DROP).sum()) > MOST_BARS
-        self.contents = composition_of(result).contents
+        grouped = not isinstance(result.graph.values, NumberedNames) and len(self.steps) <= MOST_GROUPED
+        composition = composition_of(result, grouped=grouped)
+        self.contents = composition.grouped or composition.contents
+        self.bands = _bands(composition.groups)
         self.memories = self._memories()
         self.rows = self._rows()
 
@@ -124,7 +142,13 @@ class _Picture:
         """The memories to show: those with bytes in them, the first one in any case."""
         names = [memory.name for memory in self.result.machine.memories]
         used = [name for name in names if self.report.peaks[name].size > 0] or names[:1]
-        return used[:MOST_MEMORIES]
+        self.fullest = fullest_memory(self.result)
+        if len(used) > MOST_MEMORIES:
+            size = {memory.name: memory.capacity or 0 for memory in self.result.machine.memories}
+            share = {name: self.report.peaks[name].size / (size[name] or np.inf) for name in used}
+            chosen = {self.fullest, *sorted(used, key=lambda name: -share[name])[: MOST_MEMORIES - 1]}
+            used = [name for name in used if name in chosen]
+        return used
 
     def _rows(self) -> list[int]:
         """The resources to show: those that ever do anything, the busiest if they are too many."""
@@ -156,25 +180,37 @@ class _Picture:
             axes.tick_params(labelbottom=False)
         panels[0].set_xlim(0, self.span / self.scale.factor)
         panels[-1].set_xlabel(f"time ({self.scale.unit})")
-        add_titles(figure, self.result, total, about=f"bytes by kind, at the peak of {shown_name(self.memories[0])}:")
+        count_ticks(panels[-1].xaxis)
+        add_titles(figure, self.result, total, about=f"at the peak of {shown_name(self.fullest)}:")
         add_legend(figure, self._kinds(), [], total, above=total - top + 0.06)
         add_legend(figure, self._legend(), self._notes(), total)
         return figure
 
     def _legend(self) -> dict[str, str]:
         lasting = self.report.end > self.report.start
-        return {phase.label: COLOURS[phase] for phase in COLOURS if (lasting & (self.phases == phase)).any()}
+        labels = phase_labels(self.result)
+        return {labels[phase]: COLOURS[phase] for phase in COLOURS if (lasting & (self.phases == phase)).any()}
 
     def _kinds(self) -> dict[str, str]:
-        """The colours of bytes, each with what there is of it at the peak of the first memory that is shown."""
+        """The colours of bytes, each with what there is of it at the peak of the fullest memory."""
         index = [self.result.machine.memory_index[name] for name in self.memories]
-        at_peak = self.contents[index[0]].at_peak
-        used = [kind for kind in Kind if any(self.contents[k].sizes[kind].any() for k in index)]
-        sizes = {kind: f" {format_size(at_peak[kind], self.result.units)}" for kind in used if kind in at_peak}
-        return {f"{kind.label}{sizes.get(kind, '')}": LIGHT[OF_KIND[kind]] for kind in used}
+        fullest = self.contents[self.result.machine.memory_index[self.fullest]]
+        at_peak = fullest.sizes[:, int(np.argmax(fullest.total))].tolist()
+        used = [row for row in range(len(self.bands)) if any(self.contents[k].sizes[row].any() for k in index)]
+        units = self.result.units
+        # What is not there at the peak has its name on the band, where the legend has no room: by the width of letters.
+        while len(used) > 1 and sum(len(self.bands[row][0]) + 8 + 9 * (at_peak[row] > 0) for row in used) > 150:
+            used.remove(next((row for row in reversed(used) if not at_peak[row]), used[-1]))
+        return {
+            self.bands[row][0] + (f" {format_size(at_peak[row], units)}" if at_peak[row] else ""): self.bands[row][1]
+            for row in used
+        }
 
     def _notes(self) -> list[str]:
         notes = []
+        left = sum(self.report.peaks[memory.name].size > 0 for memory in self.result.machine.memories)
+        if left > len(self.memories):
+            notes.append(f"the {len(self.memories)} fullest of {left} memories")
         if self.sliced:
             notes.append(f"{SLICES:,} time slices: maximum of memory, shares of phases")
         hidden = sum(time > 0 for time in self.report.busy.values()) - len(self.rows)
@@ -192,10 +228,12 @@ class _Picture:
         factor, unit = size_scale(max(peak.size, 1), self.result.units)
         time, sizes = self._staircase(self.result.machine.memory_index[name])
         x, base = time / self.scale.factor, np.zeros(len(time))
-        for kind in Kind:
-            if sizes[kind].any():
-                upper = base + sizes[kind] / factor
-                axes.fill_between(x, base, upper, color=LIGHT[OF_KIND[kind]], linewidth=0)
+        edges = []
+        for row, (label, colour) in enumerate(self.bands):
+            if sizes[row].any():
+                upper = base + sizes[row] / factor
+                axes.fill_between(x, base, upper, color=colour, linewidth=0)
+                edges.append((label, colour, base, upper))
                 base = upper
         axes.plot(x, base, color=_LINE, linewidth=0.7, solid_joinstyle="miter")
         highest = peak.size
@@ -220,7 +258,18 @@ class _Picture:
         axes.set_ylim(0, 1.3 * max(highest, 1) / factor)
         axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=self.result.units.memory == "unit"))
         axes.set_ylabel(f"{short_name(name)} ({unit})", parse_math=False)
+        count_ticks(axes.yaxis)
+        self._name_bands(axes, x, edges)
         self._mark_peak(axes, name, factor, right_half)
+
+    def _name_bands(self, axes: Axes, x: NDArray[np.float64], edges: list[Any]) -> None:
+        """Write names on the bands that have room for them: a letter is about 1/150 of the width."""
+        least = 0.075 * axes.get_ylim()[1]
+        for label, colour, low, high in edges:
+            begin, end, bottom, top = widest_places(x, low, high, least)
+            if (end - begin) * 150 > (len(label) + 1) * (x[-1] or 1.0):
+                place = (begin + end) / 2, (bottom + top) / 2
+                axes.text(*place, label, ha="center", va="center", fontsize=8, color=ink_on(colour), parse_math=False)
 
     def _peak_time(self, name: str) -> float:
         step = self.report.peaks[name].step
@@ -231,7 +280,7 @@ class _Picture:
         x, y = self._peak_time(name) / self.scale.factor, peak.size / factor
         axes.plot([x], [y], marker="o", markersize=4.5, color=_BUDGET, clip_on=False, zorder=5)
         axes.annotate(
-            f"peak {format_size(peak.size, self.result.units)}: {self._step_name(peak.step)}",
+            f"peak {format_size(peak.size, self.result.units)}{self._below(name)}: {self._step_name(peak.step)}",
             (x, y),
             xycoords="data",
             xytext=(x, 0.985),
@@ -251,6 +300,14 @@ class _Picture:
             parse_math=False,
             zorder=6,
         )
+
+    def _below(self, name: str) -> str:
+        """How far the peak is from the budget."""
+        capacity = self.result.machine.memories[self.result.machine.memory_index[name]].capacity
+        if capacity is None:
+            return ""
+        free = capacity - self.report.peaks[name].size
+        return f", {format_size(free, self.result.units)} below the budget" if free else ", all of the budget"
 
     def _staircase(self, memory: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Corners of the memory line, and the bytes by kind; of long profiles, where each time slice is fullest."""

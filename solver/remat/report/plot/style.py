@@ -12,12 +12,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 from remat.documents import write_atomically
 from remat.errors import MissingExtraError, OptionError
-from remat.report.text.readable_names import shown_name
+from remat.report.text.readable_names import share_text, shown_name
 from remat.report.views.composition import composition_of
+from remat.report.views.residents import fullest_memory
 from remat.solving.result import Result
 from remat.units import Units, format_size, format_time
 
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 SUFFIXES = (".svg", ".png", ".pdf")
@@ -154,9 +156,9 @@ def add_titles(figure: Figure, result: Result, height: float, *, about: str = ""
     parts = [f"algorithm {result.algorithm}", f"makespan {format_time(result.report.makespan, result.units)}"]
     if result.orders is not None:
         bubble = sum(result.report.bubble.values()) / len(result.report.bubble)
-        parts.append(f"bubble {bubble:.1%}")
+        parts.append(f"bubble {share_text(bubble)}")
     elif result.overhead is not None:
-        parts.append(f"overhead {result.overhead:.1%}")
+        parts.append(f"overhead {share_text(result.overhead)}")
     parts.append(str(result.status))
     parts.append(f"{len(result.steps):,} steps")
     if about:
@@ -167,19 +169,39 @@ def add_titles(figure: Figure, result: Result, height: float, *, about: str = ""
 
 
 def peak_in_words(result: Result) -> str:
-    """Say what fills the first memory that holds anything where it is fullest, by kind; of the others the peak."""
+    """Say what fills the fullest memory at its peak, by kind, and how far that is from its capacity."""
     assert result.report is not None
-    peaks = [(index, memory.name) for index, memory in enumerate(result.machine.memories)]
-    used = [(index, name) for index, name in peaks if result.report.peaks[name].size] or peaks[:1]
-    index, name = used[0]
-    size = format_size(result.report.peaks[name].size, result.units)
+    name = fullest_memory(result)
+    index = result.machine.memory_index[name]
     kinds = composition_of(result).contents[index].at_peak.items()
     words = ", ".join(f"{kind.label} {format_size(bytes_, result.units)}" for kind, bytes_ in kinds)
-    more = f"  ·  {len(used) - 1} more memories" if len(used) > 2 else ""
-    if len(used) == 2:
-        other = used[1][1]
-        more = f"  ·  peak of {shown_name(other)} {format_size(result.report.peaks[other].size, result.units)}"
-    return f"peak of {shown_name(name)} {size}" + (f": {words}" if len(kinds) > 1 else "") + more
+    used = [memory.name for memory in result.machine.memories if result.report.peaks[memory.name].size]
+    what = "fullest memory" if len(used) > 2 else "peak of"
+    text = f"{what} {shown_name(name)} {peak_text(result, name)}" + (f": {words}" if len(kinds) > 1 else "")
+    others = [other for other in used if other != name]
+    if len(others) == 1:
+        size = format_size(result.report.peaks[others[0]].size, result.units)
+        text += f"  ·  peak of {shown_name(others[0])} {size}"
+    return text
+
+
+def peak_text(result: Result, name: str) -> str:
+    """Return the peak of a memory, and how much of its capacity that is."""
+    assert result.report is not None
+    size = result.report.peaks[name].size
+    capacity = result.machine.memories[result.machine.memory_index[name]].capacity
+    limit = "" if capacity is None else f" of {format_size(capacity, result.units)}"
+    return f"{format_size(size, result.units)}{limit}"
+
+
+def count_ticks(axis: Axis) -> None:
+    """Write the ticks of an axis with commas between thousands."""
+    from matplotlib.ticker import FuncFormatter
+
+    def text(value: float, _: object) -> str:
+        return f"{float(f'{value:.10g}'):,.10g}" if abs(value) < 1e15 else f"{value:.4g}"
+
+    axis.set_major_formatter(FuncFormatter(text))
 
 
 def add_legend(
@@ -231,7 +253,7 @@ class TimeScale:
     def of(makespan: float, units: Units) -> TimeScale:
         """Choose the unit in which a makespan is at least 1."""
         if units.time == "unit":
-            return TimeScale(1.0, "units of time")
+            return TimeScale(1.0, "units")
         in_seconds = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
         own = in_seconds[units.time]
         unit = next((name for name, seconds in in_seconds.items() if makespan * own >= seconds), "ns")

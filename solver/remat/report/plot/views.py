@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from remat.errors import OptionError
 from remat.instance import AdjointInstance
-from remat.report.palette import LIGHT, OF_FATE, OF_STAY, Role
+from remat.report.palette import LEVELS, LIGHT, OF_FATE, OF_STAY, Role
 from remat.report.plot.convergence import convergence
 from remat.report.plot.devices import devices
-from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles
+from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles, count_ticks
 from remat.report.text.readable_names import names_of_task, names_of_value, short_name, shown_name
 from remat.report.views.icicle import Icicle, icicle_of
 from remat.report.views.occupancy import Occupancy, Stay, occupancy_of
-from remat.report.views.reversal import Stroke, reversal_of
-from remat.report.views.slices import coverage, size_scale
+from remat.report.views.reversal import Stroke, Use, reversal_of, uses_of
+from remat.report.views.slices import coverage, size_scale, slice_maxima
 from remat.report.views.stages import Fate, Stages, stages_of
 from remat.report.views.task_index_ranges import ChainLayout, TreeLayout
 from remat.solving.result import Result
@@ -40,8 +40,8 @@ COLUMNS, ROWS = 1500, 400
 FATES = {fate: LIGHT[role] for fate, role in OF_FATE.items()}
 STAYS = {stay: LIGHT[role] for stay, role in OF_STAY.items()}
 STROKES = {
-    Stroke.STORED: ("state in another memory", LIGHT[Role.COPY], 0.9),
-    Stroke.CHECKPOINT: ("state that is kept", LIGHT[Role.CHECKPOINT], 0.9),
+    Stroke.STORED: ("state that is kept", LEVELS[0], 0.9),
+    Stroke.CHECKPOINT: ("state that is kept", LEVELS[0], 0.9),
     Stroke.FORWARD: ("forward", LIGHT[Role.FORWARD], 1.5),
     Stroke.SAVING: ("saving forward", LIGHT[Role.SAVING], 1.5),
     Stroke.RECOMPUTATION: ("recomputation", LIGHT[Role.AGAIN], 1.5),
@@ -147,10 +147,6 @@ def _runs(axes: Axes, found: Stages, label: str) -> None:
     axes.set_xlabel(label)
 
 
-LEVELS = (Role.CHECKPOINT, Role.BACKWARD, Role.COPY, Role.UPDATE, Role.SAVING, Role.LOSS)
-"""Colours of the memories that hold checkpoints."""
-
-
 def _levels(result: Result, found: Stages) -> Figure:
     """Draw which states are checkpoints, a row for each level of storage, and how often forwards run."""
     from matplotlib.ticker import MaxNLocator
@@ -158,9 +154,9 @@ def _levels(result: Result, found: Stages) -> Figure:
     used = np.flatnonzero(found.checkpoints).tolist() or [result.machine.processors[0].memory]
     figure, panels, total = _frame(result, (*[max(0.55, 2.2 / len(used))] * len(used), 1.3), gap=0.18, bottom=0.95)
     left, width = found.first[:-1] - 0.5, np.diff(found.first).astype(np.float64)
-    legend = {}
-    for place, (level, axes) in enumerate(zip(used, panels, strict=False)):
-        colour = LIGHT[LEVELS[place % len(LEVELS)]]
+    legend, colours = {}, _level_colours(result)
+    for level, axes in zip(used, panels, strict=False):
+        colour = colours[level]
         axes.bar(left, found.levels[:, level], width, align="edge", color=colour, linewidth=0)
         axes.set_ylim(0, max(1, int(found.levels[:, level].max())) * 1.08)
         axes.yaxis.set_major_locator(MaxNLocator(nbins=2, integer=True))
@@ -182,27 +178,77 @@ def _reversal(result: Result, layout: ChainLayout) -> Figure:
     assert result.report is not None
     span = float(result.report.makespan) or 1.0
     scale = TimeScale.of(span, result.units)
-    figure, (axes,), total = _frame(result, (4.6,))
+    colours = _level_colours(result)
+    uses = [use for use in uses_of(result, layout) if use.memory in colours]
+    heights = (4.6, *[max(0.4, 1.6 / max(len(uses), 3))] * len(uses))
+    figure, (axes, *below), total = _frame(result, heights, gap=0.2, bottom=1.0)
     legend = {}
     for stroke, (label, colour, width) in STROKES.items():
-        mine = found.stroke == stroke
-        if not mine.any():
-            continue
-        legend[label] = colour
-        begin, end = found.begin[mine] / [scale.factor, 1], found.end[mine] / [scale.factor, 1]
-        # One path for all of them, with gaps: a tenth of the file.
-        path = np.stack((begin, end, np.full_like(begin, np.nan)), axis=1).reshape(-1, 2)
-        axes.plot(path[:, 0], path[:, 1], color=colour, linewidth=width, solid_capstyle="round", clip_on=False)
-        if stroke in (Stroke.STORED, Stroke.CHECKPOINT) and len(begin) <= MOST_DOTS:
-            axes.plot(begin[:, 0], begin[:, 1], "o", color=colour, markersize=3.0, clip_on=False)
+        for memory in np.unique(found.memory[found.stroke == stroke]).tolist():
+            mine = (found.stroke == stroke) & (found.memory == memory)
+            if memory >= 0:
+                colour, name = colours[memory], shown_name(result.machine.memories[memory].name)
+                label = f"state kept in {name}" if len(colours) > 1 else "state that is kept"
+                width = 0.9 if int(mine.sum()) <= MOST_DOTS else 0.6
+            legend[label] = colour
+            begin, end = found.begin[mine] / [scale.factor, 1], found.end[mine] / [scale.factor, 1]
+            # One path for all of them, with gaps: a tenth of the file.
+            path = np.stack((begin, end, np.full_like(begin, np.nan)), axis=1).reshape(-1, 2)
+            axes.plot(path[:, 0], path[:, 1], color=colour, linewidth=width, solid_capstyle="butt", clip_on=False)
+            if memory >= 0 and len(begin) <= MOST_DOTS:
+                axes.plot(begin[:, 0], begin[:, 1], "o", color=colour, markersize=3.0, clip_on=False)
     axes.set_xlim(0, span / scale.factor)
     axes.set_ylim(-0.02 * max(layout.length, 1), 1.02 * max(layout.length, 1))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
     axes.set_ylabel("state")
-    axes.set_xlabel(f"time ({scale.unit})")
-    notes = [f"{found.hidden:,} lines hidden behind others or left out"] if found.hidden else []
+    for panel, use in zip(below, uses, strict=True):
+        _draw_use(panel, result, use, (span, scale.factor), colours[use.memory])
+    for panel in (axes, *below):
+        count_ticks(panel.yaxis)
+        panel.tick_params(labelbottom=panel is (below or [axes])[-1])
+    last = below[-1] if below else axes
+    last.set_xlabel(f"time ({scale.unit})")
+    count_ticks(last.xaxis)
+    notes = [f"{found.hidden:,} lines that coincide with others, or are shorter, left out"] if found.hidden else []
     add_legend(figure, legend, notes, total)
     return figure
+
+
+def _level_colours(result: Result) -> dict[int, str]:
+    """Return a colour for each memory that keeps states: the working memory first, then in their order."""
+    working = result.machine.processors[0].memory
+    order = sorted(range(len(result.machine.memories)), key=lambda index: index != working)
+    return {index: LEVELS[place % len(LEVELS)] for place, index in enumerate(order)}
+
+
+def _draw_use(axes: Axes, result: Result, use: Use, scale: tuple[float, float], colour: str) -> None:
+    """Draw how many states a memory holds, and how many it could."""
+    from matplotlib.ticker import MaxNLocator
+
+    span, factor = scale
+    time, count = use.time, use.count.astype(np.float64)
+    if len(time) > 2 * COLUMNS:
+        time, count = slice_maxima(time, count, span, COLUMNS)
+    x, y = np.append(time, span) / factor, np.append(count, count[-1])
+    axes.fill_between(x, 0, y, step="post", color=colour, alpha=0.65, linewidth=0)
+    highest = int(use.count.max(initial=1))
+    limited = use.most is not None and use.most <= 3 * highest
+    axes.set_ylim(0, 1.18 * max(highest, use.most or 0 if limited else 0))
+    name = short_name(result.machine.memories[use.memory].name, 12, end=3)
+    axes.set_ylabel(name, rotation=0, ha="right", va="center", labelpad=14, parse_math=False)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=2, integer=True))
+    limit = "" if use.most is None else f" of {use.most:,}"
+    said = f"at most {highest:,}{limit} state{'' if highest == 1 and not limit else 's'}"
+    if use.most is not None and limited:
+        axes.axhline(use.most, color=LIGHT[Role.BUDGET], linewidth=1.0, linestyle=(0, (6, 3)))
+    axes.annotate(
+        said,
+        (1.0, 1.0),
+        xycoords="axes fraction",
+        ha="right",
+        va="bottom",
+        fontsize=7.5,
+    )
 
 
 # ------------------------------------------------------------------------------------------------- trees

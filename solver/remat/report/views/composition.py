@@ -10,10 +10,12 @@ import enum
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from remat.graph.machine import Machine
 from remat.graph.names import NumberedNames
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
+from remat.report.views.groups import Groups, groups_of
 from remat.report.views.lifetimes import Clock, Lives, Moments, Origin, in_several_memories, memory_of_runs, traced
 from remat.report.views.phases import Phase, phases_of_tasks, step_phases
 from remat.report.views.task_index_ranges import TreeLayout
@@ -107,21 +109,62 @@ class Contents:
         return {kind: sizes[kind] for kind in sorted(Kind, key=lambda kind: -sizes[kind]) if sizes[kind]}
 
 
+class Extra(enum.IntEnum):
+    """Rows of contents by group behind those of the groups."""
+
+    STATIC = 0
+    WORKSPACE = 1
+    OTHER = 2
+
+    @property
+    def label(self) -> str:
+        """The name that a legend shows."""
+        return ("static memory", "workspace", "being replaced")[self]
+
+
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """The stays of a schedule, and the contents of each memory, by its index."""
+    """The stays of a schedule, and the contents of each memory, by its index.
+
+    Attributes
+    ----------
+    stays : Stays
+    contents : tuple of Contents
+        By `Kind`.
+    groups : Groups or None
+        Of values, where they were asked for.
+    grouped : tuple of Contents
+        By group: those of `groups`, then `Extra`; empty without groups.
+    """
 
     stays: Stays
     contents: tuple[Contents, ...]
+    groups: Groups | None = None
+    grouped: tuple[Contents, ...] = ()
 
 
-def composition_of(result: Result) -> Composition:
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """How many rows contents have, and which are those of no value."""
+
+    count: int
+    static: int
+    workspace: int
+    other: int
+
+
+_BY_KIND = _Rows(len(Kind), Kind.PARAMETERS, Kind.WORKSPACE, Kind.OTHER)
+
+
+def composition_of(result: Result, *, grouped: bool = False) -> Composition:
     """Return what is in each memory over time (O(events log events), array operations).
 
     Parameters
     ----------
     result : Result
         With a schedule.
+    grouped : bool
+        Whether to sum bytes by groups of values, too.
     """
     graph, machine, steps, report = result.graph, result.machine, result.columns, result.report
     assert steps is not None
@@ -130,19 +173,49 @@ def composition_of(result: Result) -> Composition:
     found = traced(graph, machine, steps, clock, report.makespan)
     phases = step_phases(graph, steps, report.start)
     stays = _used(graph, machine, steps, clock, found.lives, phases)
-    memory, kind, change, moments = _workspaces(graph, machine, steps, clock, stays)
-    memory = np.concatenate((found.lives.memory[found.stay], memory))
-    kind = np.concatenate((stays.kind[found.stay], kind))
-    change = np.concatenate((found.change, change))
-    moments = Moments.join((found.moments, moments))
-    contents = []
-    for index, place in enumerate(machine.memories):
-        mine = np.flatnonzero(memory == index)
-        static = graph.static_bytes(machine, index)
-        contents.append(
-            _contents(kind[mine], change[mine], moments.of(mine), report.profiles[place.name], static, clock)
-        )
-    return Composition(stays, tuple(contents))
+
+    def contents_by(row: IntArray, rows: _Rows) -> tuple[Contents, ...]:
+        """Sum up by a row for each stay."""
+        by_row = Stays(stays.lives, row, stays.last, stays.uses)
+        memory, kind, change, moments = _workspaces(graph, machine, steps, clock, by_row, rows.workspace)
+        memory = np.concatenate((found.lives.memory[found.stay], memory))
+        kind = np.concatenate((row[found.stay], kind))
+        change = np.concatenate((found.change, change))
+        moments = Moments.join((found.moments, moments))
+        contents = []
+        for index, place in enumerate(machine.memories):
+            mine = np.flatnonzero(memory == index)
+            static = graph.static_bytes(machine, index)
+            profile = report.profiles[place.name]
+            contents.append(_contents(kind[mine], change[mine], moments.of(mine), profile, static, clock, rows))
+        return tuple(contents)
+
+    contents = contents_by(stays.kind, _BY_KIND)
+    if not grouped:
+        return Composition(stays, contents)
+    groups = groups_of(graph, *_weights(result, stays.lives))
+    count = len(groups.labels)
+    rows = _Rows(count + len(Extra), *(count + extra for extra in Extra))
+    return Composition(stays, contents, groups, contents_by(groups.of_value[stays.lives.value], rows))
+
+
+def _weights(result: Result, lives: Lives) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return how much each value matters (bytes over time, those at peaks twice), and when it appears first."""
+    report, count = result.report, len(result.graph.values)
+    assert report is not None
+    begin, end = lives.begin.astype(np.float64), lives.end.astype(np.float64)
+    size = result.graph.size[lives.value].astype(np.float64)
+    area = size * (end - begin) / (float(report.makespan) or 1.0)
+    for index, memory in enumerate(result.machine.memories):
+        step = report.peaks[memory.name].step
+        now = 0.0 if step is None else float(report.start[step])
+        there = (lives.memory == index) & (begin <= now) & (end > now)
+        area[there] += 2 * size[there]
+    first = np.full(count, np.inf)
+    np.minimum.at(first, lives.value, begin)
+    weight: NDArray[np.float64] = np.zeros(count)
+    np.add.at(weight, lives.value, area)
+    return weight, first
 
 
 # ------------------------------------------------------------------------------------------------- kinds
@@ -257,7 +330,7 @@ def _stay_at(lives: Lives, clock: Clock, key: IntArray, step: IntArray, values: 
 
 
 def _workspaces(
-    graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock, stays: Stays
+    graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock, stays: Stays, row: int
 ) -> tuple[IntArray, IntArray, IntArray, Moments]:
     """Return memory, kind, change and moments of what runs take, and of what those in place need not take."""
     runs = np.flatnonzero(steps.kind == StepKind.RUN)
@@ -268,7 +341,7 @@ def _workspaces(
     where = np.concatenate((memory[alone], np.array([place for _, place, _ in several], dtype=np.int64)))
     size = graph.workspace[steps.item[step]]
     step, where, size = step[size > 0], where[size > 0], size[size > 0]
-    work = np.full(len(step), Kind.WORKSPACE, dtype=np.int64)
+    work = np.full(len(step), row, dtype=np.int64)
     reusing, kind, spared = _spared(graph, steps, stays)
     return (
         np.concatenate((where, where, memory[reusing], memory[reusing])),
@@ -315,7 +388,7 @@ def _sums(row: IntArray, size: IntArray, count: int) -> IntArray:
 
 
 def _contents(
-    kind: IntArray, change: IntArray, moments: Moments, profile: Profile, static: int, clock: Clock
+    kind: IntArray, change: IntArray, moments: Moments, profile: Profile, static: int, clock: Clock, rows: _Rows
 ) -> Contents:
     """Add up the changes in one memory, and compare with what the verifier measured."""
     order = moments.order()
@@ -324,8 +397,8 @@ def _contents(
     # One group for all that happens at one place of an instant: the end of a step frees and keeps at once.
     where = np.column_stack((moments.instant, moments.late, moments.place))
     first = np.flatnonzero(np.concatenate(([True], (np.diff(where, axis=0) != 0).any(axis=1))))[: len(where)]
-    sizes = np.zeros((len(Kind), len(first) + 1), dtype=np.int64)
-    sizes[Kind.PARAMETERS, 0] = static
+    sizes = np.zeros((rows.count, len(first) + 1), dtype=np.int64)
+    sizes[rows.static, 0] = static
     np.add.at(sizes, (kind, np.searchsorted(first, np.arange(len(kind)), side="right")), change)
     sizes = sizes.cumsum(axis=1)
     instant = np.concatenate(([0], moments.instant[first]))
@@ -339,7 +412,7 @@ def _contents(
     stands_out = exact[::2] > np.maximum(before, exact[1::2])
     kept = np.column_stack((stands_out, np.ones(len(instants), dtype=bool))).ravel()
     shown = sizes[:, point[kept]].copy()
-    shown[Kind.OTHER] += np.maximum(0, exact[kept] - shown.sum(axis=0))
+    shown[rows.other] += np.maximum(0, exact[kept] - shown.sum(axis=0))
     return Contents(np.repeat(clock.time_of(instants), 2)[kept], shown)
 
 

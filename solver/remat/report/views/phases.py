@@ -9,6 +9,7 @@ import numpy as np
 from remat.graph.names import NumberedNames
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, TaskGraph
 from remat.schedule.steps import StepKind, Steps
+from remat.solving.result import Result
 
 
 class Phase(enum.IntEnum):
@@ -41,6 +42,34 @@ _OF_CHAINS = {
     "U": Phase.UPDATE,
 }
 _NAMED = {"forward": Phase.FORWARD, "loss": Phase.LOSS, "backward": Phase.BACKWARD}
+
+
+def shown_phases(result: Result) -> IntArray:
+    """Return the `Phase` of each step as pictures show it: every forward of a pipeline is simply a forward.
+
+    Parameters
+    ----------
+    result : Result
+        With a schedule.
+    """
+    assert result.columns is not None
+    assert result.report is not None
+    phases = step_phases(result.graph, result.columns, result.report.start)
+    if result.orders is not None:
+        phases[phases == Phase.SAVING] = Phase.FORWARD
+    return phases
+
+
+def phase_labels(result: Result) -> dict[Phase, str]:
+    """Return what to call each phase: in a pipeline whose backward has halves, these go by their names."""
+    labels = {phase: phase.label for phase in Phase}
+    if result.orders is not None:
+        layers = {layer for stage in result.orders.stages for layer in stage.layers}
+        halves = any(result.graph.tasks.find(f"W{layer + 1}.0") is not None for layer in layers)
+        labels |= {Phase.RECOMPUTATION: "recompute", Phase.COPY: "transfers"}
+        if halves:
+            labels[Phase.BACKWARD] = "input gradient"
+    return labels
 
 
 def step_phases(graph: TaskGraph, steps: Steps, start: NumberArray) -> IntArray:

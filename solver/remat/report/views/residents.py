@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remat.graph.machine import Machine
+from remat.graph.machine import Machine, Memory
 from remat.graph.taskgraph import TaskGraph
 from remat.schedule.steps import WHOLE, StepKind, Steps
+from remat.solving.result import Result
 from remat.verifier import Report
 
 
@@ -17,6 +18,19 @@ class Resident:
     name: str
     size: int
     module: str = ""
+
+
+def fullest_memory(result: Result) -> str:
+    """Return the memory that is fullest at its peak: by the share of its capacity, without capacities by bytes."""
+    assert result.report is not None
+    peaks = {memory.name: result.report.peaks[memory.name].size for memory in result.machine.memories}
+
+    def fullness(memory: Memory) -> tuple[bool, float, int]:
+        size = peaks[memory.name]
+        limited = memory.capacity is not None and size > 0
+        return limited, size / max(memory.capacity or 1, 1) if limited else 0.0, size
+
+    return max(result.machine.memories, key=fullness).name  # the first of equals
 
 
 def residents_at(

@@ -41,6 +41,8 @@ class Reversal:
         `Stroke`; those below come first.
     begin, end : (lines, 2) float64
         Time, and state (0..length).
+    memory : (lines,) int64
+        Where a state is kept; -1 of sweeps.
     hidden : int
         Lines left out: they would cover what others show, or there are too many.
     """
@@ -50,6 +52,7 @@ class Reversal:
     begin: NDArray[np.float64]
     end: NDArray[np.float64]
     hidden: int
+    memory: IntArray
 
 
 def reversal_of(result: Result, layout: ChainLayout, *, columns: int, rows: int, most: int) -> Reversal:
@@ -63,14 +66,16 @@ def reversal_of(result: Result, layout: ChainLayout, *, columns: int, rows: int,
     columns, rows : int
         Pixels of the picture: lines that look the same are one.
     most : int
-        Lines; beyond, the longest of them, at least two thirds of them sweeps where there are so many.
+        Lines; beyond, the longest of them, at least two thirds of them sweeps where there are so many. Each level of
+        storage has an equal part of the rest, so that none hides another.
     """
     kept, sweeps = _kept(result, layout), _sweeps(result, layout, most)
     stroke = np.concatenate((kept[0], sweeps[0]))
     begin, end = np.concatenate((kept[1], sweeps[1])), np.concatenate((kept[2], sweeps[2]))
+    memory = np.concatenate((kept[3], sweeps[3]))
     assert result.report is not None
     scale = np.array([columns / (float(result.report.makespan) or 1.0), rows / max(layout.length, 1)])
-    pixels = np.column_stack((stroke, np.rint(begin * scale), np.rint(end * scale)))
+    pixels = np.column_stack((stroke, memory, np.rint(begin * scale), np.rint(end * scale)))
     _, chosen = np.unique(pixels, axis=0, return_index=True)
     if len(chosen) > most:
         # Sweeps tell more than kept states: these get a third of the room, or what the sweeps leave.
@@ -78,12 +83,62 @@ def reversal_of(result: Result, layout: ChainLayout, *, columns: int, rows: int,
         chosen = chosen[np.argsort(-length, kind="stable")]
         sweep = stroke[chosen] > Stroke.CHECKPOINT
         room = max(most // 3, most - int(sweep.sum()))
-        chosen = np.concatenate((chosen[~sweep][:room], chosen[sweep][: most - min(room, int((~sweep).sum()))]))
+        states = _shared(chosen[~sweep], memory[chosen[~sweep]], room)
+        chosen = np.concatenate((states, chosen[sweep][: most - len(states)]))
     chosen = chosen[np.lexsort((chosen, stroke[chosen]))]
-    return Reversal(layout.length, stroke[chosen], begin[chosen], end[chosen], len(stroke) - len(chosen))
+    hidden = len(stroke) - len(chosen)
+    return Reversal(layout.length, stroke[chosen], begin[chosen], end[chosen], hidden, memory[chosen])
 
 
-_Lines = tuple[IntArray, NDArray[np.float64], NDArray[np.float64]]
+def _shared(lines: IntArray, memory: IntArray, room: int) -> IntArray:
+    """Return the first so many lines, as many of each memory as long as each has any left."""
+    turn = np.empty(len(lines), dtype=np.int64)
+    for place in np.unique(memory).tolist():
+        mine = memory == place
+        turn[mine] = np.arange(int(mine.sum()))
+    return lines[np.argsort(turn, kind="stable")[:room]]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How many states a memory holds: `count[i]` from `time[i]` on; `most` fit, if that is limited."""
+
+    memory: int
+    time: NDArray[np.float64]
+    count: IntArray
+    most: int | None
+
+
+def uses_of(result: Result, layout: ChainLayout) -> list[Use]:
+    """Return the states that each memory holds over time, of those that ever hold one (O(events log events)).
+
+    Parameters
+    ----------
+    result : Result
+        Of a chain or an adjoint, with a schedule.
+    layout : ChainLayout
+    """
+    steps, report, machine = result.columns, result.report, result.machine
+    assert steps is not None
+    assert report is not None
+    lives = lives_of(result.graph, machine, steps, report)
+    size = int(result.graph.size[: layout.length + 1].max(initial=1)) or 1
+    uses = []
+    for index in np.unique(lives.memory).tolist():
+        mine = (lives.memory == index) & (lives.value <= layout.length)
+        if not mine.any():
+            continue
+        begin, end = lives.begin[mine].astype(np.float64), lives.end[mine].astype(np.float64)
+        times, place = np.unique(np.concatenate((begin, end, [0.0])), return_inverse=True)
+        change = np.zeros(len(times), dtype=np.int64)
+        np.add.at(change, place[: len(begin)], 1)
+        np.add.at(change, place[len(begin) : -1], -1)
+        capacity = machine.memories[index].capacity
+        uses.append(Use(index, times, change.cumsum(), None if capacity is None else capacity // size))
+    return uses
+
+
+_Lines = tuple[IntArray, NDArray[np.float64], NDArray[np.float64], IntArray]
 
 
 def _kept(result: Result, layout: ChainLayout) -> _Lines:
@@ -107,7 +162,8 @@ def _kept(result: Result, layout: ChainLayout) -> _Lines:
     value = np.concatenate((inside.value[lasting], away.value)).astype(np.float64)
     begin = np.concatenate((made, away.begin.astype(np.float64)))
     end = np.concatenate((inside.end[lasting], away.end)).astype(np.float64)
-    return stroke, np.column_stack((begin, value)), np.column_stack((end, value))
+    memory = np.concatenate((inside.memory[lasting], away.memory))
+    return stroke, np.column_stack((begin, value)), np.column_stack((end, value)), memory
 
 
 def _next_end(state: IntArray, over: NDArray[np.float64], lives: Lives) -> NDArray[np.float64]:
@@ -152,4 +208,4 @@ def _sweeps(result: Result, layout: ChainLayout, most: int) -> _Lines:
     first = np.flatnonzero(np.concatenate(([True], ~joins))) if len(runs) else runs
     last = np.append(first[1:], len(runs)) - 1
     lines = np.column_stack((start[first], origin[first])), np.column_stack((over[last], goal[last]))
-    return stroke[first].astype(np.int64), *lines
+    return stroke[first].astype(np.int64), *lines, np.full(len(first), -1, dtype=np.int64)

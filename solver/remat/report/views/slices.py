@@ -74,6 +74,33 @@ def size_scale(largest: int, units: Units) -> tuple[float, str]:
     return float(1024**power), names[power]
 
 
+def widest_places(
+    time: FloatArray, low: FloatArray, high: FloatArray, least: float
+) -> tuple[float, float, float, float]:
+    """Return where a name has most room in a band: begin and end, lower and upper edge; begin = end if nowhere.
+
+    Parameters
+    ----------
+    time, low, high : (points,) float64
+        From `time[i]` on the band is between `low[i]` and `high[i]`; the last point is only an end.
+    least : float
+        Height that a name takes.
+    """
+    best, first = (0.0, 0.0, 0.0, 0.0), 0
+    bottom, top = -np.inf, np.inf
+    for i in range(len(time)):
+        last = i == len(time) - 1
+        if last or min(top, high[i]) - max(bottom, low[i]) < least:
+            if time[i] - time[first] > best[1] - best[0] and top - bottom >= least:
+                best = float(time[first]), float(time[i]), float(bottom), float(top)
+            first, bottom, top = i, -np.inf, np.inf
+            if last or high[i] - low[i] < least:
+                first = i + 1
+                continue
+        bottom, top = max(bottom, low[i]), min(top, high[i])
+    return best
+
+
 def coverage(
     across: tuple[NDArray[Any], NDArray[Any]],
     down: tuple[NDArray[Any], NDArray[Any]],
