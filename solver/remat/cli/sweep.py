@@ -81,7 +81,7 @@ class _Given:
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the sweep as JSON; - is standard output.")
 @common.format_option("table", "csv", "markdown", "json")
-@click.option("--plot", metavar="FILE", help="Draw the curves (.svg, .png, .pdf).")
+@click.option("--plot", metavar="FILE", help="Draw the curves (.svg, .png, .pdf); .html: an interactive page.")
 @common.verbosity_options
 @click.pass_obj
 def command(session: Session, /, **given: Any) -> int:
@@ -138,7 +138,7 @@ def _check_outputs(instance: str, machine: str | None, output: str | None, plot:
     elif output is not None:
         common.check_writable("--output", output)
     if plot is not None:
-        common.check_plot(plot, pages=False)
+        common.check_plot(plot)
         common.check_writable("--plot", plot)
 
 

@@ -115,6 +115,8 @@ def save(what: Any, path: str | os.PathLike[str], **options: Any) -> None:
     """Write the picture, or the page of a schedule."""
     if isinstance(what, Result):
         schedule.plot(what, path, view=_view(what, **options))
+    elif isinstance(what, Sweep) and not options:
+        pareto.plot_sweep(what, path)
     else:
         save_figure(path, _picture(what, **options))
 

@@ -1,5 +1,7 @@
 """Pictures and tables of sweeps: what they say, and that equal sweeps give equal files."""
 
+import json
+import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
@@ -8,6 +10,8 @@ import pytest
 import remat
 from remat.errors import MissingExtraError, OptionError
 from remat.report.text import curve_tables
+from remat.report.views.curves import label_of, lower_bounds, ratio_ticks
+from tests.browser import Browser, needs_browser
 
 CHAIN = {
     "schema": "remat.instance/1",
@@ -32,7 +36,8 @@ def words(path):
 
 def test_what_a_plot_says(sweep, tmp_path):
     pytest.importorskip("matplotlib")
-    from remat.report.plot.pareto import COLOURS, plot_sweep
+    from remat.report.plot.pareto import plot_sweep
+    from remat.report.views.curves import COLOURS
 
     path = tmp_path / "curves.svg"
     plot_sweep(sweep, path)
@@ -41,7 +46,7 @@ def test_what_a_plot_says(sweep, tmp_path):
     assert "makespan (ms)" in said
     knee = sweep.curves[0].knee
     assert any(text.startswith(f"knee {knee.peak / 2**20:.4g} MiB, +") for text in said)
-    assert any(text == f"least {sweep.curves[0].least.size / 2**20:.4g} MiB" for text in said)
+    assert any(text == f"minimum {sweep.curves[0].least.size / 2**20:.4g} MiB" for text in said)
     drawn = path.read_text()
     assert all(colour.lower() in drawn for colour in COLOURS[:3])
 
@@ -90,14 +95,78 @@ def test_a_wide_curve_is_logarithmic(tmp_path):
     loop = {"schema": "remat.instance/1", "kind": "adjoint", "steps": 400, "units": {"memory": "unit", "time": "unit"}}
     found = remat.sweep(loop, "revolve")
     plot_sweep(found, tmp_path / "loop.svg")
-    assert any("10" in text for text in words(tmp_path / "loop.svg"))
+    said = words(tmp_path / "loop.svg")
+    assert {"5", "10", "20", "50"} <= set(said)  # no powers of ten
+    assert not any("10^" in text or "times" in text for text in said)
+
+
+def test_ticks_of_wide_axes_are_round():
+    assert ratio_ticks(1.4, 9, binary=True) == [1.5, 2, 3, 4, 6, 8]
+    assert ratio_ticks(0.24, 40, binary=True) == [0.25, 0.5, 1, 2, 4, 8, 16, 32]
+    assert ratio_ticks(3, 60, binary=False) == [5, 10, 20, 50]
+    for low, high in ((1e-3, 1e9), (1, 1 + 1e-6), (2**30, 2**60)):
+        for binary in (False, True):
+            found = ratio_ticks(low, high, binary=binary)
+            assert len(found) <= 8
+            assert all(low * 0.999 <= tick <= high * 1.001 for tick in found)
+
+
+def test_the_key_names_who_answered(tmp_path):
+    pytest.importorskip("matplotlib")
+    from remat.report.plot.pareto import plot_sweep
+
+    sweep = remat.sweep(remat.example("lecture_l5"), ("auto", "revolve"), budgets=[3, 4])
+    finders = list(dict.fromkeys(point.algorithm for point in sweep.curves[0].points))
+    assert finders != ["auto"]
+    assert label_of(sweep.curves[0]) == f"auto ({', '.join(finders[:2])})"
+    assert label_of(sweep.curves[1]) == "revolve"
+    plot_sweep(sweep, tmp_path / "x.svg")
+    assert {label_of(curve) for curve in sweep.curves} <= set(words(tmp_path / "x.svg"))
+
+
+def test_a_sweep_has_a_page(sweep, tmp_path):
+    """Its curves, with the figures of each point, and the tables; nothing from elsewhere, and no matplotlib."""
+    sweep.plot(tmp_path / "one.html")
+    text = (tmp_path / "one.html").read_text()
+    assert not re.search(r"https?://|src=", text)
+    head = json.loads(re.search(r'id="head">(.*?)</script>', text)[1])
+    assert [curve["name"] for curve in head["curves"]] == ["rotor", "periodic", "recompute-all"]
+    for curve, drawn in zip(sweep.curves, head["curves"], strict=True):
+        assert drawn["points"] == [[point.peak, point.makespan] for point in curve.points]
+        assert len(drawn["texts"]) == len(drawn["points"])
+    assert text.count("<table>") == 3
+    assert "six | stages" in text
+    with pytest.raises(OptionError, match="no curve to plot"):
+        replace(sweep, curves=()).plot(tmp_path / "two.html")
+
+
+@needs_browser
+def test_the_page_of_a_sweep_in_a_browser(sweep, tmp_path):
+    sweep.plot(tmp_path / "one.html")
+    with Browser() as browser:
+        browser.open(tmp_path / "one.html")
+        browser.wait("document.documentElement.dataset.drawn")
+        x, y = browser.run(
+            "(() => { const b = document.getElementById('curves').getBoundingClientRect();"
+            " return [b.left + b.width * 0.8, b.top + 100]; })()"
+        )
+        browser.mouse("mouseMoved", x, y)
+        browser.settle()
+        tip = browser.run("document.getElementById('tip').innerText")
+        assert tip.startswith("within ")
+        assert "rotor: " in tip
+        # The best point within a budget is the last one that fits.
+        peaks = [point.peak for point in sweep.curves[0].points]
+        for budget in (peaks[0] - 1, peaks[0], peaks[-1] - 1, peaks[-1] + 5):
+            assert browser.run(f"curves.within({budget})[0]") == sum(peak <= budget for peak in peaks) - 1
+        assert browser.errors == []
 
 
 def test_what_cannot_be_drawn(sweep, tmp_path, monkeypatch):
     from remat.report.plot.pareto import plot_sweep
 
-    with pytest.raises(OptionError, match=r"'x\.html' is no plot"):
-        plot_sweep(sweep, "x.html")
+    with pytest.raises(OptionError, match=r"'x\.gif' is no plot"):
+        plot_sweep(sweep, "x.gif")
     with pytest.raises(OptionError, match="no curve to plot"):
         plot_sweep(replace(sweep, curves=()), tmp_path / "x.svg")
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
@@ -128,8 +197,6 @@ def test_remarks():
 
 def test_the_proved_curve():
     """What is proved for a budget holds for less, whoever proved it; no curve goes below it."""
-    from remat.report.plot.pareto import lower_bounds
-
     sweep = remat.sweep(remat.example("lecture_l5"), ("auto", "revolve"))
     found = lower_bounds(sweep)
     times = [time for _, time in found]
@@ -144,7 +211,7 @@ def test_the_proved_curve():
 
 def test_a_bound_says_nothing_of_larger_budgets():
     pytest.importorskip("matplotlib")
-    from remat.report.plot.pareto import lower_bounds, picture_of_sweep
+    from remat.report.plot.pareto import picture_of_sweep
     from remat.report.plot.style import figure_of
 
     sweep = remat.sweep(remat.example("lecture_l5"), budgets=[3, 4])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError
-from remat.report.plot.style import TimeScale, check_suffix, save_figure
+from remat.report.page.curves import write_curves
+from remat.report.plot.style import PAGE, SUFFIXES, TimeScale, check_suffix, count_ticks, save_figure
 from remat.report.text.readable_names import shown_name
+from remat.report.views.curves import COLOURS, is_logarithmic, label_of, lower_bounds, ratio_ticks
 from remat.report.views.slices import size_scale
 from remat.solving.questions.curves import Curve, Sweep
 from remat.units import format_size, format_time
@@ -20,20 +20,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, the pale yellow left out.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _HALO = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.88}
 """Behind texts that stand on lines."""
 
-LOGARITHMIC_FROM = 8
-"""Ratio of the largest peak to the least from which the memory axis is logarithmic."""
-
 
 def plot_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
-    """Draw the curves of a sweep: SVG, PNG or PDF, by the suffix of the path.
+    """Draw the curves of a sweep: SVG, PNG or PDF, or an interactive page, by the suffix of the path.
 
-    A curve is a staircase: with so much memory, that makespan. A ring marks the knee, a line down to the axis the least
-    budget. Equal sweeps give equal files.
+    A curve is a staircase: with so much memory, that makespan. A ring marks the knee, a line down to the axis the
+    minimum budget. Equal sweeps give equal files.
 
     Parameters
     ----------
@@ -49,7 +44,9 @@ def plot_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
     remat.RematError
         If the file cannot be written.
     """
-    check_suffix(path)
+    if check_suffix(path, (*SUFFIXES, PAGE)) == PAGE:
+        write_curves(sweep, path)
+        return
     save_figure(path, picture_of_sweep(sweep))
 
 
@@ -62,17 +59,17 @@ def picture_of_sweep(sweep: Sweep) -> Callable[[], Figure]:
 
 def _draw(sweep: Sweep) -> Figure:
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
     figure = Figure(figsize=(9.0, 6.0), facecolor="white")
-    axes = figure.add_axes((0.095, 0.10, 0.80, 0.70))
+    axes = figure.add_axes((0.095, 0.10, 0.80, 0.78))
     shown = [(curve, COLOURS[k % len(COLOURS)]) for k, curve in enumerate(sweep.curves) if curve.points]
     points = [point for curve, _ in shown for point in curve.points]
     peaks = [point.peak or 0 for point in points]
     times = [float(point.makespan or 0) for point in points]
     factor, unit = size_scale(max(*peaks, 1), sweep.units)
     scale = TimeScale.of(max(times), sweep.units)
-    logarithmic = min(peaks) > 0 and max(peaks) >= LOGARITHMIC_FROM * min(peaks)
+    logarithmic = is_logarithmic(peaks)
     if logarithmic:
         axes.set_xscale("log")
     low, high = min(peaks) / factor, max(max(peaks), 1) / factor
@@ -81,7 +78,13 @@ def _draw(sweep: Sweep) -> Figure:
     bottom = min(*times, float(sweep.no_recompute_time)) / scale.factor
     top = max(times) / scale.factor
     room = (top - bottom) or abs(top) or 1.0
-    axes.set_ylim(bottom - 0.08 * room, top + 0.18 * room)
+    if is_logarithmic([*times, float(sweep.no_recompute_time)]):
+        axes.set_yscale("log")
+        axes.set_ylim(bottom / 1.15, top * 1.5)
+        axes.yaxis.set_major_locator(FixedLocator(ratio_ticks(*axes.get_ylim(), binary=False)))
+        axes.yaxis.set_minor_locator(NullLocator())
+    else:
+        axes.set_ylim(bottom - 0.08 * room, top + 0.18 * room)
     axes.axhline(float(sweep.no_recompute_time) / scale.factor, color="#909090", linewidth=0.8, linestyle=(0, (1, 2)))
     marks = _Marks(axes)
     for place, (curve, colour) in enumerate(shown):
@@ -91,45 +94,49 @@ def _draw(sweep: Sweep) -> Figure:
         style = replace(marks, least=least, width=1.4 + 1.8 * min(covered, 3))
         _draw_curve(axes, sweep, curve, colour, (factor, scale.factor), style)
     _draw_bound(axes, lower_bounds(sweep), factor, scale.factor)
+    if logarithmic:
+        axes.xaxis.set_major_locator(FixedLocator(ratio_ticks(*axes.get_xlim(), binary=sweep.units.memory != "unit")))
+        axes.xaxis.set_minor_locator(NullLocator())
     if sweep.units.memory == "unit" and not logarithmic:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(f"peak of {shown_name(sweep.memory)} ({unit})", parse_math=False)
     axes.set_ylabel(f"makespan ({scale.unit})")
     _overhead_axis(axes, float(sweep.no_recompute_time) / scale.factor)
-    columns = min(4, len(shown))
-    legend = figure.legend(loc="lower left", bbox_to_anchor=(0.088, 0.805), ncols=columns, frameon=False, borderpad=0)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    count_ticks(axes.xaxis)
+    count_ticks(axes.yaxis)
+    _key(axes, shown)
     name = shown_name(sweep.instance_name) or "(unnamed)"
     figure.text(0.095, 0.95, name, fontsize=13, fontweight="bold", va="center", parse_math=False)
     figure.text(
         0.095,
         0.905,
-        f"without recomputation {format_time(sweep.no_recompute_time, sweep.units)}  ·  ring: knee  ·  "
-        "dashes: no schedule is quicker  ·  "
-        "line to the axis: least budget",
+        f"without recomputation {format_time(sweep.no_recompute_time, sweep.units)}",
         color="#404040",
         va="center",
     )
     return figure
 
 
+def _key(axes: Axes, shown: Sequence[tuple[Curve, str]]) -> None:
+    """Write what lines and marks are into the upper right corner, which falling curves leave free."""
+    from matplotlib.lines import Line2D
+
+    def line(colour: str, label: str, **style: Any) -> Line2D:
+        return Line2D([], [], color=colour, label=label, **style)
+
+    handles = [line(colour, label_of(curve), linewidth=1.8) for curve, colour in shown]
+    handles.append(line("#505050", "lower bound: no schedule is faster", linewidth=1.1, linestyle=(0, (4, 2))))
+    if any(curve.knee is not None for curve, _ in shown):
+        ring = {"marker": "o", "markersize": 9, "markerfacecolor": "none", "linestyle": "none"}
+        handles.append(line("#505050", "knee", **ring))
+    handles.append(line("#505050", "minimum budget", linewidth=1.2, linestyle=(0, (1, 1.5))))
+    legend = axes.legend(handles=handles, loc="upper right", frameon=True, framealpha=0.9, edgecolor="#D0D4DA")
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
 def _places(curve: Curve) -> set[tuple[object, object]]:
     return {(point.peak, point.makespan) for point in curve.points}
-
-
-def lower_bounds(sweep: Sweep) -> list[tuple[float, float]]:
-    """Return the proved curve below all others, as (budget, time): within a budget, no schedule is quicker.
-
-    A bound for a budget holds for all smaller ones, whoever proved it, and says nothing of larger ones; one for no
-    limit (infinite) holds for all.
-    """
-    proved: dict[float, float] = {}
-    for answer in (answer for curve in sweep.curves for answer in curve.answers):
-        budget = math.inf if answer.budget is None else answer.budget
-        proved[budget] = max(proved.get(budget, 0.0), float(answer.lower_bound))
-    budgets = sorted(proved, reverse=True)
-    return list(zip(budgets, accumulate((proved[budget] for budget in budgets), max), strict=True))[::-1]
 
 
 def _draw_bound(axes: Axes, bounds: Sequence[tuple[float, float]], factor: float, seconds: float) -> None:
@@ -182,11 +189,11 @@ def _draw_curve(axes: Axes, sweep: Sweep, curve: Curve, colour: str, units: tupl
     axes.plot(sizes, times, linestyle="none", marker="o", markersize=3.2, color=colour)
     if label:
         bottom = axes.get_ylim()[0]
-        axes.plot([sizes[0], sizes[0]], [bottom, times[0]], color=colour, linewidth=0.9, linestyle=(0, (5, 3)))
+        axes.plot([sizes[0], sizes[0]], [bottom, times[0]], color=colour, linewidth=1.2, linestyle=(0, (1, 1.5)))
     if curve.least is not None and label:
         style: dict[str, Any] = {"color": colour, "fontsize": 7.5, "rotation": 90, "ha": "right", "va": "bottom"}
         axes.annotate(
-            f"least {format_size(curve.least.size, sweep.units)}",
+            f"minimum {format_size(curve.least.size, sweep.units)}",
             (sizes[0], axes.get_ylim()[0]),
             xytext=(-2, 4),
             textcoords="offset points",
@@ -214,7 +221,7 @@ def _overhead_axis(axes: Axes, reference: float) -> None:
     """Show the overhead on the right, where there is anything to compare with."""
     if reference <= 0:
         return
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import FuncFormatter, NullLocator
 
     def overhead(makespan: Any) -> Any:
         return makespan / reference - 1
@@ -223,5 +230,8 @@ def _overhead_axis(axes: Axes, reference: float) -> None:
         return (overhead + 1) * reference
 
     other = axes.secondary_yaxis("right", functions=(overhead, makespan))
-    other.yaxis.set_major_formatter(PercentFormatter(1.0))
+    if axes.get_yscale() == "log":  # the same places as on the left
+        other.set_yticks([place / reference - 1 for place in axes.get_yticks()])
+        other.yaxis.set_minor_locator(NullLocator())
+    other.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{float(f'{100 * share:.3g}'):,g} %"))
     other.set_ylabel("overhead")
