@@ -1,5 +1,6 @@
 """Interactive pages of the schedules of a comparison, and the links to them."""
 
+import json
 import re
 
 import pytest
@@ -67,6 +68,26 @@ def test_the_report_leads_to_them(run, tmp_path, tiny):
     again = run("compare", tiny, "-a", "rotor,liu", "-o", folder, "--no-pages")
     assert "0 cells to solve" in again.err
     assert 'href="schedules/' not in (folder / "report.html").read_text()
+
+
+def test_a_single_file(run, tmp_path, tiny):
+    folder = tmp_path / "results"
+    assert "--single-file" in run("compare", "--help").out
+    assert run("compare", tiny, "-a", "rotor", "-o", folder, "-q", "--single-file").code == 0
+    assert not (folder / "schedules").exists()
+    assert "look into it" not in (folder / "report.html").read_text()
+    refused = run("compare", tiny, "-a", "rotor", "-o", folder, "--single-file", "--pages")
+    assert refused.code == 2
+    assert "leave out --pages or --single-file" in refused.err
+
+
+def test_names_stand_in_the_order_of_their_numbers(tmp_path):
+    from remat.comparing.plan import find_sources
+
+    for name in ("r10", "r2", "r1", "s", "r2b"):
+        document = CHAIN | {"name": name}
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    assert [source.label.rpartition("/")[2] for source in find_sources([tmp_path])] == ["r1", "r2", "r2b", "r10", "s"]
 
 
 def test_pages_are_no_part_of_a_report_of_their_own(tmp_path):

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,7 @@ class _Given:
     rerun: Any
     baseline: str | None
     pages: bool | None
+    single_file: bool
     format_: str
 
 
@@ -94,12 +95,17 @@ class _Given:
 @click.option("--rerun", type=click.Choice(["failed", "all"]), help="Repeat runs that the journal already has.")
 @click.option("--baseline", metavar="NAME", help="Algorithm that ratios are relative to. [default: the best one]")
 @click.option("--pages/--no-pages", default=None, help="Write a page for each schedule. [default: for up to 200 runs]")
+@click.option("--single-file", is_flag=True, help="Write a report to send as one file: the same as --no-pages.")
 @common.format_option("table", "csv", "markdown", "json")
 @common.verbosity_options
 @click.pass_obj
 def command(session: Session, /, **given: Any) -> int:
     """Run the comparison, then hand it to the renderers."""
     asked = _Given(**given)
+    if asked.single_file:
+        if asked.pages:
+            raise OptionError("--single-file writes no pages; leave out --pages or --single-file")
+        asked = replace(asked, pages=False)
     arguments: dict[str, Any] = {
         "algorithms": _names(asked.algorithms),
         "budgets": [part for text in asked.budgets for part in _parts(text)],

@@ -70,6 +70,40 @@ class Standing:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank:
+    """How an algorithm did on the cells that all ranked ones solved.
+
+    Attributes
+    ----------
+    algorithm : str
+    ratio : float or None
+        Geometric mean of makespan / best over these cells (of a comparison with a baseline, / the baseline's).
+    wins : int
+        Of these cells, those that no other algorithm beats.
+    solved, cells : int
+        Over all cells.
+    """
+
+    algorithm: str
+    ratio: float | None
+    wins: int
+    solved: int
+    cells: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Algorithms, best first, on `common` cells that all of them solved; those that solved nothing are left out.
+
+    Without a common cell, `common` is 0, ratios are None, and the order is by solved cells.
+    """
+
+    family: str
+    common: int
+    ranks: tuple[Rank, ...]
+
+
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
     """The result of `remat.compare`.
@@ -167,6 +201,42 @@ class Comparison(Shown):
                 groups.setdefault((cell.job.family if by_family else "", cell.job.algorithm), []).append(cell)
         listed = [self._standing(algorithm, family, cells) for (family, algorithm), cells in groups.items()]
         return sorted(listed, key=lambda s: (s.family, -s.wins, -s.solved, s.ratio_to_best or math.inf, s.algorithm))
+
+    def ranking(self, family: str | None = None) -> Ranking:
+        """Rank the algorithms that solved anything by the cells that all of them solved: like is compared with like.
+
+        Parameters
+        ----------
+        family : str, optional
+            Only cells of this folder of instances.
+        """
+        cells = [cell for cell in self.cells if cell.job.algorithm and family in (None, cell.job.family)]
+        by_name = by_algorithm(cells)
+        solved = {name: {case_of(cell) for cell in listed if cell.answer.solved} for name, listed in by_name.items()}
+        names = [name for name, cases in solved.items() if cases]
+        common = set.intersection(*(solved[name] for name in names)) if names else set[Case]()
+        ranks = []
+        for name in names:
+            shared = [cell for cell in by_name[name] if case_of(cell) in common and cell.answer.solved]
+            won = {case_of(cell) for cell in shared if self.wins(cell)}
+            rank = Rank(
+                algorithm=name,
+                ratio=geometric_mean(map(self.ratio, shared)),
+                wins=len(won),
+                solved=sum(cell.answer.solved for cell in by_name[name]),
+                cells=len(by_name[name]),
+            )
+            ranks.append(rank)
+        ranks.sort(key=lambda rank: (rank.ratio or math.inf, -rank.solved, rank.algorithm))
+        return Ranking(family or "", len(common), tuple(ranks))
+
+    def rankings(self) -> list[Ranking]:
+        """Return one ranking of all cells, or one for each family where algorithms have no cell in common."""
+        whole = self.ranking()
+        families = list(dict.fromkeys(cell.job.family for cell in self.cells if cell.job.algorithm))
+        if whole.common or len(families) < 2:
+            return [whole] if whole.ranks else []
+        return [ranking for family in families if (ranking := self.ranking(family)).ranks]
 
     def _standing(self, algorithm: str, family: str, cells: list[Cell]) -> Standing:
         counts = dict.fromkeys(Outcome, 0)

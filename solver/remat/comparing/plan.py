@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -104,7 +105,13 @@ def find_sources(given: Iterable[str | os.PathLike[str]]) -> list[Source]:
     for item in given:
         for source in _sources_of(os.fspath(item)):
             found.setdefault(os.path.realpath(source.path), source)
-    return _distinct(sorted(found.values(), key=lambda source: (source.label, source.path)))
+    return _distinct(sorted(found.values(), key=lambda source: (_by_number(source.label), str(source.path))))
+
+
+def _by_number(name: str) -> list[tuple[int, int, str]]:
+    """Return a key that sorts names by the numbers in them: r2 before r10."""
+    parts = re.split(r"([0-9]+)", name)
+    return [(0, int(part), part) if k % 2 else (1, 0, part) for k, part in enumerate(parts)]
 
 
 def _sources_of(text: str) -> list[Source]:

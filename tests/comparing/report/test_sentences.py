@@ -31,11 +31,11 @@ def test_sentences():
         cell("a/v", "periodic", 9, None, outcome=Outcome.REFUSED),
     )
     assert found == {
-        "a/x within 5": "rotor is the quickest, 12, 20 % above what no schedule can beat; 2 of 2 found a schedule.",
+        "a/x within 5": "rotor is the quickest, 12, 20 % above the lower bound; 2 of 2 found a schedule.",
         "a/y within 6": "rotor and periodic are the quickest, 10, proved optimal; 2 of 2 found a schedule.",
         "a/z within 7": "there is no schedule: proved.",
         "a/w within 8": "none of 1 found a schedule, and none is proved not to exist.",
-        "a/v within 9": "rotor is the quickest, 20, 100 % above what no schedule can beat; 1 of 2 found a schedule.",
+        "a/v within 9": "rotor is the quickest, 20, 100 % above the lower bound; 1 of 2 found a schedule.",
     }
 
 
@@ -55,7 +55,7 @@ def test_what_would_do_is_said_where_nothing_was_found():
         "a/x within 5": "there is no schedule: proved; 12 would do.",
         "a/y within 6": "there is no schedule: proved; at least 8 is needed.",
         "a/z within 7": "none of 1 found a schedule, and none is proved not to exist; 2730643456 would do.",
-        "a/v within 9": "rotor is the quickest, 20, 100 % above what no schedule can beat; 1 of 2 found a schedule.",
+        "a/v within 9": "rotor is the quickest, 20, 100 % above the lower bound; 1 of 2 found a schedule.",
     }
     for text in (comparison_table(comparison), to_markdown(comparison), page(comparison)):
         assert "12 would do" in text

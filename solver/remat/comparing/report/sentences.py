@@ -76,5 +76,5 @@ def _sentence(comparison: Comparison, cells: Sequence[Cell]) -> str:
         quality = "proved optimal"
     else:
         ratio = comparison.ratio_to_bound(best)
-        quality = "no bound is known" if ratio is None else f"{100 * (ratio - 1):.3g} % above what no schedule can beat"
+        quality = "no bound is known" if ratio is None else f"{100 * (ratio - 1):.3g} % above the lower bound"
     return f"{who} {'is' if len(winners) == 1 else 'are'} the quickest, {time}, {quality}; {found}."

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from remat.comparing.cells import Cell, Outcome
-from remat.comparing.comparison import Comparison, Standing, by_algorithm, geometric_mean
+from remat.comparing.comparison import Comparison, Ranking, Standing, by_algorithm, geometric_mean
 from remat.messages import printable
 from remat.report.text.comma_separated import to_csv as to_csv_text
 from remat.report.text.readable_names import shown_name
@@ -70,6 +70,46 @@ def standings_rows(standings: Sequence[Standing]) -> list[list[str]]:
     ]
 
 
+RANKING_HEADER = ("rank", "algorithm", "ratio on common cells", "best of common", "solved", "cells")
+
+
+def ranking_title(ranking: Ranking, comparison: Comparison) -> str:
+    """Say on which cells algorithms are ranked."""
+    where = f"{ranking.family}: " if ranking.family else ""
+    if not ranking.common:
+        return f"{where}no cell was solved by all {len(ranking.ranks)} algorithms; ranked by solved cells"
+    cells = "cell" if ranking.common == 1 else "cells"
+    over = f"{comparison.baseline}'s" if comparison.baseline else "the best"
+    all_of = f"all {len(ranking.ranks)} algorithms" if len(ranking.ranks) > 1 else ranking.ranks[0].algorithm
+    return f"{where}mean makespan over {over} on the {ranking.common:,} {cells} that {all_of} solved"
+
+
+def ranking_rows(ranking: Ranking) -> list[list[str]]:
+    """Return a ranking as rows of text, under `RANKING_HEADER`."""
+    return [
+        [
+            str(place),
+            rank.algorithm,
+            _ratio(rank.ratio),
+            f"{rank.wins:,} of {ranking.common:,}",
+            f"{rank.solved:,}",
+            f"{rank.cells:,}",
+        ]
+        for place, rank in enumerate(ranking.ranks, 1)
+    ]
+
+
+def budget_text(cell: Cell) -> str:
+    """Return the budget of a cell with its size and unit: as it was given, and what that comes to."""
+    given, capacity = cell.job.budget, cell.job.capacity
+    if not given or capacity is None:
+        return given
+    size = format_size(capacity, units_of(cell))
+    if given.endswith("%"):
+        return f"{given} = {size}"
+    return size if given.replace(",", "").isdigit() else given
+
+
 def grid(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the grid: a row for each instance and budget, a column for each algorithm.
 
@@ -79,13 +119,13 @@ def grid(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """
     algorithms = list(dict.fromkeys(cell.job.algorithm for cell in comparison if cell.job.algorithm))
     lines = []
-    for (instance, budget), cells in comparison.by_case.items():
+    for (instance, _), cells in comparison.by_case.items():
         first, of_case = cells[0], by_algorithm(cells)
         if not first.job.algorithm:  # no instance at all
             lines.append([shown_name(instance), "", SHORT[first.answer.outcome], *["" for _ in algorithms]])
             continue
         shown = [_shown(comparison, of_case.get(name, [])) for name in algorithms]
-        lines.append([shown_name(instance), budget or "-", _best(comparison, cells), *shown])
+        lines.append([shown_name(instance), budget_text(first) or "-", _best(comparison, cells), *shown])
     return ["instance", "budget", "best", *algorithms], lines
 
 
@@ -97,7 +137,7 @@ def relative_to(comparison: Comparison) -> str:
 def leaders(comparison: Comparison, most: int = 4) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the short grid: who is best on each instance and budget, and against what bound."""
     lines = []
-    for (instance, budget), cells in comparison.by_case.items():
+    for (instance, _), cells in comparison.by_case.items():
         first = cells[0]
         if not first.job.algorithm:
             lines.append([shown_name(instance), "", SHORT[first.answer.outcome], "", "", ""])
@@ -109,7 +149,7 @@ def leaders(comparison: Comparison, most: int = 4) -> tuple[list[str], list[list
         bound = next((_ratio(comparison.ratio_to_bound(cell)) for cell in cells if comparison.wins(cell)), "-")
         best = _best(comparison, cells) + star
         names = ", ".join(winners[:most]) + more
-        lines.append([shown_name(instance), budget or "-", best, bound, f"{solved}/{len(cells)}", names])
+        lines.append([shown_name(instance), budget_text(first) or "-", best, bound, f"{solved}/{len(cells)}", names])
     return ["instance", "budget", "best", "over bound", "solved", "by"], lines
 
 
@@ -192,6 +232,9 @@ def to_json(comparison: Comparison) -> str:
 def to_markdown(comparison: Comparison) -> str:
     """Return the standings, those of each family, and the grid, as Markdown tables."""
     parts = ["# Comparison", "", *_notes(comparison)]
+    for ranking in comparison.rankings():
+        parts += [f"## Ranking: {ranking_title(ranking, comparison)}", ""]
+        parts += [*_markdown(RANKING_HEADER, ranking_rows(ranking)), ""]
     parts += ["## Algorithms", "", *_markdown(standings_header(comparison), standings_rows(comparison.standings())), ""]
     by_family = comparison.standings(by_family=True)
     families = list(dict.fromkeys(standing.family for standing in by_family))

@@ -6,7 +6,17 @@ import io
 from collections.abc import Sequence
 
 from remat.comparing.comparison import Comparison
-from remat.comparing.report.tables import grid, leaders, problems, relative_to, standings_header, standings_rows
+from remat.comparing.report.tables import (
+    RANKING_HEADER,
+    grid,
+    leaders,
+    problems,
+    ranking_rows,
+    ranking_title,
+    relative_to,
+    standings_header,
+    standings_rows,
+)
 from remat.messages import printable
 from remat.report.text.columns import fitted, room
 
@@ -19,7 +29,12 @@ MOST_ROWS = 200
 
 def comparison_table(comparison: Comparison) -> str:
     """Return standings, grid and failures as text."""
-    parts = [text_table(standings_header(comparison), standings_rows(comparison.standings()), left=1)]
+    parts = []
+    for ranking in comparison.rankings():
+        if len(ranking.ranks) > 1:
+            title = f"ranking ({ranking_title(ranking, comparison)}):"
+            parts += [title, text_table(RANKING_HEADER, ranking_rows(ranking), left=2)]
+    parts.append(text_table(standings_header(comparison), standings_rows(comparison.standings()), left=1))
     header, rows = grid(comparison)
     if len(header) > 3 + MOST_COLUMNS:
         header, rows = leaders(comparison)

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 
@@ -107,6 +108,77 @@ def test_cells_are_grouped_by_instance_and_budget():
         assert [tuple(row[:2]) for row in rows] == list(found.by_case)
     assert grid(found)[1][0] == ["a/0", "10", "19", "1.0000", "1.0526"]
     assert leaders(found)[1][0] == ["a/0", "10", "19", "1.9000", "2/2", "rotor"]
+
+
+def test_a_ranking_is_on_the_cells_that_all_solved():
+    """`often` is better wherever both are there, but has harder cells of its own."""
+    cells = [cell("a/1", "often", 10, 20), cell("a/1", "rare", 10, 22), cell("a/2", "often", 10, 30)]
+    cells += [cell("a/2", "rare", 10, 27), cell("a/3", "often", 10, 40), cell("a/3", "rare", 10, None, Outcome.UNKNOWN)]
+    cells += [cell(f"a/{k}", "never", 10, None, Outcome.REFUSED) for k in (1, 2, 3)]
+    comparison = Comparison(tuple(cells))
+    (ranking,) = comparison.rankings()
+    assert ranking.common == 2
+    often, rare = 1 * 30 / 27, 22 / 20 * 1
+    assert [(rank.algorithm, rank.solved, rank.cells) for rank in ranking.ranks] == [("rare", 2, 3), ("often", 3, 3)]
+    assert [rank.ratio for rank in ranking.ranks] == pytest.approx([rare**0.5, often**0.5])
+    assert [rank.wins for rank in ranking.ranks] == [1, 1]
+    text = page(comparison)
+    assert "Mean makespan over the best on the 2 cells that all 2 algorithms solved." in text
+    order = [
+        'id="ranking"',
+        "Performance profile",
+        'id="algorithms"',
+        'id="grid"',
+        'id="cells"',
+        '<details id="words">',
+    ]
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+
+
+def test_families_are_ranked_apart_where_nothing_is_common():
+    cells = [cell("a/1", "rotor", 10, 20), cell("b/1", "liu", 10, 20)]
+    cells += [cell("b/1", "rotor", 10, None, Outcome.REFUSED), cell("a/1", "liu", 10, None, Outcome.REFUSED)]
+    found = Comparison(tuple(cells)).rankings()
+    assert [(ranking.family, ranking.common, len(ranking.ranks)) for ranking in found] == [("a", 1, 1), ("b", 1, 1)]
+    assert Comparison(()).rankings() == []
+
+
+def test_budgets_have_units():
+    from remat.comparing.report.tables import budget_text
+
+    def shown(given, capacity, unit):
+        one = cell("a/1", "rotor", 10, 20)
+        return budget_text(replace(one, job=replace(one.job, budget=given, capacity=capacity, memory_unit=unit)))
+
+    assert shown("40%", 2**30, "B") == "40% = 1 GiB"
+    assert shown("40%", 12_345, "unit") == "40% = 12,345"
+    assert shown("1073741824", 2**30, "B") == "1 GiB"
+    assert shown("4GB", 4 * 10**9, "B") == "4GB"
+    assert shown("", None, "B") == ""
+
+
+def test_each_picture_explains_its_own_colours():
+    for figure in figures(page(pictured())):
+        key = figure[figure.index('class="legend keys"') :]
+        assert ">memory</span>" in key
+        assert ('"k-v"></i>kept' in key) == ('<path class="k-v"' in figure)
+        assert ("spilled</span>" in key) == ('class="t-S" d=' in figure)
+
+
+def test_axes_of_charts_have_names_and_are_linear_where_they_can_be():
+    from remat.comparing.report.page.charts import curves
+
+    def drawn(top):
+        return curves({"a": [(1.0, 0.0), (2.0, top)]}, ["a"], [(1.0, "1"), (2.0, "2")], "budget")
+
+    for top, name in ((0.5, "overhead"), (50.0, "overhead (logarithmic)")):
+        assert f">{name}</text>" in drawn(top)
+        assert ">budget</text>" in drawn(top)
+    heights = [float(y) for y in re.findall(r'y="([\d.]+)" text-anchor="end">\d+ %', drawn(0.5))]
+    steps = {round(a - b) for a, b in pairwise(heights)}
+    assert len(heights) >= 5
+    assert max(steps) - min(steps) <= 1
 
 
 def test_more_algorithms_than_colours():

@@ -13,9 +13,12 @@ from remat.comparing.report.page.charts import COLOURS, curves, legend, profile
 from remat.comparing.report.page.schedules import schedules
 from remat.comparing.report.sentences import MOST_SENTENCES, sentences
 from remat.comparing.report.tables import (
+    RANKING_HEADER,
     SHORT,
+    budget_text,
     peak_text,
     problems,
+    ranking_title,
     relative_to,
     remedy,
     standings_header,
@@ -83,15 +86,15 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
         *(f"<p>{escape(note)}</p>" for note in comparison.notes),
         "<p><b>Interrupted: cells are missing.</b></p>" if comparison.interrupted else "",
         (
-            f'<nav><a href="#algorithms">Algorithms</a><a href="#pictures">Pictures</a>{link}<a href="#grid">Grid</a>'
-            '<a href="#cells">Cells</a></nav></header>'
+            f'<nav><a href="#ranking">Ranking</a><a href="#algorithms">Algorithms</a><a href="#curves">Curves</a>{link}'
+            '<a href="#grid">Grid</a><a href="#cells">Cells</a><a href="#words">In words</a></nav></header>'
         ),
-        _in_words(comparison),
-        '<h2 id="algorithms">Algorithms</h2>',
+        _rankings(comparison),
+        _profile(comparison, order),
+        '<h2 id="algorithms">All cells</h2>',
         _standings(comparison, standings, by_family=False),
         _families(comparison),
-        '<h2 id="pictures">Pictures</h2>',
-        _pictures(comparison, order),
+        _curves(comparison, order),
         f'<h2 id="schedules">The best schedules</h2>{_together(links)}{pictured}' if pictured else "",
         f'<h2 id="grid">{escape(relative_to(comparison))}</h2>',
         f'<p class="soft">{GRID}</p>',
@@ -104,6 +107,7 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
         _together(links),
         _cells(comparison, links),
         _failures(comparison),
+        _in_words(comparison),
         _list("How this was made", "made", made) if made else "",
     ]
     head = (
@@ -135,12 +139,18 @@ def _in_words(comparison: Comparison) -> str:
     more = ""
     if len(told) > MOST_SENTENCES:
         more = f'<p class="soft">The first {MOST_SENTENCES}; the tables below have all.</p>'
-    return _list("In words", "words", told[:MOST_SENTENCES]) + more if told else ""
+    if not told:
+        return ""
+    return f'<details id="words"><summary>In words</summary>{_entries(told[:MOST_SENTENCES])}{more}</details>'
 
 
 def _list(title: str, name: str, entries: Sequence[tuple[str, str]]) -> str:
+    return f'<h2 id="{name}">{escape(title)}</h2>{_entries(entries)}'
+
+
+def _entries(entries: Sequence[tuple[str, str]]) -> str:
     shown = "".join(f"<dt>{escape(printable(label))}</dt><dd>{escape(printable(text))}</dd>" for label, text in entries)
-    return f'<h2 id="{name}">{escape(title)}</h2><dl>{shown}</dl>'
+    return f"<dl>{shown}</dl>"
 
 
 def _figures(comparison: Comparison, standings: Sequence[Standing]) -> str:
@@ -219,22 +229,47 @@ def _ratio(ratio: float | None, *, plain: bool = False, star: bool = False) -> E
     return f"{ratio:.4f}{'*' if star else ''}", ratio, style
 
 
-def _pictures(comparison: Comparison, order: Sequence[str]) -> str:
+def _rankings(comparison: Comparison) -> str:
+    """Rank algorithms on what all of them solved, with the counts of all cells beside."""
+    rankings = comparison.rankings()
+    if not rankings:
+        return '<h2 id="ranking">Ranking</h2><p class="soft">Nothing was solved.</p>'
+    parts = ['<h2 id="ranking">Ranking</h2>']
+    columns = [(name, name == "algorithm") for name in RANKING_HEADER]
+    for ranking in rankings:
+        parts.append(f"<p>{escape(ranking_title(ranking, comparison).capitalize())}.</p>")
+        rows: list[list[Entry]] = []
+        for place, rank in enumerate(ranking.ranks, 1):
+            row: list[Entry] = [(str(place), place, ""), (rank.algorithm, rank.algorithm, "")]
+            row += [_ratio(rank.ratio), (f"{rank.wins:,} of {ranking.common:,}", rank.wins, "")]
+            rows.append([*row, (f"{rank.solved:,}", rank.solved, ""), (f"{rank.cells:,}", rank.cells, "")])
+        parts.append(_table(columns, rows))
+    return "".join(parts)
+
+
+def _profile(comparison: Comparison, order: Sequence[str]) -> str:
+    """Draw the performance profile of the algorithms that solved anything."""
     ratios: dict[str, list[float | None]] = {}
     for cell in comparison:
         if cell.job.algorithm and cell.answer.outcome is not Outcome.REFUSED:
             ratios.setdefault(cell.job.algorithm, []).append(comparison.ratio_to_best(cell))
-    if not any(ratio is not None for listed in ratios.values() for ratio in listed):
-        return '<p class="soft">Nothing was solved.</p>'
-    title = "Share of cells solved within a factor of the best"
-    charts = [f"<figure><figcaption>{title}</figcaption>{profile(ratios, order)}{legend(order)}</figure>"]
+    solved = [name for name in order if any(ratio is not None for ratio in ratios.get(name, ()))]
+    if not solved:
+        return ""
+    about = "Performance profile: of the cells that an algorithm accepts, the share solved within a factor of the best"
+    picture = f"<figure><figcaption>{about}</figcaption>{profile(ratios, solved)}{legend(solved)}</figure>"
+    return f'<div class="charts wide" id="pictures">{picture}</div>'
+
+
+def _curves(comparison: Comparison, order: Sequence[str]) -> str:
     by_instance: dict[str, list[Cell]] = {}
     for cell in comparison:
         by_instance.setdefault(cell.job.instance, []).append(cell)
     drawn = [chart for name, cells in by_instance.items() if (chart := _curve(name, cells, order))]
-    charts += drawn[:MOST_CHARTS]
+    if not drawn:
+        return ""
     more = f'<p class="soft">and {len(drawn) - MOST_CHARTS} instances more</p>' if len(drawn) > MOST_CHARTS else ""
-    return f'<div class="charts">{"".join(charts)}</div>{more}'
+    return f'<h2 id="curves">Overhead over budget</h2><div class="charts">{"".join(drawn[:MOST_CHARTS])}</div>{more}'
 
 
 def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
@@ -257,7 +292,7 @@ def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
         shown = [algorithm for algorithm in order if algorithm in series]
     key = legend(shown, only=set(series))
     picture = curves(series, shown, ticks, "budget")
-    return f"<figure><figcaption>{escape(name)}: overhead</figcaption>{picture}{key}</figure>"
+    return f"<figure><figcaption>{escape(name)}</figcaption>{picture}{key}</figure>"
 
 
 def _grid(comparison: Comparison, order: Sequence[str]) -> str:
@@ -270,7 +305,7 @@ def _grid(comparison: Comparison, order: Sequence[str]) -> str:
             continue
         best = comparison.best.get((instance, budget))
         shown = remedy(cells) if best is None else format_time(best, units_of(first))
-        line: list[Entry] = [(instance, instance, ""), (budget, first.job.capacity, ""), (shown, best, "")]
+        line: list[Entry] = [(instance, instance, ""), (budget_text(first), first.job.capacity, ""), (shown, best, "")]
         by_name = by_algorithm(cells)
         lines.append([*line, *(_grid_entry(comparison, by_name.get(name, [])) for name in order)])
     return _table(columns, lines)
@@ -300,7 +335,7 @@ def _cell_entries(cell: Cell, link: str) -> Iterator[Entry]:
         yield text, text, ""
     options = " ".join(f"{name}={value}" for name, value in job.options.items())
     yield options, options, ""
-    yield job.budget, job.capacity, ""
+    yield budget_text(cell), job.capacity, ""
     yield (str(job.seed) if job.algorithm else ""), job.seed, ""
     yield str(answer.outcome), str(answer.outcome), "" if answer.solved else "quiet"
     makespan = "" if answer.makespan is None else format_time(answer.makespan, units)

@@ -8,8 +8,10 @@ from html import escape
 from itertools import pairwise
 
 WIDTH, HEIGHT = 460, 260
-LEFT, RIGHT, TOP, BOTTOM = 60, 12, 12, 34
+LEFT, RIGHT, TOP, BOTTOM = 60, 12, 22, 36
 COLOURS = 8
+LINEAR_UP_TO = 3.0
+"""Overheads up to this have a linear axis."""
 
 Points = Sequence[tuple[float, float]]
 
@@ -53,10 +55,12 @@ def profile(ratios: Mapping[str, Sequence[float | None]], order: Sequence[str]) 
         for count, ratio in enumerate(known, 1):
             x = math.log(min(max(1.0, ratio), far))
             points += [(x, points[-1][1]), (x, count / len(listed))]
-        series[name] = [*points, (math.log(far), points[-1][1])]
+        series[name] = [*points, (1.02 * math.log(far), points[-1][1])]
     x_ticks = [(math.log(1 + t), f"{1 + t:g}") for t in _ticks(far - 1)]
-    axes = _Axes(x=(0.0, math.log(far)), y=(0.0, 1.0))
-    return axes.draw(series, order, x_ticks, [(k / 4, f"{25 * k} %") for k in range(5)], "makespan / best", dots=False)
+    axes = _Axes(x=(0.0, 1.02 * math.log(far)), y=(0.0, 1.0))
+    y_ticks = [(k / 4, f"{25 * k} %") for k in range(5)]
+    names = "makespan / best (logarithmic)", "share of cells"
+    return axes.draw(series, order, x_ticks, y_ticks, names, dots=False)
 
 
 def curves(
@@ -75,12 +79,21 @@ def curves(
     xs = [x for points in series.values() for x, _ in points]
     low, high = min(xs), max(xs)
     top = max([0.01, *(y for points in series.values() for _, y in points)])
-    # The logarithm of makespan / no-recompute time: nearly linear where overheads are small, and a strategy that
-    # takes a hundred times as long does not press all others onto the axis.
-    logs = {name: sorted((x, math.log1p(y)) for x, y in points) for name, points in series.items()}
-    axes = _Axes(x=(low, high) if low < high else (low - 1, high + 1), y=(0.0, math.log1p(top)))
-    y_ticks = [(math.log1p(t), f"{100 * t:,g} %") for t in _ticks(top)]
-    return axes.draw(logs, order, size_of, y_ticks, x_name, dots=True)
+    # Where one takes far longer than the others, the logarithm of makespan / no-recompute time keeps them apart.
+    logarithmic = top > LINEAR_UP_TO
+    bend = math.log1p if logarithmic else float
+    shown = {name: sorted((x, bend(y)) for x, y in points) for name, points in series.items()}
+    axes = _Axes(x=(low, high) if low < high else (low - 1, high + 1), y=(0.0, bend(top)))
+    ticks = _ticks(top) if logarithmic else _linear_ticks(top)
+    y_ticks = [(bend(t), f"{100 * t:,g} %") for t in ticks]
+    names = x_name, "overhead (logarithmic)" if logarithmic else "overhead"
+    return axes.draw(shown, order, size_of, y_ticks, names, dots=True)
+
+
+def _linear_ticks(top: float) -> list[float]:
+    """Return round figures from 0 to `top`, equally far from each other."""
+    step = next(t * 10.0**k for k in range(-6, 8) for t in (1, 2, 5) if t * 10.0**k >= top / 5)
+    return [float(f"{k * step:.6g}") for k in range(int(top / step * (1 + 1e-9)) + 1)]
 
 
 def _ticks(top: float) -> list[float]:
@@ -115,12 +128,15 @@ class _Axes:
         order: Sequence[str],
         x_ticks: Sequence[tuple[float, str]],
         y_ticks: Sequence[tuple[float, str]],
-        x_name: str,
+        names: tuple[str, str],
         *,
         dots: bool,
     ) -> str:
-        """Return the SVG; the first names of `order` lie on top."""
-        parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(x_name)}">']
+        """Return the SVG, with `names` of both axes; the first names of `order` lie on top."""
+        x_name, y_name = names
+        label = f"{y_name} over {x_name}"
+        parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">']
+        parts.append(f'<text x="4" y="12">{escape(y_name)}</text>')
         for y, text in y_ticks:
             a, b = self._at(self._x[0], y), self._at(self._x[1], y)
             parts.append(f'<path class="axis" d="M{a} L{b}"/>')

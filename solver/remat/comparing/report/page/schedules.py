@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from types import MappingProxyType
@@ -9,7 +10,7 @@ from types import MappingProxyType
 from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison
 from remat.comparing.report.page.charts import LEFT, RIGHT, WIDTH
-from remat.comparing.report.tables import units_of
+from remat.comparing.report.tables import budget_text, units_of
 from remat.report.text.readable_names import shown_name
 from remat.report.views.composition import Kind
 from remat.report.views.minimap import (
@@ -41,8 +42,8 @@ MEMORY, ROW, GAP = 84, 15, 10
 
 _ACROSS = WIDTH - LEFT - RIGHT
 _COLOURS = {letter: f"k-{letter}" for letter in PHASES.values()}
-_STAY_COLOURS = {"c": "k-f", "o": "k-f", "s": "k-s", "r": "k-r", "b": "k-b", "f": "k-c", "i": "k-p", "e": "k-e"}
-_FATE_COLOURS = {Fate.KEPT: "k-s", Fate.CHECKPOINT: "k-k", Fate.RECOMPUTED: "k-r", Fate.OFFLOADED: "k-c"}
+_STAY_COLOURS = {"c": "k-t", "o": "k-f", "s": "k-s", "r": "k-r", "b": "k-b", "f": "k-c", "i": "k-p", "e": "k-e"}
+_FATE_COLOURS = {Fate.KEPT: "k-v", Fate.CHECKPOINT: "k-k", Fate.RECOMPUTED: "k-r", Fate.OFFLOADED: "k-c"}
 _STROKE_COLOURS = {
     Stroke.STORED: "k-c",
     Stroke.CHECKPOINT: "k-k",
@@ -53,18 +54,27 @@ _STROKE_COLOURS = {
 }
 
 LEGEND = (
-    ("k-f", "forward, task"),
-    ("k-s", "saving forward; kept"),
+    ("memory", "memory"),
+    ("budget", "budget"),
+    ("peak", "peak"),
+    ("k-f", "forward"),
+    ("k-t", "task"),
+    ("k-s", "saving forward"),
     ("k-r", "recomputation"),
-    ("k-k", "checkpoint"),
     ("k-l", "loss"),
     ("k-b", "backward"),
     ("k-w", "weight gradient"),
     ("k-u", "update"),
-    ("k-c", "copy; offloaded"),
+    ("k-c", "copy, offloaded"),
+    ("k-v", "kept"),
+    ("k-k", "checkpoint"),
     ("k-p", "from the start"),
-    ("budget", "budget"),
+    ("k-e", "in another memory"),
+    ("t-S", "spilled"),
 )
+"""Classes of shapes and what they are; each picture explains those that it has."""
+
+_CLASSES = re.compile(r'<(?:path|circle) class="([^"]*)"')
 
 
 def schedules(comparison: Comparison, links: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -93,12 +103,18 @@ def schedules(comparison: Comparison, links: Mapping[str, str] = MappingProxyTyp
         return ""
     left = len(cells) - len(drawn)
     more = f'<p class="soft">and {left:,} more, too many for this page</p>' if left else ""
-    marks = "".join(f'<span><i class="{style}"></i>{text}</span>' for style, text in LEGEND)
-    shades = "".join(f'<i class="t-{chr(ord("a") + k)}"></i>' for k in range(SHADES))
-    trees = 'class="t-' in shown
-    order = f'<span class="ramp">{shades}trees: runs first to last</span>' if trees else ""
-    spilled = '<span><i class="t-S"></i>spilled</span>' if trees else ""
-    return f'<div class="legend keys">{marks}{order}{spilled}</div><div class="charts">{shown}</div>{more}'
+    return f'<div class="charts">{shown}</div>{more}'
+
+
+def _key(drawn: str) -> str:
+    """Explain the colours that a picture has."""
+    used = {style for listed in _CLASSES.findall(drawn) for style in listed.split()}
+    marks = "".join(f'<span><i class="{style}"></i>{text}</span>' for style, text in LEGEND if style in used)
+    order = ""
+    if "t-a" in used or "t-b" in used:
+        shades = "".join(f'<i class="t-{chr(ord("a") + k)}"></i>' for k in range(SHADES))
+        order = f'<span class="ramp">{shades}runs first to last</span>'
+    return f'<div class="legend keys">{marks}{order}</div>'
 
 
 def best_cells(comparison: Comparison) -> Iterator[Cell]:
@@ -121,13 +137,15 @@ def _figure(cell: Cell, link: str = "") -> str:
         parts.append(f"overhead {max(0.0, 100 * answer.overhead):.3g} %")
     if answer.outcome is Outcome.OPTIMAL:
         parts.append("proved optimal")
-    title = f"{job.instance}{f', {job.budget}' if job.budget else ''}"
+    budget = budget_text(cell)
+    title = f"{job.instance}{f', {budget}' if budget else ''}"
     about = " · ".join(parts)
     time = format_time(answer.makespan or 0, units)
     more = f' <a href="{escape(link)}">look into it</a>' if link else ""
+    drawn = f"{_over_time(record, units, time)}{_view(record, units, time)}"
     return (
         f'<figure class="schedule"><figcaption>{escape(title)}<br><span class="soft">{escape(about)}</span>'
-        f"{more}</figcaption>{_over_time(record, units, time)}{_view(record, units, time)}</figure>"
+        f"{more}</figcaption>{drawn}{_key(drawn)}</figure>"
     )
 
 

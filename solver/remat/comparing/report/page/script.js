@@ -9,7 +9,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
     const order = (a, b) => {
       const x = value(a), y = value(b), p = parseFloat(x), q = parseFloat(y);
       if (x === "" || y === "") return (x === "") - (y === "");          // what is missing stays at the end
-      const less = Number.isNaN(p) || Number.isNaN(q) ? x.localeCompare(y) : p - q;
+      const less = Number.isNaN(p) || Number.isNaN(q) ? x.localeCompare(y, "en", {numeric: true}) : p - q;
       return down ? -less : less;
     };
     const body = table.tBodies[0];
