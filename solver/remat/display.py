@@ -25,7 +25,7 @@ class Shown:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the table, and a picture where matplotlib is installed."""
+        """Return what a notebook shows: a few lines, the interactive page in a frame, and the table, folded."""
         html: str = import_module(self._shown_by).html(self)
         return html
 
@@ -40,7 +40,7 @@ class Shown:
         Parameters
         ----------
         path : path, optional
-            Where to write it, `.svg`, `.png` or `.pdf`, of a schedule `.html`, too; by default it is returned.
+            Where to write it, `.svg`, `.png` or `.pdf`, or `.html`, an interactive page; by default it is returned.
         **options
             Of a schedule: ``view``, as for `remat solve`.
 

@@ -2,12 +2,15 @@
 
 import builtins
 import html
+import re
 
 import pytest
 
 import remat
 from remat.generate import generate
+from remat.report import notebook
 from remat.report.text.summary import summary
+from tests.browser import Browser, needs_browser
 
 LECTURE = remat.example("lecture_l5")
 
@@ -46,17 +49,22 @@ def test_a_result_in_a_few_lines():
         lambda: remat.sweep(LECTURE, budgets=[3, 4]),
     ],
 )
-def test_html_has_the_table_and_the_picture(made, monkeypatch, tmp_path):
+def test_html_has_the_table_and_the_page(made, monkeypatch, tmp_path):
     thing = made()
     shown = thing._repr_html_()
-    assert shown.count("<pre>") == shown.count("<svg") == 1
-    assert shown.startswith('<div class="remat">')
-    assert shown.endswith("</svg>\n</div>")
+    assert shown.startswith('<div class="remat" style="max-width:100%">')
+    assert html.escape(repr(thing)) in shown
+    assert html.escape(thing.summary()) in shown
+    document = html.unescape(re.search(r'<iframe sandbox="allow-scripts"[^>]* srcdoc="([^"]*)"', shown)[1])
+    thing.plot(tmp_path / "a.html")
+    assert document == (tmp_path / "a.html").read_text()
     assert thing.plot(tmp_path / "a.svg") is None
     assert (tmp_path / "a.svg").read_text().count("<svg") == 1
     assert thing.plot().get_axes()
     without(monkeypatch, "matplotlib")
-    assert "<svg" not in thing._repr_html_()
+    assert thing._repr_html_() == shown
+    monkeypatch.setattr(notebook, "MOST_LETTERS", 100)
+    assert not {"<svg", "<iframe"} & set(re.findall("<[a-z]+", thing._repr_html_()))
     with pytest.raises(remat.MissingExtraError, match="plot"):
         thing.plot()
 
@@ -70,13 +78,41 @@ def test_names_are_no_html():
         "stages": [{"forward_time": 1, "backward_time": 1, "output_size": 1}],
     }
     assert "<b>" not in remat.load(document)._repr_html_()
-    assert "<b>" not in remat.solve(document)._repr_html_().partition("<svg")[0]
+    assert "<b>" not in remat.solve(document)._repr_html_()
+
+
+def test_a_page_that_is_too_large_is_a_picture(monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(notebook, "MOST_LETTERS", 100)
+    shown = remat.solve(LECTURE, budget=4)._repr_html_()
+    assert '<svg style="max-width:100%;height:auto"' in shown
+    assert "<iframe" not in shown
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1200, 520])
+def test_a_cell_is_as_wide_as_it_is_and_interactive(width, tmp_path):
+    results = [remat.solve(LECTURE, budget=4), remat.sweep(LECTURE, budgets=[3, 4])]
+    cells = "".join(f"<div style='width:100%'>{thing._repr_html_()}</div>" for thing in results)
+    (tmp_path / "notebook.html").write_text(f"<!doctype html><html><body>{cells}</body></html>")
+    with Browser(width, 900) as browser:
+        browser.open(tmp_path / "notebook.html")
+        browser.settle()
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        frames = browser.run(
+            "[...document.querySelectorAll('iframe')].map(frame => frame.getBoundingClientRect().width)"
+        )
+        assert len(frames) == 2
+        assert all(0.9 * width - 20 <= wide <= width for wide in frames)
+        assert browser.errors == []
 
 
 def test_a_comparison():
     comparison = remat.compare([LECTURE], algorithms=["revolve", "keep-all"])
     assert repr(comparison).split("\n")[0] == "2 cells of 2 algorithms, 2 solved"
-    assert "lecture_l5" in comparison._repr_html_()
+    shown = comparison._repr_html_()
+    assert "<iframe" in shown
+    assert html.escape(comparison.summary()) in shown
     with pytest.raises(remat.OptionError, match="in the report"):
         comparison.plot()
 
@@ -85,7 +121,8 @@ def test_instances():
     assert repr(LECTURE) == "AdjointInstance('lecture_l5', length 6)"
     assert "lecture_l5" in LECTURE._repr_html_()
     huge = remat.load({"schema": "remat.instance/1", "kind": "adjoint", "steps": 10**6})
-    assert huge._repr_html_() == f'<div class="remat"><pre>{html.escape(repr(huge))}</pre></div>'
+    assert html.escape(repr(huge)) in huge._repr_html_()
+    assert len(huge._repr_html_()) < 300
 
 
 def test_frames(monkeypatch):

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from remat.errors import MissingExtraError, OptionError
 from remat.instance import BaseInstance
+from remat.report.page import page
+from remat.report.page.curves import curves_page
 from remat.report.plot import pareto, schedule
-from remat.report.plot.style import figure_of, save_figure, svg_of
+from remat.report.plot.style import PAGE, figure_of, save_figure, svg_of
 from remat.report.text import curve_tables, summary
 from remat.report.text.actions import actions
 from remat.report.text.facts import facts_table
@@ -91,13 +93,41 @@ def _(what: BaseInstance) -> str:
     return facts_table(show(cast("Instance", what)))
 
 
+MOST_LETTERS = 2_000_000
+"""Size of a page that a notebook is given; of larger ones it has a picture, where matplotlib is installed."""
+
+
 def html(what: Any) -> str:
-    """Return the table, and the picture below it where there is one."""
-    table = text(what) if not isinstance(what, BaseInstance) or is_small(what) else "\n".join(lines(what))
-    picture = ""
-    with suppress(OptionError, MissingExtraError):
-        picture = svg_of(_picture(what))
-    return f'<div class="remat"><pre>{escape(table)}</pre>{picture}</div>'
+    """Return a few lines, the interactive page of a schedule or a sweep, and the table folded; of an instance facts.
+
+    Where scripts are not allowed the lines and the table stay. Everything is as wide as the cell, and no wider.
+    """
+    if isinstance(what, BaseInstance):
+        return cell(text(what) if is_small(what) else "\n".join(lines(what)))
+    shown = ""
+    with suppress(OptionError):
+        document = page(what) if isinstance(what, Result) else curves_page(what)
+        shown = framed(document) if len(document) <= MOST_LETTERS else _still(what)
+    return cell("\n".join(lines(what)), shown, text(what))
+
+
+def cell(told: str, shown: str = "", table: str = "") -> str:
+    """Return what a cell of a notebook shows: text, a picture or a frame, and a table that unfolds."""
+    pre = '<pre style="overflow-x:auto;margin:0;line-height:1.35">'
+    folded = f"<details><summary>table</summary>{pre}{escape(table)}</pre></details>" if table else ""
+    return f'<div class="remat" style="max-width:100%">{pre}{escape(told)}</pre>{shown}{folded}</div>'
+
+
+def framed(document: str, height: int = 660) -> str:
+    """Return a page in a frame of its own, so that its style and its scripts stay inside."""
+    style = f"width:100%;height:{height}px;border:1px solid #8884;border-radius:4px;margin:6px 0"
+    return f'<iframe sandbox="allow-scripts" loading="lazy" style="{style}" srcdoc="{escape(document)}"></iframe>'
+
+
+def _still(what: Any) -> str:
+    with suppress(MissingExtraError):
+        return svg_of(_picture(what)).replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
+    return ""
 
 
 def is_small(instance: BaseInstance) -> bool:
@@ -114,7 +144,8 @@ def figure(what: Any, **options: Any) -> Figure:
 def save(what: Any, path: str | os.PathLike[str], **options: Any) -> None:
     """Write the picture, or the page of a schedule."""
     if isinstance(what, Result):
-        schedule.plot(what, path, view=_view(what, **options))
+        alone = os.path.splitext(os.fspath(path))[1].lower() == PAGE and not options
+        schedule.plot(what, path, view="time" if alone else _view(what, **options))
     elif isinstance(what, Sweep) and not options:
         pareto.plot_sweep(what, path)
     else:

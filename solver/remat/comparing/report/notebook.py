@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from html import escape
 from typing import Any
 
 from remat.comparing.comparison import Comparison
+from remat.comparing.report.page import page
 from remat.comparing.report.terminal import comparison_table
 from remat.errors import OptionError
+from remat.report.notebook import MOST_LETTERS, cell, framed
 from remat.report.text.readable_names import shown_name
 
 
@@ -29,8 +30,10 @@ def text(comparison: Comparison) -> str:
 
 
 def html(comparison: Comparison) -> str:
-    """Return the table."""
-    return f'<div class="remat"><pre>{escape(text(comparison))}</pre></div>'
+    """Return a few lines, the report in a frame of its own, and the table folded."""
+    document = page(comparison)
+    shown = framed(document) if len(document) <= MOST_LETTERS else ""
+    return cell("\n".join(lines(comparison)), shown, text(comparison))
 
 
 def figure(comparison: Comparison, **options: Any) -> Any:
