@@ -155,8 +155,9 @@ class Track {
 /** A figure with at most so many digits; with commas between thousands, if so asked. */
 function digits(number, most, commas = false) {
   const rounded = Number(number.toPrecision(most));
-  return commas ? rounded.toLocaleString("en", {maximumFractionDigits: 15}) : String(rounded);
+  return commas ? WITH_COMMAS.format(rounded) : String(rounded);
 }
+const WITH_COMMAS = new Intl.NumberFormat("en", {maximumFractionDigits: 15});
 
 const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 

@@ -354,8 +354,10 @@ async function begin() {
   window.schedule = page;
   page.listen();
   page.layout();
-  page.tell();
-  document.documentElement.dataset.ready = "yes";
+  requestAnimationFrame(() => setTimeout(() => {             // the picture first, then the table
+    page.tell();
+    document.documentElement.dataset.ready = "yes";
+  }));
 }
 begin().catch(error => {
   document.getElementById("trouble").hidden = false;
