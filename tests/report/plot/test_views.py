@@ -15,6 +15,8 @@ from remat.plugin.context import Progress
 from remat.report import VIEWS
 from remat.report.plot.schedule import plot
 from remat.report.plot.views import MOST_BOXES, drawing
+from remat.report.text.readable_names import share_text
+from remat.solving.verifying import examine
 from tests.report.plot.test_schedule import words
 from tests.report.results import CHAIN, chain_result, long_result, offload_result, result_of
 from tests.report.views.by_hand import halves, offloaded, reversed_adjoint, spilled_tree
@@ -149,8 +151,6 @@ def test_empty_and_timeless(tmp_path):
 
 
 def test_a_saved_schedule_has_the_same_pictures(tmp_path):
-    from remat.solving.verifying import examine
-
     result = chain_result()
     saved = examine(CHAIN, json.loads(json.dumps(result.to_dict()))).as_result()
     for view in ("time", "stages", "reversal", "values"):
@@ -163,8 +163,29 @@ def test_a_saved_schedule_has_the_same_pictures(tmp_path):
         assert texts[0] == texts[1]
 
 
-def test_a_broken_schedule_has_none():
-    from remat.solving.verifying import examine
+def test_a_saved_schedule_is_as_optimal_as_its_file_says(tmp_path):
+    """With times that have fractions, too, which a reader takes exactly."""
+    instance = remat.example("mlp12_joint")
+    result = remat.solve(instance, algorithm="keep-all")
+    assert result.status == "optimal"
+    assert isinstance(result.makespan, float)
+    path = tmp_path / "schedule.json"
+    result.save(path)
+    again = examine(instance, path).as_result()
+    assert (again.status, again.lower_bound) == (result.status, result.lower_bound)
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"makespan": document["makespan"] * 0.99}))
+    assert examine(instance, path).as_result().status == "feasible"
 
+
+def test_shares_have_no_sign_at_zero():
+    assert [share_text(share) for share in (0.0, -1e-12, -0.0, 0.0004, -0.02, 25.319)] == [
+        *["0.0%"] * 4,
+        "-2.0%",
+        "2,531.9%",
+    ]
+
+
+def test_a_broken_schedule_has_none():
     with pytest.raises(OptionError, match="breaks rules"):
         examine(CHAIN, {"schema": "remat.schedule/1", "steps": [{"run": "loss"}]}).as_result()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from remat.errors import OptionError
 from remat.plugin.context import Progress
-from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles
+from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles, count_ticks
 from remat.solving.result import Result
 from remat.units import Number
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HEIGHT = 4.2
-_BEST, _BOUND = "#3487C0", "#E69F00"
+_BEST, _BOUND = "#0072B2", "#606060"
+"""As in pictures of curves: times and bounds, which are no phases."""
 
 
 def convergence(result: Result) -> Figure:
@@ -50,6 +51,7 @@ def convergence(result: Result) -> Figure:
     axes.set_xlim(0, last * 1.02 or 1)
     axes.set_xlabel("solve time (s)")
     axes.set_ylabel(f"makespan ({scale.unit})")
+    count_ticks(axes.yaxis)
     axes.grid(visible=True, alpha=0.25)
     add_titles(figure, result, HEIGHT)
     add_legend(figure, {"best schedule": _BEST, "lower bound": _BOUND}, _notes(result, events), HEIGHT)

@@ -48,7 +48,7 @@ _SENT = 0.37
 """Where in its row are the transfers that a device sends."""
 MOST_LABELS = 3000
 """Most operations that show their micro-batch, where that fits."""
-_DIGITS = {6.5: 160, 5.0: 212}
+_DIGITS = {6.5: 160, 5.0: 212, 4.2: 256}
 MOST_BARS = 20_000
 MOST_DEVICES = 32
 SLICES = 1500
@@ -84,7 +84,9 @@ def devices(result: Result) -> Figure:
     strips[-1].set_xlabel(f"time ({scale.unit})")
     count_ticks(strips[-1].xaxis)
     _, unit = size_scale(_largest(result, memories), result.units)
-    figure.text(LEFT, (bottom + below + 0.04) / total, f"memory ({unit}), dashed: its limit", fontsize=9, va="bottom")
+    limited = any(memory.capacity is not None for memory in result.machine.memories if memory.name in memories)
+    label = f"memory ({unit})" + (", dashed: its limit" if limited else "")
+    figure.text(LEFT, (bottom + below + 0.04) / total, label, fontsize=9, va="bottom")
     add_titles(figure, result, total)
     add_legend(figure, _legend(result, found), list(_notes(result, found, count)), total)
     return figure

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from remat.errors import OptionError
 from remat.report.page.curves import write_curves
 from remat.report.plot.style import PAGE, SUFFIXES, TimeScale, check_suffix, count_ticks, save_figure
-from remat.report.text.readable_names import shown_name
+from remat.report.text.readable_names import share_text, shown_name
 from remat.report.views.curves import COLOURS, is_logarithmic, label_of, lower_bounds, ratio_ticks
 from remat.report.views.slices import size_scale
 from remat.solving.questions.curves import Curve, Sweep
@@ -204,7 +204,8 @@ def _draw_curve(axes: Axes, sweep: Sweep, curve: Curve, colour: str, units: tupl
     if curve.knee is not None:
         x, y = (curve.knee.peak or 0) / factor, float(curve.knee.makespan or 0) / seconds
         axes.plot([x], [y], marker="o", markersize=10, markerfacecolor="none", markeredgecolor=colour)
-        overhead = "" if curve.knee.overhead is None else f", {curve.knee.overhead:+.1%}"
+        share = curve.knee.overhead
+        overhead = "" if share is None else f", {'+' if share > 0 else ''}{share_text(share)}"
         axes.annotate(
             f"knee {format_size(curve.knee.peak or 0, sweep.units)}{overhead}",
             (x, y),

@@ -113,6 +113,7 @@ def _stages(result: Result, layout: ChainLayout) -> Figure:
         base += high
     above.set_ylabel(f"state and saved ({unit})")
     above.set_ylim(0, None if base.any() else 1)
+    count_ticks(above.yaxis)
     above.tick_params(labelbottom=False)
     _runs(below, found, "stage (0: the input)")
     legend = {
@@ -125,7 +126,7 @@ def _stages(result: Result, layout: ChainLayout) -> Figure:
 
 
 def _stage_notes(found: Stages, what: str, added: str) -> list[str]:
-    notes = [f"{found.recomputations:,} forwards again"] if found.recomputations else ["nothing is recomputed"]
+    notes = [f"{found.recomputations:,} forwards recomputed"] if found.recomputations else ["nothing is recomputed"]
     most = int(np.diff(found.first).max())
     return [*notes, f"{most} {what} in a column: {added} added up, most runs"] if most > 1 else notes
 
@@ -144,6 +145,7 @@ def _runs(axes: Axes, found: Stages, label: str) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
     axes.set_xlim(-0.5, found.first[-1] - 0.5)
     axes.set_ylim(0, max(int(found.runs.max(initial=1)), 1) * 1.08)
+    count_ticks(axes.xaxis)
     axes.set_xlabel(label)
 
 
@@ -382,6 +384,7 @@ def _values(result: Result) -> Figure:
         _name_bands(axes, result, found, factor)
     axes.set_xlim(0, span / scale.factor)
     axes.set_xlabel(f"time ({scale.unit})")
+    count_ticks(axes.xaxis)
     legend = {stay.label: STAYS[stay] for stay in Stay if (found.kind == stay).any()}
     how = "packed in the working memory, the longest below" if packed else "in order of first appearance"
     add_legend(figure, legend, [f"{len(found.values):,} values, as high as they are large, {how}"], total)
@@ -392,6 +395,7 @@ def _measure(axes: Axes, label: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
+    count_ticks(axes.yaxis)
     axes.set_ylabel(label)
 
 
