@@ -272,13 +272,13 @@ def holds_schedule(path: str) -> bool:
     return listed and any(schema.encode() in head[:400] for schema in SCHEMAS)
 
 
-def check_plot(path: str, view: str | None = None, *, pages: bool = True) -> None:
+def check_plot(path: str, view: str | None = None) -> None:
     """Refuse a picture that could not be drawn: its suffix, or no matplotlib; a view of a page."""
     from importlib.util import find_spec
 
     from remat.report.plot.style import PAGE, SUFFIXES, check_page_view, check_suffix
 
-    if check_suffix(path, (*SUFFIXES, PAGE) if pages else SUFFIXES) == PAGE:
+    if check_suffix(path, (*SUFFIXES, PAGE)) == PAGE:
         check_page_view(view)
     elif find_spec("matplotlib") is None:
         raise MissingExtraError("--plot", "plot")

@@ -85,7 +85,9 @@ class _Asked:
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule.")
 @click.option("--output-instance", metavar="FILE", help="Write the pipeline instance of the schedule.")
 @common.format_option("table", "json")
-@click.option("--plot", metavar="FILE", help="Draw the devices over time (.svg, .png, .pdf).")
+@click.option(
+    "--plot", metavar="FILE", help="Draw the devices over time (.svg, .png, .pdf); .html: an interactive page."
+)
 @click.option("--as", "as_", type=click.Choice(("megatron",)), help="Print the plan as flags for another program.")
 @click.option("--explain", is_flag=True, help="Explain what limits the plan, and the gain of one more GiB or device.")
 @common.verbosity_options
@@ -135,7 +137,7 @@ def _check_outputs(asked: _Asked) -> None:
         elif path is not None:
             raise OptionError(f"{option}: name a file; standard output is for the table")
     if asked.plot is not None:
-        common.check_plot(asked.plot, pages=False)
+        common.check_plot(asked.plot)
 
 
 def _write(planned: Planned, asked: _Asked) -> None:
@@ -148,7 +150,8 @@ def _write(planned: Planned, asked: _Asked) -> None:
     if asked.plot is not None and planned.result.report is not None:
         from remat.report.plot.schedule import plot
 
-        plot(planned.result, asked.plot, view="time" if planned.result.orders is None else "devices")
+        pictured = planned.result.orders is not None and not asked.plot.lower().endswith(".html")
+        plot(planned.result, asked.plot, view="devices" if pictured else "time")
 
 
 def _print(planned: Planned, asked: _Asked, session: Session, end: float | None) -> None:

@@ -60,7 +60,7 @@ def test_each_view_is_for_its_kinds(kind, view, tmp_path):
 
 def test_stages(tmp_path):
     text = said(halves(), "stages", tmp_path)
-    assert {"kept 1.5 MiB", "checkpoint 1 MiB", "recomputed 3 MiB", "2 forwards again"} <= set(text)
+    assert {"kept 1.5 MiB", "checkpoint 1 MiB", "recomputed 3 MiB", "2 forwards recomputed"} <= set(text)
     assert {"state and saved (MiB)", "forward runs", "stage (0: the input)"} <= set(text)
     text = said(offloaded(), "stages", tmp_path)
     assert {"offloaded 1.5 MiB", "nothing is recomputed"} <= set(text)

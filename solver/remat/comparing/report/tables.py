@@ -80,8 +80,9 @@ def ranking_title(ranking: Ranking, comparison: Comparison) -> str:
         return f"{where}no cell was solved by all {len(ranking.ranks)} algorithms; ranked by solved cells"
     cells = "cell" if ranking.common == 1 else "cells"
     over = f"{comparison.baseline}'s" if comparison.baseline else "the best"
-    all_of = f"all {len(ranking.ranks)} algorithms" if len(ranking.ranks) > 1 else ranking.ranks[0].algorithm
-    return f"{where}mean makespan over {over} on the {ranking.common:,} {cells} that {all_of} solved"
+    count = len(ranking.ranks)
+    every = {1: ranking.ranks[0].algorithm, 2: "both algorithms"}.get(count, f"all {count} algorithms")
+    return f"{where}mean makespan over {over} on the {ranking.common:,} {cells} that {every} solved"
 
 
 def ranking_rows(ranking: Ranking) -> list[list[str]]:

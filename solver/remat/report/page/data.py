@@ -8,6 +8,7 @@ stream. A schedule of 10^6 unequal steps takes 22 MB, one of 10^4 a quarter of a
 from __future__ import annotations
 
 import base64
+import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from remat.report.views.phases import Phase, phase_labels, shown_phases
 from remat.report.views.residents import fullest_memory
 from remat.report.views.resources import occupied
 from remat.schedule.orders import Phase as Operation
+from remat.schedule.steps import StepKind
 from remat.solving.result import Result
 from remat.verifier import Report
 
@@ -109,7 +111,7 @@ def pack(result: Result) -> tuple[dict[str, Any], str]:
         "rows": _rows(result, packed),
         "passes": _passes(result, packed, ticks),
         "groups": _groups(found),
-        "memories": [_memory(result, packed, found, k, ticks) for k in range(len(result.machine.memories))],
+        "memories": [_memory(result, packed, found, k, phases) for k in range(len(result.machine.memories))],
         "fullest": result.machine.memory_index[fullest_memory(result)],
         "tasks": _names("tasks", result.graph.tasks, packed),
         "values": _names("values", result.graph.values, packed),
@@ -209,7 +211,7 @@ def _passes(result: Result, packed: Packed, ticks: _Ticks) -> int:
     return len(order)
 
 
-def _memory(result: Result, packed: Packed, found: Composition, index: int, ticks: _Ticks) -> dict[str, Any]:
+def _memory(result: Result, packed: Packed, found: Composition, index: int, phases: IntArray) -> dict[str, Any]:
     assert result.report is not None
     assert result.columns is not None
     contents = found.contents[index]
@@ -224,7 +226,7 @@ def _memory(result: Result, packed: Packed, found: Composition, index: int, tick
         "capacity": memory.capacity,
         "peak": peak.size,
         "static": result.graph.static_bytes(result.machine, index),
-        "cause": shown_step(result.graph, result.machine, result.columns, peak.step),
+        "cause": _cause(result, peak.step, phases),
         "kinds": used,
         "at_peak": {str(int(kind)): size for kind, size in contents.at_peak.items()},
     }
@@ -234,6 +236,18 @@ def _memory(result: Result, packed: Packed, found: Composition, index: int, tick
         at_peak = grouped.sizes[:, int(np.argmax(grouped.total))].tolist()
         head["groups_at_peak"] = {row: size for row, size in enumerate(at_peak) if size}
     return head
+
+
+def _cause(result: Result, step: int | None, phases: IntArray) -> str:
+    """Name the step that sets a peak; the task of a pipeline by its layer and its micro-batch."""
+    assert result.columns is not None
+    name = shown_step(result.graph, result.machine, result.columns, step)
+    if result.orders is None or step is None or result.columns.kind[step] != StepKind.RUN:
+        return name
+    task = result.graph.tasks[int(result.columns.item[step])]
+    match = re.fullmatch(r"[A-Za-z]+(\d+)\.(\d+)", task)
+    phase = Phase(int(phases[step]))
+    return f"{phase_labels(result)[phase]} of layer {match[1]}, micro-batch {match[2]} ({task})" if match else name
 
 
 def _grouped(packed: Packed, contents: Contents, index: int, labels: int) -> list[int]:

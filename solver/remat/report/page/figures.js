@@ -192,7 +192,9 @@ function sizeTicks(most, unit, count = 4) {
   if (unit === "unit") return {ticks: ticks(0, most, count, 1), factor: 1, unit: ""};
   let factor = 1, power = 0;
   while (most >= factor * 1024 && power < 6) { factor *= 1024; power++; }
-  return {ticks: ticks(0, most / factor, count, power ? 0 : 1).map(tick => tick * factor), factor, unit: ` ${SIZES[power]}`};
+  const least = power ? 0 : 1, some = ticks(0, most / factor, count, least);
+  const found = some.length > 1 ? some : ticks(0, most / factor, 2 * count, least);
+  return {ticks: found.map(tick => tick * factor), factor, unit: ` ${SIZES[power]}`};
 }
 
 if (typeof module !== "undefined") module.exports = {unpack, Names, upper, Largest, Cover, Track, sizeText, timeText, ticks, sizeTicks};

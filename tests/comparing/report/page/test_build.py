@@ -123,7 +123,7 @@ def test_a_ranking_is_on_the_cells_that_all_solved():
     assert [rank.ratio for rank in ranking.ranks] == pytest.approx([rare**0.5, often**0.5])
     assert [rank.wins for rank in ranking.ranks] == [1, 1]
     text = page(comparison)
-    assert "Mean makespan over the best on the 2 cells that all 2 algorithms solved." in text
+    assert "Mean makespan over the best on the 2 cells that both algorithms solved." in text
     order = [
         'id="ranking"',
         "Performance profile",

@@ -1,0 +1,116 @@
+"""Five pictures, as a browser shows them: each says how much, where and why the peak is, and how far from the budget.
+
+Screenshots are kept in the folder that REMAT_TEST_PICTURES names.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import remat
+from remat.comparing.report.page import page as report
+from tests.browser import Browser, needs_browser
+
+pytestmark = needs_browser
+
+WRITTEN = """(() => {
+  const found = [], pen = CanvasRenderingContext2D.prototype, write = pen.fillText;
+  pen.fillText = function (text, ...more) { found.push(String(text)); return write.call(this, text, ...more); };
+  schedule.draw();
+  pen.fillText = write;
+  return found;
+})()"""
+"""Every text that a page of a schedule draws."""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser(1280, 1100) as started:
+        yield started
+
+
+@pytest.fixture
+def folder(tmp_path):
+    kept = os.environ.get("REMAT_TEST_PICTURES")
+    chosen = Path(kept) if kept else tmp_path
+    chosen.mkdir(parents=True, exist_ok=True)
+    return chosen
+
+
+def shown(browser, folder, name, result):
+    """Open the page of a result, keep a picture of it, and return what it says: on the canvas, and elsewhere."""
+    result.plot(folder / f"{name}.html")
+    browser.open(folder / f"{name}.html")
+    browser.wait("document.documentElement.dataset.ready")
+    browser.settle()
+    browser.picture(folder / f"{name}.png")
+    assert browser.errors == []
+    return browser.run(WRITTEN), browser.run("document.body.innerText")
+
+
+def test_a_task_graph(browser, folder):
+    result = remat.solve(remat.example("gpt2_small_step"), budget="500MiB", algorithm="dag-auto")
+    drawn, text = shown(browser, folder, "graph", result)
+    free = 500 * 2**20 - result.peak_memory["memory"]
+    assert f"peak 499.8 MiB, {free / 1024:.4g} KiB below the budget: softmax.dX" in drawn
+    assert "budget 500 MiB" in drawn
+    assert {"softmax", "loss", "head"} <= set(drawn)  # names on the largest bands
+    assert "98.16 MiB, waits for head.dX" in drawn
+    assert "At the peak of memory" in text
+    assert "peak of memory 499.8 MiB of 500 MiB (100.0%)" in text
+    # What lies at the peak is what the verifier's replay says.
+    rows = browser.run("[...document.querySelectorAll('#residents tr')].map(row => row.cells[0].innerText)")
+    assert rows[:3] == ["softmax", "loss.dX", "softmax.dX"]
+
+
+def test_a_chain(browser, folder):
+    result = remat.solve(remat.example("gpt2_xl_b4"), budget="27GiB", algorithm="rotor")
+    drawn, text = shown(browser, folder, "chain", result)
+    assert any(said.startswith("peak ") and " below the budget: " in said for said in drawn)
+    assert "budget 27 GiB" in drawn
+    assert {"parameters", "saved"} <= set(drawn)
+    assert "static memory" in text  # no value, but most of what lies there
+    assert "recomputation" in text
+    assert "idle" in text
+
+
+def test_a_pipeline(browser, folder):
+    result = remat.solve(remat.example("uniform_p4_m8"), algorithm="zb-v", budget=16)
+    drawn, text = shown(browser, folder, "pipeline", result)
+    assert {str(batch) for batch in range(8)} <= set(drawn)
+    assert drawn.count("budget 16") == 4
+    assert sum(said.startswith("peak 16, all of the budget: ") for said in drawn) == 4
+    assert "peak 16, all of the budget: forward of layer 8, micro-batch 0 (Fe8.0)" in drawn
+    assert "fullest memory gpu0 16 of 16 (100.0%)" in text
+    for label in ("forward", "input gradient", "weight gradient", "idle"):
+        assert label in text
+
+
+def test_an_adjoint(browser, folder):
+    result = remat.solve(remat.example("seismic_ram_disk"), algorithm="h-revolve")
+    drawn, text = shown(browser, folder, "adjoint", result)
+    assert "peak 48 GiB, all of the budget: " in " ".join(drawn)
+    assert "fullest memory ram 48 GiB of 48 GiB (100.0%)" in text
+    assert {"ram", "disk", "checkpoints"} <= set(drawn)
+
+
+def test_a_comparison(browser, folder):
+    compared = remat.compare(
+        [remat.example("lecture_l5"), remat.example("resnet50")],
+        algorithms=["auto", "keep-all"],
+        budgets=["50%", "100%"],
+        pictures=True,
+        jobs=1,
+    )
+    (folder / "comparison.html").write_text(report(compared))
+    browser.open(folder / "comparison.html")
+    browser.settle()
+    browser.picture(folder / "comparison.png")
+    text = browser.run("document.body.innerText")
+    assert browser.errors == []
+    assert "Mean makespan over the best on the " in text
+    assert "that both algorithms solved" in text
+    assert text.index("RANKING" if "RANKING" in text else "Ranking") < text.index("Performance profile")
+    assert "50% = " in text
+    assert not browser.run("document.getElementById('words').open")
