@@ -118,7 +118,7 @@ def cell(told: str, shown: str = "", table: str = "") -> str:
     return f'<div class="remat" style="max-width:100%">{pre}{escape(told)}</pre>{shown}{folded}</div>'
 
 
-def framed(document: str, height: int = 660) -> str:
+def framed(document: str, height: int = 720) -> str:
     """Return a page in a frame of its own, so that its style and its scripts stay inside."""
     style = f"width:100%;height:{height}px;border:1px solid #8884;border-radius:4px;margin:6px 0"
     return f'<iframe sandbox="allow-scripts" loading="lazy" style="{style}" srcdoc="{escape(document)}"></iframe>'

@@ -4,7 +4,7 @@
 (() => {
   const head = JSON.parse(document.getElementById("head").textContent), canvas = document.getElementById("curves");
   const tip = document.getElementById("tip"), {units, curves, bounds, reference} = head;
-  const LEFT = 78, RIGHT = 78, TOP = 14, BOTTOM = 44;
+  const LEFT = 78, RIGHT = 78, TOP = 26, BOTTOM = 44;
   let factor = 1;
   while (SIZES[Math.round(Math.log(factor) / Math.log(1024))] !== head.unit && units.memory !== "unit") factor *= 1024;
   const every = curves.flatMap(curve => curve.points), sizes = every.map(point => point[0]), times = every.map(point => point[1]);
@@ -74,7 +74,7 @@
     pen.rotate(-Math.PI / 2);
     write(`makespan${unit}`, 0, 0, "center", "ink");
     pen.restore();
-    if (reference) write("overhead", width - RIGHT + 6, TOP - 4, "left");
+    if (reference) write("overhead", width - RIGHT + 6, 9, "left");
     const dark = style.colorScheme === "dark", paint = curve => dark && curve.colour === "#000000" ? "#FFFFFF" : curve.colour;
     pen.setLineDash([5, 3]);
     pen.strokeStyle = colour("soft");

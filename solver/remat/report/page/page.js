@@ -209,8 +209,10 @@ class Page {
     const x = this.x(this.peakTime(memory)), {peak, capacity} = memory, end = LEFT + this.across;
     const inside = x >= LEFT - 1 && x <= end + 1, free = capacity - peak;
     const below = capacity === null ? "" : free ? `, ${this.size(free)} below the budget` : ", all of the budget";
-    const text = `${x < LEFT - 1 ? "◂ " : ""}peak ${this.size(peak)}${below}: ${memory.cause}${!inside && x > LEFT ? " ▸" : ""}`;
     pen.font = `bold 11px ${this.font}`;
+    const said = [`${this.size(peak)}${below}: ${memory.cause}`, `${this.size(peak)}${below}`, this.size(peak)];
+    const text = said.map(one => `${x < LEFT - 1 ? "◂ " : ""}peak ${one}${!inside && x > LEFT ? " ▸" : ""}`)
+      .find((one, k) => k === 2 || pen.measureText(one).width < this.across);
     const room = pen.measureText(text).width, begin = Math.max(LEFT, Math.min(x + 4, end - room));
     this.label(pen, text, begin, top + 7, "left", "ink");
     pen.font = `11px ${this.font}`;

@@ -199,7 +199,9 @@ Object.assign(Page.prototype, {
   drawLives(pen) {
     const {begin, end, last} = this.stays, now = this.peakTime(this.home), right = LEFT + this.across;
     const clip = x => Math.max(LEFT, Math.min(right, x));
-    this.label(pen, `lifetimes of the largest values at the peak of ${shortened(this.home.name)}; arrows lead to the last reader, for which they wait`, LEFT, this.livesTop + 6, "left");
+    const about = [`lifetimes of the largest values at the peak of ${shortened(this.home.name)}; arrows lead to the last reader, for which they wait`,
+      "lifetimes at the peak, arrows to the last reader", "lifetimes"];
+    this.label(pen, about.find((text, k) => k === 2 || pen.measureText(text).width < this.across), LEFT, this.livesTop + 6, "left");
     this.lives().forEach((k, row) => {
       const top = this.livesTop + 16 + row * LIFE, middle = top + LIFE / 2, value = this.columns.value[k], colour = this.colours.kinds[this.kindOf(k)];
       const left = clip(this.x(begin[k])), until = clip(this.x(end[k])), size = this.size(this.columns.size[value]);
@@ -209,8 +211,9 @@ Object.assign(Page.prototype, {
       const read = last(k), waits = read >= 0 && this.columns.start[read] > now;
       const from = clip(this.x(now)), to = read < 0 ? from : clip(this.x(this.columns.start[read]));
       if (waits && to > from + 4) this.arrow(pen, from, to, middle, inkOn(colour));
-      const note = waits ? `${size}, waits for ${this.stepName(read)}` : `${size}, ${read < 0 ? "nothing reads it" : `read by ${this.stepName(read)} at the peak`}`;
-      const room = pen.measureText(note).width, after = until + 6 + room < right;
+      const full = waits ? `${size}, waits for ${this.stepName(read)}` : `${size}, ${read < 0 ? "nothing reads it" : `read by ${this.stepName(read)} at the peak`}`;
+      const spare = Math.max(right - until - 6, left - LEFT - 6, until - left - 8);
+      const note = pen.measureText(full).width < spare ? full : size, room = pen.measureText(note).width, after = until + 6 + room < right;
       if (after || left - 6 - room > LEFT) this.label(pen, note, after ? until + 6 : left - 6, middle, after ? "left" : "right");
       else {
         pen.fillStyle = colour;

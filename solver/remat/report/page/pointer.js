@@ -220,7 +220,7 @@ Object.assign(Page.prototype, {
   },
 
   /** The table below the picture: the largest at the cursor, or where the fullest memory is fullest. */
-  list({time, memory = this.panels[0].memory, kind, peak}) {
+  list({time, row, memory = this.memories[row?.memory] ?? this.panels[0].memory, kind, peak}) {
     const found = this.residents(memory, time, kind), body = document.getElementById("residents");
     const about = kind === undefined ? "" : `, ${this.legend[kind].label}`, total = memory.total[upper(memory.time, time) - 1];
     const when = peak ? `At the peak of ${memory.name}, ${this.time(time)}` : `${memory.name} at ${this.time(time)}`;
