@@ -103,6 +103,11 @@ class Ranking:
     common: int
     ranks: tuple[Rank, ...]
 
+    def to_record(self) -> dict[str, Any]:
+        """Return the ranking as a JSON value."""
+        ranks = [{name: getattr(rank, name) for name in rank.__slots__} for rank in self.ranks]
+        return {"family": self.family, "common": self.common, "ranks": ranks}
+
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
@@ -284,6 +289,7 @@ class Comparison(Shown):
             "notes": list(self.notes),
             "baseline": self.baseline or None,
             "standings": [standing.to_record() for standing in self.standings()],
+            "rankings": [ranking.to_record() for ranking in self.rankings()],
             "families": [standing.to_record() for standing in self.standings(by_family=True)],
             "cells": self.to_records(),
         }

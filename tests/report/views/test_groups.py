@@ -16,9 +16,9 @@ def graph_of(names, modules=None):
         for k, name in enumerate(names)
     ]
     for task, module in zip(tasks, modules or [], strict=False):
-        task["origin"] = module
+        task["origin"] = {"module": module}
     values = [{"id": f"v{k}", "size": 1} for k in range(len(names))]
-    document = {"schema": "remat.instance/1", "kind": "dag", "values": values, "tasks": tasks}
+    document = {"schema": "remat.instance/3", "kind": "dag", "values": values, "tasks": tasks}
     return make_problem(load(document)).graph
 
 
@@ -34,7 +34,7 @@ def test_parts_of_a_program_and_their_gradients():
     names = ["stem", "body.up", "body.down", "head", "d.head", "body.down.dX", "dW.body.up", "stem.dX", "head.dW"]
     found, of = labels(graph_of(names))
     assert found.by == "part"
-    assert of == ["stem", "body", "body", "head", "head", "body", "body", "stem", "head"]
+    assert of == ["stem", "body.up", "body.down", "head", "head", "body.down", "body.up", "stem", "head"]
 
 
 def test_layers_are_ranges_in_their_order():
@@ -55,6 +55,16 @@ def test_single_values_and_the_rest():
     assert found.by == "value"
     assert found.labels == (*(f"v{k}" for k in range(MOST_GROUPS)), OTHERS)
     assert of[MOST_GROUPS:] == [OTHERS] * (30 - MOST_GROUPS)
+
+
+def test_modules_and_what_has_none():
+    """Layers are ranges within their module; a task without a module belongs to the part that its name says."""
+    names = [f"t{k}" for k in range(40)] + ["softmax", "softmax.dX"]
+    modules = [f"net.layers.{k // 4}.{'up' if k % 2 else 'down'}" for k in range(40)] + ["", ""]
+    found, _ = labels(graph_of(names, modules))
+    assert found.by == "module"
+    ranges = ("net.layers.0 to 2", "net.layers.3 to 5", "net.layers.6 to 7", "net.layers.8 to 9")
+    assert found.labels == (*ranges, "softmax")
 
 
 def test_a_part_that_has_nearly_everything_is_taken_apart():

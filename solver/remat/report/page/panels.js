@@ -177,8 +177,9 @@ Object.assign(Page.prototype, {
       }
       close(xs.length);
       for (let i = 0; i < xs.length; i++) under[i] += memory.bytes[band][index[i]];
-      const text = shortened(this.legend[kind].label), [wide, x, bottom, top] = best;
-      if (pen.measureText(text).width + 8 > wide) return;
+      const {label} = this.legend[kind], [wide, x, bottom, top] = best;
+      const text = [label, shortened(label)].find(one => pen.measureText(one).width + 8 <= wide);
+      if (text === undefined) return;
       pen.fillStyle = inkOn(this.colours.kinds[kind]);
       pen.globalAlpha = this.faded(kind) ? 0.25 : 1;
       pen.textAlign = "center";

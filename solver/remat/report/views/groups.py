@@ -17,8 +17,8 @@ MOST_GROUPS = 8
 MOST_SIBLINGS = 4
 """Groups that differ only in a number, such as the layers of a network; more are shown in so many ranges."""
 
-LARGEST_SHARE, DEEPEST = 0.6, 6
-"""A group with more of all weight is taken apart, by at most so many components of names."""
+DEEPEST, CLEARLY = 6, 1.05
+"""Components of names to look at; longer ones are taken where the groups tell so many times more."""
 
 OTHERS = "others"
 
@@ -57,8 +57,6 @@ def groups_of(graph: TaskGraph, weight: NDArray[np.float64], first: NDArray[np.f
         How much a value matters, and when it appears for the first time.
     """
     keys, by = _keys(graph, weight)
-    if by != "value":
-        keys = _in_ranges(keys)
     known = {key: index for index, key in enumerate(dict.fromkeys(keys))}
     of_value = np.array([known[key] for key in keys], dtype=np.int64)
     total = np.bincount(of_value, weight, len(known))
@@ -82,31 +80,34 @@ def _keys(graph: TaskGraph, weight: NDArray[np.float64]) -> tuple[list[str], str
     for tasks in (graph.readers, graph.producers):  # what no task makes belongs to its first reader
         some = tasks.counts > 0
         maker[some] = tasks.items[tasks.start[:-1][some]]
+    names = [graph.tasks[task] if task >= 0 else graph.values[k] for k, task in enumerate(maker.tolist())]
+    parts = [[part for part in name.split(".") if part not in _BACKWARD] or [name] for name in names]
     if graph.modules is not None:
         modules = [graph.modules[task] if task >= 0 else "" for task in maker.tolist()]
-        keys = _cut([module.split(".") for module in modules], weight)
+        keys = _cut([module.split(".") if module else parts[k] for k, module in enumerate(modules)], weight)
         if len(set(keys)) > 1:
             return keys, "module"
-    names = [graph.tasks[task] if task >= 0 else graph.values[k] for k, task in enumerate(maker.tolist())]
-    parts = _cut([[part for part in name.split(".") if part not in _BACKWARD] or [name] for name in names], weight)
-    if 1 < len(set(parts)) <= max(2, count // 3):
-        return parts, "part"
-    operations = [name.removeprefix("t:").rstrip("0123456789_") for name in parts]
+    if 1 < len({path[0] for path in parts}) <= max(2, count // 3):
+        return _cut(parts, weight), "part"
+    operations = [path[0].removeprefix("t:").rstrip("0123456789_") for path in parts]
     if 1 < len(set(operations)) <= max(2, count // 2):
         return operations, "operation"
     return list(graph.values), "value"
 
 
 def _cut(paths: Sequence[Sequence[str]], weight: NDArray[np.float64]) -> list[str]:
-    """Cut paths as short as leaves no group more than `LARGEST_SHARE` of the weight, if any length does."""
-    keys: list[str] = []
+    """Cut paths at the depth at which groups tell most: the entropy of bytes by group, times the share with names."""
+    best: tuple[float, list[str]] = (-1.0, [])
     for depth in range(1, min(max(map(len, paths), default=1), DEEPEST) + 1):
-        keys = [".".join(path[:depth]) for path in paths]
+        keys = _in_ranges([".".join(path[:depth]) for path in paths])
         known = {key: index for index, key in enumerate(dict.fromkeys(keys))}
-        total = np.bincount([known[key] for key in keys], weight, len(known))
-        if total.max(initial=0.0) <= LARGEST_SHARE * total.sum():
-            break
-    return keys
+        total = np.sort(np.bincount([known[key] for key in keys], weight, len(known)))[::-1]
+        shown = np.append(total[:MOST_GROUPS], total[MOST_GROUPS:].sum()) / (total.sum() or 1.0)
+        share = shown[shown > 0]
+        told = float(-(share * np.log(share)).sum()) * (1 - float(shown[-1]))
+        if told > best[0] * CLEARLY or not best[1]:
+            best = told, keys
+    return best[1]
 
 
 def _ordered(named: IntArray, keys: Sequence[str], begin: NDArray[np.float64]) -> IntArray:
@@ -136,7 +137,8 @@ def _in_ranges(keys: list[str]) -> list[str]:
             continue
         for chunk in np.array_split(np.array(sorted(numbers)), MOST_SIBLINGS):
             part = "" if prefix else ".*"
-            ends = f"{prefix}{chunk[0]}{part}", f"{prefix}{chunk[-1]}{part}"
-            label = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+            again = "" if prefix.endswith(".") else prefix
+            ends = f"{prefix}{chunk[0]}{part}", f"{again}{chunk[-1]}{part}"
+            label = ends[0] if len(chunk) == 1 else f"{ends[0]} to {ends[1]}"
             ranges |= {f"{prefix}{number}": label for number in chunk.tolist()}
     return [ranges.get(key, key) for key in keys]
