@@ -273,7 +273,7 @@ def _curves(comparison: Comparison, order: Sequence[str]) -> str:
 
 
 def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
-    """Draw overhead against budget, where an instance was solved at more than one."""
+    """Draw overhead against budget, where an instance was solved at more than one and anything has an overhead."""
     best: dict[str, dict[int, float]] = {}
     for cell in cells:
         if cell.job.capacity is not None and cell.answer.solved and cell.answer.overhead is not None:
@@ -281,7 +281,8 @@ def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
             overhead = max(0.0, cell.answer.overhead)
             points[cell.job.capacity] = min(overhead, points.get(cell.job.capacity, overhead))
     budgets = sorted({budget for points in best.values() for budget in points})
-    if len(budgets) < 2:
+    overheads = [overhead for points in best.values() for overhead in points.values()]
+    if len(budgets) < 2 or not any(overheads):
         return ""
     units = units_of(cells[0])
     spread = budgets[:: max(1, len(budgets) // 4)]
