@@ -103,7 +103,7 @@ def test_a_pipeline_has_its_operations_and_who_sends():
     # The header names the device that is fullest, which is not the first one.
     assert head["memories"][head["fullest"]]["name"] == "gpu3"
     text = page(result)
-    assert "fullest memory gpu3 2.285 GiB of 2.539 GiB (90.0%)" in text
+    assert "fullest memory gpu3 2.285 GiB of 2.539 GiB (89.9%)" in text
     for label in ("forward", "input gradient", "weight gradient", "transfers", "idle"):
         assert f">{label}</span>" in text
     assert "saving forward" not in text.partition("<figure>")[0]

@@ -274,7 +274,10 @@ def _peaks(head: Mapping[str, Any], result: Result) -> Iterator[str]:
 
 
 def _limit(size: int, capacity: int | None, result: Result) -> str:
-    return "" if capacity is None else f" of {format_size(capacity, result.units)} ({size / max(capacity, 1):.1%})"
+    if capacity is None:
+        return ""
+    share = 1000 * size // max(capacity, 1) / 10  # rounded down: 100 % is all of it
+    return f" of {format_size(capacity, result.units)} ({share:.1f}%)"
 
 
 def _help() -> str:

@@ -163,8 +163,8 @@ Object.assign(Page.prototype, {
   story(k) {
     const {born, uses} = this.columns, {begin, end, until, last} = this.stays;
     const by = born[k] < 0 ? "there from the start" : `${this.columns.phase[born[k]] === this.head.copy ? "brought by" : "made by"} ${this.stepName(born[k])}`;
-    const read = last(k), times = uses[k] === 1 ? "once" : `${uses[k].toLocaleString("en")} times`;
-    const why = read < 0 ? "nothing reads it here" : `read ${times}, last by ${this.stepName(read)} at ${this.time(this.columns.start[read])}`;
+    const read = last(k), many = uses[k] > 1 ? `, last of ${uses[k].toLocaleString("en")} reads` : "";
+    const why = read < 0 ? "nothing reads it here" : `${this.stepName(read)} at ${this.time(this.columns.start[read])}${many}`;
     return {since: this.time(begin[k]), by, until: until[k] < 0 ? "the end" : this.time(end[k]), why};
   },
 
