@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 
 from remat.comparing.comparison import Comparison
@@ -18,7 +19,7 @@ from remat.comparing.report.tables import (
     standings_rows,
 )
 from remat.messages import printable
-from remat.report.text.columns import fitted, room
+from remat.report.text.columns import WIDEST, fitted, room, text_width
 
 MOST_COLUMNS = 8
 """Algorithms that a grid has columns for; of more, a terminal is shown the best of each row."""
@@ -32,7 +33,7 @@ def comparison_table(comparison: Comparison) -> str:
     parts = []
     for ranking in comparison.rankings():
         if len(ranking.ranks) > 1:
-            title = f"ranking ({ranking_title(ranking, comparison)}):"
+            title = textwrap.fill(f"ranking ({ranking_title(ranking, comparison)}):", text_width(WIDEST))
             parts += [title, text_table(RANKING_HEADER, ranking_rows(ranking), left=2)]
     parts.append(text_table(standings_header(comparison), standings_rows(comparison.standings()), left=1))
     header, rows = grid(comparison)
