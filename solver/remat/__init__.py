@@ -40,8 +40,11 @@ if TYPE_CHECKING:
         load,
     )
     from remat.instance.shipped import example, examples
+    from remat.plugin.cancel import Cancel
+    from remat.plugin.context import Progress
     from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
     from remat.plugin.registry import Algorithm, algorithms
+    from remat.solving.asynchronous import solve_async
     from remat.solving.decisions.values import Decision, Decisions
     from remat.solving.entry import solve
     from remat.solving.external_schedule import schedule_of
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from remat.solving.questions.layout import Addresses, layout
     from remat.solving.questions.least_budget import least_budget
     from remat.solving.questions.plan import Planned, plan
+    from remat.solving.questions.prepared import Prepared, prepare
     from remat.solving.questions.sweep import sweep
     from remat.solving.result import Result
     from remat.solving.verifying import verify
@@ -62,6 +66,7 @@ _HOME = {
     "AdjointInstance": "remat.instance",
     "Algorithm": "remat.plugin.registry",
     "Bound": "remat.plugin.proposal",
+    "Cancel": "remat.plugin.cancel",
     "ChainInstance": "remat.instance",
     "ClaimError": "remat.errors",
     "Comparison": "remat.comparing.comparison",
@@ -79,6 +84,8 @@ _HOME = {
     "PipelineInstance": "remat.instance",
     "Planned": "remat.solving.questions.plan",
     "Point": "remat.solving.questions.curves",
+    "Prepared": "remat.solving.questions.prepared",
+    "Progress": "remat.plugin.context",
     "RematError": "remat.errors",
     "Report": "remat.verifier",
     "Result": "remat.solving.result",
@@ -105,9 +112,11 @@ _HOME = {
     "layout": "remat.solving.questions.layout",
     "load": "remat.instance",
     "plan": "remat.solving.questions.plan",
+    "prepare": "remat.solving.questions.prepared",
     "schedule_of": "remat.solving.external_schedule",
     "show": "remat.solving.facts",
     "solve": "remat.solving.entry",
+    "solve_async": "remat.solving.asynchronous",
     "sweep": "remat.solving.questions.sweep",
     "stream": "remat.time_loops.streaming",
     "verify": "remat.solving.verifying",
@@ -118,6 +127,7 @@ __all__ = [
     "AdjointInstance",
     "Algorithm",
     "Bound",
+    "Cancel",
     "ChainInstance",
     "ClaimError",
     "Comparison",
@@ -135,6 +145,8 @@ __all__ = [
     "PipelineInstance",
     "Planned",
     "Point",
+    "Prepared",
+    "Progress",
     "RematError",
     "Report",
     "Result",
@@ -160,9 +172,11 @@ __all__ = [
     "machine",
     "pipeline",
     "plan",
+    "prepare",
     "schedule_of",
     "show",
     "solve",
+    "solve_async",
     "stream",
     "sweep",
     "tree",
@@ -180,4 +194,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted([*__all__, "__version__"])

@@ -18,6 +18,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Beaumont et al. 2019",
         anytime=True,
         sweep="remat_algorithms.chain.rotor.sweep:sweep",
+        prepare="remat_algorithms.chain.rotor.prepared:prepare",
         trials=(
             Trial(
                 when="variants, or 1,001 to 2,500 stages", applies="remat_algorithms.chain.applicability:fits_tables"

@@ -55,11 +55,11 @@ def _whole_peak(instance: Instance, machine: Mapping[str, Any] | None) -> int | 
     from remat.solving.relative_budget import Wholes
 
     try:
-        used = make_problem(instance, machine=None if machine is None else dict(machine)).machine
+        problem = make_problem(instance, machine=None if machine is None else dict(machine))
     except RematError:  # the machine is none: each solve will say so
         return None
-    peaks = Wholes(instance, used).peaks
-    return None if peaks is None else peaks.get(used.memories[budget_memory(instance, used)].name)
+    peaks, machine_used = Wholes(problem).peaks, problem.machine
+    return None if peaks is None else peaks.get(machine_used.memories[budget_memory(instance, machine_used)].name)
 
 
 def answer(request: Mapping[str, Any]) -> Answer:

@@ -6,7 +6,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ from remat.units import Number
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from remat.plugin.cancel import Cancel
+    from remat.plugin.forms import Forms
     from remat.schedule.patterns import Pattern
     from remat.schedule.samples import SamplePattern
 
@@ -74,7 +76,7 @@ class Context:
     seed : int
     threads : int
     listener : callable or None
-        Receives `Progress`.
+        Receives `Progress`; what returns False stops the solve.
     source : str
         Name of the algorithm that runs.
     limit_given : bool
@@ -86,12 +88,16 @@ class Context:
         Whether a bound that the algorithm calls one over all schedules is one on this machine (`remat.solving.scopes`).
     history : list of Progress
         Each better schedule and each better bound.
+    forms : Forms or None
+        Prepared forms of algorithms, where an instance is solved for many budgets.
+    cancel : Cancel or None
+        What another thread may stop the solve with; `interrupted` is true from then on.
     """
 
     deadline: float | None = None
     seed: int = 0
     threads: int = 1
-    listener: Callable[[Progress], None] | None = None
+    listener: Callable[[Progress], object] | None = None
     started: float = field(default_factory=time.monotonic)
     gap: float | None = None
     patience: float | None = None
@@ -106,6 +112,8 @@ class Context:
     best_bound: Number | None = None
     history: list[Progress] = field(default_factory=list[Progress])
     changed: float = field(default_factory=time.monotonic)
+    forms: Forms | None = None
+    cancel: Cancel | None = None
 
     @property
     def stopped(self) -> bool:
@@ -272,8 +280,8 @@ class Context:
         if before != (self.best_makespan, self.best_bound):
             self.changed = now
             self.history.append(progress)
-        if self.listener is not None:
-            self.listener(replace(progress, steps=steps) if better else progress)
+        if self.listener is not None and self.listener(replace(progress, steps=steps) if better else progress) is False:
+            self.interrupted = True
 
 
 class _Aside(Context):
@@ -284,6 +292,7 @@ class _Aside(Context):
     ) -> None:
         self._outer, self._over, self._own = outer, over, False
         super().__init__(deadline=deadline, seed=outer.seed, threads=outer.threads if threads is None else threads)
+        self.cancel = outer.cancel
 
     @property
     def interrupted(self) -> bool:
@@ -313,7 +322,7 @@ class _Part(_Aside):
     ) -> None:
         super().__init__(outer, deadline, None, None)
         self._admits, self._begun = admits, time.monotonic()
-        self.source, self.started = source, outer.started
+        self.source, self.started, self.forms = source, outer.started, outer.forms
         if outer.patience is not None:
             # Before there is a schedule nobody is impatient: the clock starts with the first one.
             idle = self._begun - outer.changed if outer.has_schedule else 0.0
@@ -358,16 +367,25 @@ class _Part(_Aside):
 
 @contextmanager
 def interruptible(context: Context) -> Iterator[None]:
-    """Turn the first Ctrl-C into `context.interrupted`; a second one interrupts at once.
+    """Turn the first Ctrl-C, and `Context.cancel`, into `context.interrupted`; a second Ctrl-C interrupts at once.
 
-    Only the main thread can do so; elsewhere the scope does nothing.
+    Only the main thread can take Ctrl-C; in others nothing is done about it.
     """
-    import signal
     import threading
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    def stop() -> None:
+        context.interrupted = True
+
+    with context.cancel.calling(stop) if context.cancel is not None else nullcontext():
+        if threading.current_thread() is threading.main_thread():
+            yield from _taking_signals(context)
+        else:
+            yield
+
+
+def _taking_signals(context: Context) -> Iterator[None]:
+    """Take Ctrl-C for as long as the caller does not go on."""
+    import signal
 
     previous = signal.getsignal(signal.SIGINT)
 

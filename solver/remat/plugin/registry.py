@@ -128,6 +128,11 @@ class Algorithm:
         ``"module:function"`` that answers many budgets at once; empty if each budget is a solve of its own. The
         function is ``sweep(problem, options, context, budgets) -> Iterator[Proposal]``: one proposal for each
         budget of a descending tuple; for an empty tuple, one for each breakpoint of the time-memory curve.
+    prepare : str
+        ``"module:function"`` that solves for many budgets; empty if nothing is worth doing once. The function is
+        ``prepare(problem, options) -> Callable[[Problem, Context], Proposal]``. What it returns answers as `solver`
+        does, for problems that differ in capacities alone; it may keep what it computes from one call to the next, and
+        is never called by two threads at the same time.
     stream : str
         ``"module:function"`` that yields a schedule without holding it, for `remat.stream`; empty if there is none.
         The function is ``stream(problem, options, context) -> Iterator[Entry] | Proposal``: the operations of
@@ -163,6 +168,7 @@ class Algorithm:
     many: str = ""
     covered_by: tuple[str, ...] = ()
     sweep: str = ""
+    prepare: str = ""
     stream: str = ""
     online: str = ""
 
@@ -202,6 +208,10 @@ class Algorithm:
     def load_sweep(self) -> Callable[..., Any] | None:
         """Import and return the function that answers many budgets at once, or None."""
         return load(self.sweep) if self.sweep else None
+
+    def load_prepare(self) -> Callable[..., Any] | None:
+        """Import and return the function that prepares for many budgets, or None."""
+        return load(self.prepare) if self.prepare else None
 
     def load_divide(self) -> Callable[..., Any] | None:
         """Import and return the function that says how sequences are cut, or None."""

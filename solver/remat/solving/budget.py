@@ -24,14 +24,22 @@ def budget_memory(instance: Instance, machine: Machine) -> int:
     return 1 if instance.has_storage and len(machine.memories) > 1 else 0
 
 
-def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Units) -> Machine:
+def apply_budget(problem: Problem, budget: Budget, wholes: Wholes | None = None) -> Problem:
     """Override capacities; a bare budget means the working memory, or an adjoint's quickest storage level.
 
     Of a pipeline it means the memory of every device that is not named beside it. ``type:t4`` names the memories of all
     processors of that type; a memory's own name comes first.
+
+    Parameters
+    ----------
+    problem : Problem
+    budget : int, float, str, mapping or None
+    wholes : Wholes, optional
+        Of the problem, if it is asked for many budgets: what shares are shares of is then computed once.
     """
     if budget is None:
-        return machine
+        return problem
+    instance, machine, units = problem.instance, problem.machine, problem.units
     # A bare budget among named ones has the empty name; no memory has it.
     given: Mapping[str, int | float | str | None] = budget if isinstance(budget, Mapping) else {"": budget}
     given = _types_resolved(machine, given)
@@ -39,9 +47,10 @@ def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Un
         bare = {machine.memories[processor.memory].name: given[""] for processor in machine.processors}
         given = {name: size for name, size in (bare | dict(given)).items() if name}
     default = machine.memories[budget_memory(instance, machine)].name
-    from remat.solving.relative_budget import Wholes
+    if wholes is None:
+        from remat.solving.relative_budget import Wholes
 
-    wholes = Wholes(instance, machine)
+        wholes = Wholes(problem)
     capacities: dict[str, int | None] = {}
     for key, size in given.items():
         name = key or default
@@ -49,7 +58,7 @@ def apply_budget(machine: Machine, budget: Budget, instance: Instance, units: Un
             raise OptionError(f"memory {name!r} is given twice", argument="budget")
         machine.with_capacities({name: None})  # refuses unknown names, before a share is taken of them
         capacities[name] = None if size is None else read_capacity(size, wholes, name, units)
-    return machine.with_capacities(capacities)
+    return problem.with_capacities(capacities)
 
 
 OF_TYPE = "type:"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from remat.instance import load
@@ -16,24 +16,26 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import Author, Proposal, Termination
 from remat.plugin.registry import Algorithm
 from remat.solving import portfolio
-from remat.solving.budget import Budget
+from remat.solving.budget import Budget, apply_budget
 from remat.solving.conclusion import conclude
 from remat.solving.problem_setup import (
-    AUTO_SECONDS,
     AnyInstance,
     AnyMachine,
+    Control,
     last_end_of,
     make_problem,
     propose,
-    read_seconds,
-    read_share,
-    read_whole,
     values_of,
 )
 from remat.solving.result import Result
 from remat.solving.time_guard import guarded
 
 if TYPE_CHECKING:
+    from remat.instance import Instance
+    from remat.plugin.cancel import Cancel
+    from remat.plugin.forms import Forms
+    from remat.solving.known import Known
+    from remat.solving.relative_budget import Wholes
     from remat.solving.warm_start import Warm, WarmStart
 
 
@@ -50,7 +52,8 @@ def solve(
     warm_start: WarmStart = None,
     seed: int = 0,
     threads: int = 1,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    cancel: Cancel | None = None,
 ) -> Result:
     """Solve an instance and verify the schedule.
 
@@ -78,7 +81,10 @@ def solve(
         A schedule of this instance, such as one for another budget: the answer is never worse, if it fits.
     seed, threads : int
     progress : callable, optional
-        Receives `remat.plugin.context.Progress` while an anytime algorithm runs.
+        Receives `remat.plugin.context.Progress` while an anytime algorithm runs. If it returns ``False``, the solve ends
+        with the best schedule so far.
+    cancel : Cancel, optional
+        Stops the solve from another thread, with the best schedule so far.
 
     Returns
     -------
@@ -94,33 +100,83 @@ def solve(
 
     See Also
     --------
+    remat.prepare : many budgets of one instance.
+    remat.solve_async : the same in a thread, for asyncio.
     remat.least_budget, remat.largest_batch, remat.sweep : questions that take many solves.
     """
     started = time.monotonic()
     loaded = load(instance)
-    context = Context(
-        deadline=_deadline(time_limit, algorithm, started),
-        limit_given=time_limit is not None,
-        started=started,
-        gap=None if gap is None else float(read_share(gap, "gap")),
-        patience=read_seconds(patience, default=None, argument="patience"),
-        seed=read_whole(seed, "seed", 0),
-        threads=read_whole(threads, "threads", 1),
-        listener=progress,
-    )
+    context = Control(time_limit, gap, patience, seed, threads, progress, cancel).context(algorithm, started)
     # An interrupt ends no program that calls this, and loses no schedule, from the first import to verification.
     with interruptible(context):
-        problem = make_problem(loaded, budget=budget, machine=machine)
-        solver = portfolio.find(algorithm, problem.kind)
+        return Setup.of(loaded, algorithm, machine, options or {}).solve(budget, context, warm_start)
+
+
+@dataclass
+class Setup:
+    """An instance on its machine and an algorithm: all of a solve but the budget and the limits.
+
+    Attributes
+    ----------
+    problem : Problem
+        With the machine's own capacities; what does not depend on them is computed once for all budgets.
+    solver : Algorithm
+    options : mapping
+    forms, known : optional
+        What many budgets have in common: prepared forms of algorithms, and answers that hold for other budgets, too.
+    """
+
+    problem: Problem
+    solver: Algorithm
+    options: Mapping[str, Any]
+    forms: Forms | None = None
+    known: Known | None = field(default=None, repr=False)
+
+    @staticmethod
+    def of(instance: Instance, algorithm: str, machine: AnyMachine, options: Mapping[str, Any]) -> Setup:
+        """Put an instance on its machine, and find the algorithm.
+
+        Raises
+        ------
+        remat.OptionError
+            If either cannot be used.
+        """
+        problem = make_problem(instance, machine=machine)
+        return Setup(problem, portfolio.find(algorithm, problem.kind), options)
+
+    @cached_property
+    def wholes(self) -> Wholes:
+        """What shares are shares of."""
+        from remat.solving.relative_budget import Wholes
+
+        return Wholes(self.problem)
+
+    def share(self) -> None:
+        """Compute what no budget changes, so that all solves to come have it, and keep what solves find."""
+        from remat.plugin.forms import Forms
+        from remat.solving.known import Known
+
+        problem = self.problem
+        _ = (
+            problem.graph,
+            problem.no_recompute_time,
+            problem.least_objective,
+            problem.memory_bounds,
+            problem.unreachable,
+        )
+        self.forms, self.known = Forms(problem.instance), Known(self.solver)
+
+    def solve(self, budget: Budget, context: Context, warm_start: WarmStart = None) -> Result:
+        """Solve for a budget."""
+        problem, solver = apply_budget(self.problem, budget, self.wholes), self.solver
         check_reach(problem, solver)
-        chosen = portfolio.read_options(problem, solver, options or {})
-        is_open = is_pipeline(problem.instance) and problem.instance.is_open
-        return (_divided if is_open else _solved)(problem, solver, chosen, context, warm_start)
-
-
-def _deadline(time_limit: float | str | None, algorithm: str, started: float) -> float | None:
-    limit = read_seconds(time_limit, default=AUTO_SECONDS if algorithm == portfolio.NAME else None)
-    return None if limit is None else started + limit
+        chosen = portfolio.read_options(problem, solver, self.options)
+        if is_pipeline(problem.instance) and problem.instance.is_open:
+            return _divided(problem, solver, chosen, context, warm_start)
+        context.forms = self.forms
+        if self.known is None or warm_start is not None:
+            return _solved(problem, solver, chosen, context, warm_start)
+        return _known_or_solved(problem, solver, chosen, context, self.known)
 
 
 def _divided(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm_start: WarmStart) -> Result:
@@ -131,6 +187,20 @@ def _divided(problem: Problem, solver: Algorithm, chosen: Any, context: Context,
     if not parts:
         return _solved(problem, solver, chosen, context, warm_start)
     result = best_of(problem, parts, lambda part, inner: _solved(part, solver, chosen, inner, None), context)
+    return replace(result, history=(*context.history, *_end(result, context)))
+
+
+def _known_or_solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, known: Known) -> Result:
+    """Answer from what is known, if that is proved to be the answer; else run the algorithm."""
+    found = known.at(problem)
+    if found is None:
+        proposal, taken = propose(problem, solver, chosen, context)
+        before = None if proposal.steps is None else known.verified(proposal)
+    else:
+        (proposal, before), taken = found, 0.0
+    result = _concluded(problem, solver, proposal, values_of(chosen), context, taken, before)
+    if found is None:
+        known.note(problem, proposal, result)
     return replace(result, history=(*context.history, *_end(result, context)))
 
 
@@ -156,9 +226,12 @@ def _concluded(
     options: Mapping[str, Any],
     context: Context,
     taken: float,
+    verified: Result | None = None,
 ) -> Result:
     """Place and verify a proposal; a schedule for which the time limit leaves no time to do so is no answer."""
-    judge = partial(conclude, problem, solver, options=options, seed=context.seed, solve_seconds=taken)
+    judge = partial(
+        conclude, problem, solver, options=options, seed=context.seed, solve_seconds=taken, verified=verified
+    )
     result, _ = guarded(partial(judge, proposal), last_end_of(context))
     if result is not None:
         return result

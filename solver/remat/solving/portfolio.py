@@ -561,7 +561,7 @@ class _Lowering:
         memories = budgeted_memories(problem.instance, problem.machine, self.least.memory)
         sizes = {problem.machine.memories[memory].name: size for memory in memories}
         inner = context.aside(share=1.0 if quick else share)
-        inner.enough = math.inf
+        inner.enough, inner.forms = math.inf, self.portfolio.context.forms
         probe = _Portfolio(problem.with_capacities(sizes), self.portfolio.options, inner)
         if quick:
             probe.ask_quick()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
@@ -16,16 +16,18 @@ from remat.instance import MachineModel, load_machine
 from remat.instance.lowering import machine_of
 from remat.messages import brief
 from remat.plugin import registry
-from remat.plugin.context import Context, interruptible
+from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, Proposal, Termination
 from remat.solving.budget import Budget, apply_budget
+from remat.solving.hints import PORTFOLIO
 from remat.solving.scopes import speaks_for_all
 from remat.solving.time_guard import grace, guarded
 from remat.units import parse_duration, parse_number
 
 if TYPE_CHECKING:
     from remat.instance import Instance
+    from remat.plugin.cancel import Cancel
 
 AnyMachine = str | os.PathLike[str] | dict[str, Any] | MachineModel | None
 AnyInstance: TypeAlias = "str | os.PathLike[str] | IO[Any] | dict[str, Any] | Instance"
@@ -36,6 +38,34 @@ MOST_DIGITS = 1000
 
 AUTO_SECONDS = 60.0
 """Default time limit of the algorithm ``auto``."""
+
+
+@dataclass(frozen=True)
+class Control:
+    """The arguments of a solve that say when and how it ends; see `remat.solve`."""
+
+    time_limit: float | str | None = None
+    gap: float | str | None = None
+    patience: float | str | None = None
+    seed: int = 0
+    threads: int = 1
+    progress: Callable[[Progress], object] | None = None
+    cancel: Cancel | None = None
+
+    def context(self, algorithm: str, started: float) -> Context:
+        """Check the arguments; return the context of a solve that began at a `time.monotonic()` value."""
+        limit = read_seconds(self.time_limit, default=AUTO_SECONDS if algorithm == PORTFOLIO else None)
+        return Context(
+            deadline=None if limit is None else started + limit,
+            limit_given=self.time_limit is not None,
+            started=started,
+            gap=None if self.gap is None else float(read_share(self.gap, "gap")),
+            patience=read_seconds(self.patience, default=None, argument="patience"),
+            seed=read_whole(self.seed, "seed", 0),
+            threads=read_whole(self.threads, "threads", 1),
+            listener=self.progress,
+            cancel=self.cancel,
+        )
 
 
 def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: Context) -> tuple[Proposal, float]:
@@ -60,7 +90,8 @@ def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: 
 def run(problem: Problem, solver: registry.Algorithm, chosen: Any, context: Context) -> Proposal:
     """Call an algorithm, and interrupt it where it does not keep its time limit.
 
-    It sees the machine without memories and links that no value can use (`Problem.used`).
+    It sees the machine without memories and links that no value can use (`Problem.used`). Its prepared form is
+    called instead if the context has one.
 
     Raises
     ------
@@ -71,12 +102,14 @@ def run(problem: Problem, solver: registry.Algorithm, chosen: Any, context: Cont
     """
 
     def call() -> Proposal:
+        if context.forms is not None:
+            return context.forms.solve(solver, problem.used, chosen, context)
         return solver.load()(problem.used, chosen, context)  # type: ignore[no-any-return]
 
     with contained(solver):
-        proposal, over = guarded(call, end_of(context))
+        proposal, over = guarded(call, end_of(context), context.cancel)
     if over:
-        return Proposal(termination=Termination.TIME_LIMIT)
+        return Proposal(termination=Termination.INTERRUPTED if context.interrupted else Termination.TIME_LIMIT)
     if not isinstance(proposal, Proposal):
         raise AlgorithmError(f"{solver.name} returned {brief(proposal)}, and no Proposal", solver.package)
     return proposal
@@ -146,7 +179,7 @@ def make_problem(
     """Put an instance on its machine, with the budgets applied."""
     units = instance.units.build()
     model = machine if machine is None or isinstance(machine, MachineModel) else load_machine(machine, units)
-    return Problem(instance, apply_budget(machine_of(instance, model), budget, instance, units))
+    return apply_budget(Problem(instance, machine_of(instance, model)), budget)
 
 
 def read_share(value: object, argument: str) -> Fraction:

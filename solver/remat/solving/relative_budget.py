@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from remat.errors import ClaimError, OptionError, QuantityError
-from remat.graph.machine import Machine
 from remat.instance.native import native
 from remat.messages import brief
 from remat.plugin import registry
@@ -83,22 +82,23 @@ def share_of(budget: object) -> Decimal | None:
 
 @dataclass(frozen=True)
 class Wholes:
-    """What the memories of a machine (by name) hold at most when nothing is recomputed and nothing is limited.
+    """What the memories of a problem's machine (by name) hold at most when nothing is recomputed and nothing is limited.
 
     Everything runs once, in the reference order, and each value is freed after its last use; of an adjoint with storage
     all states are stored in its quickest level. Of a pipeline it is the largest peak of any device under 1F1B. Inputs
     or outputs that lie elsewhere are copied there and back, as early as they can be.
     """
 
-    instance: Instance
-    machine: Machine
+    problem: Problem
 
     @cached_property
     def peaks(self) -> Mapping[str, int] | None:
         """The verified peaks; None where no such schedule is known. Computed when first asked for."""
-        unbounded = self.machine.with_capacities({memory.name: None for memory in self.machine.memories})
-        problem = Problem(self.instance, unbounded)
-        plain = plainest(self.instance)
+        whole = self.problem
+        # Computed here, they are shared with the problem itself.
+        _ = whole.graph, whole.no_recompute_time, whole.least_objective, whole.memory_bounds
+        problem = whole.with_capacities({memory.name: None for memory in whole.machine.memories})
+        plain = plainest(whole.instance)
         for name, options in ((plain, {}), *COPYING_ALGORITHMS):
             try:
                 solver = registry.find(name, problem.kind)
@@ -120,7 +120,7 @@ class Wholes:
         """
         if self.peaks is None:
             raise OptionError(NOTHING.format(shown), argument="budget")
-        whole = max(self.peaks.values()) if self.instance.budgets_are_for_all else self.peaks.get(memory, 0)
+        whole = max(self.peaks.values()) if self.problem.instance.budgets_are_for_all else self.peaks.get(memory, 0)
         if whole == 0:
             raise OptionError(
                 f"{shown} of nothing: {memory!r} holds nothing when nothing is recomputed; write a size such as 8GB",

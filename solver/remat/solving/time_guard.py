@@ -7,13 +7,18 @@ construction and not by the care of every loop.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from remat.plugin.cancel import Cancel
 
 T = TypeVar("T")
 
@@ -22,6 +27,9 @@ GRACE_SHARE, GRACE_SECONDS = 0.03, 0.2
 
 LAST_SHARE, LAST_SECONDS = 0.08, 0.7
 """When placement and verification are given up: the rest of a tenth of the limit, and of a second."""
+
+CANCEL_SECONDS = 0.1
+"""What an algorithm may take after it was cancelled before it is interrupted."""
 
 RETRY_SECONDS = 0.02
 """Time between two attempts to interrupt, where the first one came at a bad moment or was swallowed."""
@@ -48,7 +56,9 @@ def grace(limit: float | None, *, last: bool = False) -> float:
     return seconds + share * (limit or 0.0)
 
 
-def guarded(call: Callable[[], T], end: float | None) -> tuple[T, bool] | tuple[None, bool]:
+def guarded(
+    call: Callable[[], T], end: float | None, cancel: Cancel | None = None
+) -> tuple[T, bool] | tuple[None, bool]:
     """Call a function, and interrupt it if it has not returned in time.
 
     Parameters
@@ -56,6 +66,8 @@ def guarded(call: Callable[[], T], end: float | None) -> tuple[T, bool] | tuple[
     call : callable
     end : float or None
         `time.monotonic()` value; None never interrupts.
+    cancel : Cancel, optional
+        Interrupts the call soon after it is set.
 
     Returns
     -------
@@ -69,16 +81,18 @@ def guarded(call: Callable[[], T], end: float | None) -> tuple[T, bool] | tuple[
     Guards nest: each raises an exception class of its own, and catches no other. Code in other languages is not
     interrupted; the exception is raised when that code returns.
     """
-    if end is None:
+    if end is None and cancel is None:
         return call(), False
     own: type[Overrun] = type("Overrun", (Overrun,), {})
-    alarm, watchdog = _Alarm(threading.get_ident(), own, end), _watchdog
+    alarm, watchdog = _Alarm(threading.get_ident(), own, math.inf if end is None else end), _watchdog
+    hurried = nullcontext() if cancel is None else cancel.calling(lambda: watchdog.hurry(alarm))
     value: T | None = None
     over = False
     try:
         try:
             watchdog.watch(alarm)
-            value = call()
+            with hurried:
+                value = call()
         finally:
             watchdog.forget(alarm)
     except own:
@@ -124,6 +138,12 @@ class _Watchdog:
                 threading.Thread(target=self._run, name="remat time limits", daemon=True).start()
             self._changed.notify()
 
+    def hurry(self, alarm: _Alarm) -> None:
+        """Fire an alarm soon, unless it is due before."""
+        with self._changed:
+            alarm.due = min(alarm.due, time.monotonic() + CANCEL_SECONDS)
+            self._changed.notify()
+
     def forget(self, alarm: _Alarm) -> None:
         """Raise nothing from now on, nor what has not arrived yet."""
         with self._changed:
@@ -138,8 +158,8 @@ class _Watchdog:
                 now = time.monotonic()
                 for alarm in [alarm for alarm in self._alarms if alarm.due <= now]:
                     alarm.fire()
-                due = min((alarm.due for alarm in self._alarms), default=None)
-                self._changed.wait(None if due is None else max(0.0, due - time.monotonic()))
+                due = min((alarm.due for alarm in self._alarms), default=math.inf)
+                self._changed.wait(None if due == math.inf else max(0.0, due - time.monotonic()))
 
 
 _watchdog = _Watchdog()

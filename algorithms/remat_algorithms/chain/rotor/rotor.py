@@ -77,7 +77,13 @@ class RotorOptions(Options):
 
 
 class Setting:
-    """A chain, with the data common to all budgets."""
+    """A chain, with the data common to all budgets.
+
+    Attributes
+    ----------
+    work : int
+        Points that all searches have merged.
+    """
 
     def __init__(self, problem: Problem, context: Context) -> None:
         self.problem, self.context = problem, context
@@ -87,6 +93,13 @@ class Setting:
         self.costs = Costs.of(self.segments)
         self._least: LeastMemory | None = None
         self._made: tuple[list[int], Steps, Number] | None = None
+        self.work = 0
+
+    def asked(self, problem: Problem, context: Context) -> None:
+        """Go on to another budget of the same chain."""
+        self.problem, self.context = problem, context
+        if self._least is not None and not self._least.exact:
+            self._least = None
 
     @property
     def least(self) -> LeastMemory:
@@ -134,6 +147,7 @@ class Setting:
             self.segments, costs, rooms, self.context, lambda: self.least, self.time_of, gap=gap, report=report
         )
         search.go()
+        self.work += search.work
         return search
 
     def _rescaled(self, found: Found, room: int, options: RotorOptions, report: Callable[[Found], None]) -> Found:
@@ -237,7 +251,12 @@ def solve(problem: Problem, options: RotorOptions, context: Context) -> Proposal
     O(L^3) sums of fronts at most, which a time limit makes few and short. If everything fits without recomputation,
     that schedule is returned immediately.
     """
-    setting = Setting(problem, context)
+    return solve_in(Setting(problem, context), options)
+
+
+def solve_in(setting: Setting, options: RotorOptions) -> Proposal:
+    """Solve as `solve` does, for the budget of a setting's problem."""
+    problem, context = setting.problem, setting.context
     room = math.inf if problem.budget is None else problem.budget - setting.resident
     if setting.whole.need <= room:
         return setting.nothing_recomputed()

@@ -119,6 +119,8 @@ class Search:
         Share of the bound within which a schedule is good enough.
     found : dict
         By memory size.
+    work : int
+        Points that were merged.
     """
 
     segments: Segments
@@ -130,7 +132,7 @@ class Search:
     gap: float | None = None
     report: Callable[[Found], None] = lambda found: None
     found: dict[int, Found] = field(default_factory=dict)
-    _work: int = 0
+    work: int = 0
     _factor: float = 0.0
 
     def go(self) -> None:
@@ -187,25 +189,25 @@ class Search:
                 continue
             if max(asked) != relaxed.room:  # smaller bins describe the surroundings of segments more precisely
                 relaxed = self._relaxed(max(asked))
-            self._factor, done = factor or self._factor, self._work
+            self._factor, done = factor or self._factor, self.work
             slack = self._limits(relaxed, asked, known=not factor)
             nothing = not any(self._known(room) for room in asked)
             once = nothing and length > ONCE_FROM and 0 < factor <= LOOSE and not rising.told
             if once:
                 slack = self._lowered(relaxed, slack)
-            left = MOST_WORK - spent - (self._work - done)
+            left = MOST_WORK - spent - (self.work - done)
             if left < 0:
                 raise Over
             self._take(self._fill(self._allowed(relaxed, slack), most=left), slack, exact=True)
             failed = [room for room in self._open() if room in slack]
             # Memory sizes that each take much work do not count against each other.
-            spent = 0 if len(failed) < len(asked) else spent + self._work - done
+            spent = 0 if len(failed) < len(asked) else spent + self.work - done
             for room in asked:
                 excess = self.found[room].excess
                 if room not in failed and excess is not None:
                     own = relaxed.least(room)
                     rising.settled(room, (excess - own) / self._unit(own))
-            rising.failed(failed, asked, self._factor, self._work - done)
+            rising.failed(failed, asked, self._factor, self.work - done)
             if not whole and (rooms := self._open()):
                 whole = True
                 self._whole(rooms, MANY_WORK)
@@ -291,7 +293,7 @@ class Search:
         try:
             return Cells.of(self.segments, self.costs, allowed, work, thin=thin, once=once)
         finally:
-            self._work += work.done
+            self.work += work.done
 
     def _stopped(self) -> bool:
         return self.context.stopped

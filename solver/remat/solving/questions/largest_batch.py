@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from remat.errors import InstanceError, OptionError
 from remat.graph.machine import Machine
@@ -20,13 +20,16 @@ from remat.solving import portfolio
 from remat.solving.batch_splitting import one_division
 from remat.solving.budget import Budget, budget_memory
 from remat.solving.conclusion import conclude
-from remat.solving.problem_setup import AnyInstance, AnyMachine, make_problem, values_of
+from remat.solving.problem_setup import AnyInstance, AnyMachine, Control, make_problem, values_of
 from remat.solving.questions.bisection import Limit
 from remat.solving.questions.pool import Answered
 from remat.solving.questions.prober import Effort
 from remat.solving.questions.time_limits import Limits
 from remat.solving.result import Answer, Result
 from remat.units import format_size
+
+if TYPE_CHECKING:
+    from remat.plugin.cancel import Cancel
 
 LARGEST_BATCH = 2**31 - 1
 
@@ -49,7 +52,8 @@ def largest_batch(
     patience: float | str | None = None,
     seed: int = 0,
     threads: int = 1,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    cancel: Cancel | None = None,
 ) -> Result:
     """Find the largest batch for which the instance, scaled, fits the budget and the limits on the time.
 
@@ -63,7 +67,7 @@ def largest_batch(
         The batch at which the instance was measured.
     max_overhead, max_makespan : float or str, optional
         As in `remat.least_budget`.
-    algorithm, machine, options, time_limit, gap, patience, seed, threads, progress
+    algorithm, machine, options, time_limit, gap, patience, seed, threads, progress, cancel
         As in `remat.solve`; the time limit is for all solves together.
 
     Returns
@@ -85,8 +89,8 @@ def largest_batch(
     problem = make_problem(one_division(load(instance)), budget=budget, machine=machine)
     limits = Limits.of(max_overhead, max_makespan, problem)
     measured = read_batch(batch)
-    ends = (time_limit, gap, patience)
-    effort = Effort.of(algorithm, options or {}, ends, seed=seed, threads=threads, listener=progress)
+    control = Control(time_limit, gap, patience, seed, threads, progress, cancel)
+    effort = Effort.of(algorithm, options or {}, control)
     memory = budget_memory(problem.instance, problem.machine)
     capacity = problem.machine.memories[memory].capacity
     name = problem.machine.memories[memory].name

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError
 from remat.instance import load
 from remat.plugin.context import Progress, interruptible
+from remat.plugin.forms import Forms
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.solving import portfolio
 from remat.solving.batch_splitting import one_division
 from remat.solving.budget import Budget, budget_memory
 from remat.solving.conclusion import conclude
-from remat.solving.problem_setup import AnyInstance, AnyMachine, make_problem
+from remat.solving.problem_setup import AnyInstance, AnyMachine, Control, make_problem
 from remat.solving.questions.bisection import Limit, Search, search_least
 from remat.solving.questions.pool import Answered, with_budget
 from remat.solving.questions.prober import Effort, Prober
 from remat.solving.questions.time_limits import Limits
 from remat.solving.result import Answer, Result
 from remat.units import format_time
+
+if TYPE_CHECKING:
+    from remat.plugin.cancel import Cancel
 
 FASTEST_SHARE = 0.25
 """Share of the time left in which the fastest schedule at the answer's budget is searched."""
@@ -44,7 +48,8 @@ def least_budget(
     patience: float | str | None = None,
     seed: int = 0,
     threads: int = 1,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    cancel: Cancel | None = None,
 ) -> Result:
     """Find the smallest budget of the working memory (an adjoint's quickest storage level) that meets a time limit.
 
@@ -59,7 +64,7 @@ def least_budget(
         Longest makespan: in the instance's unit, or ``"1.5s"``.
     budget : mapping, optional
         Capacities of other memories, by name.
-    algorithm, machine, options, time_limit, gap, patience, seed, threads, progress
+    algorithm, machine, options, time_limit, gap, patience, seed, threads, progress, cancel
         As in `remat.solve`; the time limit is for all solves together.
 
     Returns
@@ -78,10 +83,26 @@ def least_budget(
     Any algorithm can be asked. The answer is proved where the algorithm proves that one step of the grid less will not
     do; with a heuristic the search ends at a thousandth.
     """
-    problem = make_problem(one_division(load(instance)), budget=budget, machine=machine)
-    limits = Limits.of(max_overhead, max_makespan, problem)
-    ends = (time_limit, gap, patience)
-    effort = Effort.of(algorithm, options or {}, ends, seed=seed, threads=threads, listener=progress)
+    problem = make_problem(load(instance), budget=budget, machine=machine)
+    control = Control(time_limit, gap, patience, seed, threads, progress, cancel)
+    return least_budget_of(problem, algorithm, (max_overhead, max_makespan), budget, options or {}, control)
+
+
+def least_budget_of(
+    problem: Problem,
+    algorithm: str,
+    price: tuple[object, object],
+    budget: Budget,
+    options: Mapping[str, Any],
+    control: Control,
+    forms: Forms | None = None,
+) -> Result:
+    """Answer `least_budget` for a problem with the budgets of other memories; the price is overhead and makespan."""
+    divided = one_division(problem.instance)
+    if divided is not problem.instance:
+        problem = Problem(divided, problem.machine)
+    limits = Limits.of(*price, problem)
+    effort = Effort.of(algorithm, options, control, forms or Forms(problem.instance))
     memory = budget_memory(problem.instance, problem.machine)
     name = problem.machine.memories[memory].name
     if budget.keys() & {"", name} if isinstance(budget, Mapping) else budget is not None:

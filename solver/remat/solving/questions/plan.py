@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from remat.errors import InstanceError, OptionError
 from remat.instance import Instance, PipelineInstance, load
@@ -14,7 +14,7 @@ from remat.instance.cluster import DeviceModel
 from remat.instance.kinds import is_pipeline
 from remat.instance.saving import instance_document
 from remat.plugin.context import Progress
-from remat.plugin.proposal import Status
+from remat.plugin.proposal import Status, Termination
 from remat.schedule.orders import Phase
 from remat.schedule.recompute import segments_of
 from remat.solving.budget import Budget
@@ -24,6 +24,9 @@ from remat.solving.questions.chain_as_pipeline import document_of_chain
 from remat.solving.questions.parallel_degrees import ALGORITHM, Degrees, Way, put_back, ways_of
 from remat.solving.result import Result
 from remat.units import Number
+
+if TYPE_CHECKING:
+    from remat.plugin.cancel import Cancel
 
 OBJECTIVES = ("sample", "makespan")
 
@@ -95,7 +98,8 @@ def plan(
     patience: float | str | None = None,
     seed: int = 0,
     threads: int = 1,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    cancel: Cancel | None = None,
 ) -> Planned:
     """Plan a training step on several devices: stages, order, recomputation, and how the batch is shared.
 
@@ -119,7 +123,7 @@ def plan(
     objective : str
         ``sample``, the least time per sample, or ``makespan``. They differ where numbers of ranks leave steps of
         different sizes.
-    options, time_limit, gap, patience, seed, threads, progress
+    options, time_limit, gap, patience, seed, threads, progress, cancel
         As in `remat.solve`; the time limit is for all degrees together.
 
     Returns
@@ -142,9 +146,17 @@ def plan(
     found: list[Planned] = []
     for number, way in enumerate(ways):
         left = None if deadline is None else max(0.0, deadline - time.monotonic()) / (len(ways) - number)
-        if left is not None and left < LEAST and any(one.result.makespan is not None for one in found):
+        stopped = found and found[-1].result.termination is Termination.INTERRUPTED
+        short = left is not None and left < LEAST and any(one.result.makespan is not None for one in found)
+        if stopped or short:
             break
-        more: dict[str, Any] = {"seed": seed, "threads": threads, "progress": progress, "time_limit": left}
+        more: dict[str, Any] = {
+            "seed": seed,
+            "threads": threads,
+            "progress": progress,
+            "time_limit": left,
+            "cancel": cancel,
+        }
         own = way.algorithm == ALGORITHM
         more |= {"options": options, "gap": gap, "patience": patience} if own else {"options": way.options}
         try:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError
 from remat.plugin import registry
@@ -20,20 +20,15 @@ from remat.plugin.proposal import Author, Proposal, Termination
 from remat.plugin.selection import for_many
 from remat.solving import portfolio
 from remat.solving.conclusion import conclude
-from remat.solving.problem_setup import (
-    AUTO_SECONDS,
-    contained,
-    end_of,
-    propose,
-    read_seconds,
-    read_share,
-    read_whole,
-    values_of,
-)
+from remat.solving.problem_setup import Control, contained, end_of, propose, values_of
 from remat.solving.questions.budget_grid import Grid
 from remat.solving.questions.pool import Answered, Pool, with_budget
 from remat.solving.result import Result
 from remat.solving.time_guard import guarded
+from remat.units import Number
+
+if TYPE_CHECKING:
+    from remat.plugin.forms import Forms
 
 
 @dataclass(kw_only=True)
@@ -56,6 +51,8 @@ class Effort:
         How many there have been, and how many of them were not refused.
     seconds : float
         Spent by the algorithm.
+    forms : Forms or None
+        Prepared forms of algorithms, where all solves are of one instance.
     outer : Context
         Takes the interruptions between solves.
     """
@@ -67,36 +64,30 @@ class Effort:
     threads: int = 1
     gap: float | None = None
     patience: float | None = None
-    listener: Callable[[Progress], None] | None = None
+    listener: Callable[[Progress], object] | None = None
     limit_given: bool = True
     solves: int = 0
     answers: int = 0
     seconds: float = 0.0
+    forms: Forms | None = None
     outer: Context = field(default_factory=Context)
 
     @staticmethod
-    def of(
-        algorithm: str,
-        options: Mapping[str, Any],
-        limits: Sequence[float | str | None],
-        *,
-        seed: int,
-        threads: int,
-        listener: Callable[[Progress], None] | None,
-    ) -> Effort:
-        """Check the arguments, which are those of `remat.solve`; limits are time limit, gap and patience."""
-        time_limit, gap, patience = limits
-        limit = read_seconds(time_limit, default=AUTO_SECONDS if algorithm == portfolio.NAME else None)
+    def of(algorithm: str, options: Mapping[str, Any], control: Control, forms: Forms | None = None) -> Effort:
+        """Check the arguments, which are those of `remat.solve`."""
+        checked = control.context(algorithm, time.monotonic())
         return Effort(
             algorithm=algorithm,
             options=options,
-            deadline=None if limit is None else time.monotonic() + limit,
-            gap=None if gap is None else float(read_share(gap, "gap")),
-            patience=read_seconds(patience, default=None, argument="patience"),
-            seed=read_whole(seed, "seed", 0),
-            threads=read_whole(threads, "threads", 1),
-            listener=listener,
-            limit_given=time_limit is not None,
+            deadline=checked.deadline,
+            gap=checked.gap,
+            patience=checked.patience,
+            seed=checked.seed,
+            threads=checked.threads,
+            listener=checked.listener,
+            limit_given=checked.limit_given,
+            forms=forms,
+            outer=Context(cancel=control.cancel),
         )
 
     @property
@@ -166,7 +157,15 @@ class Effort:
             listener=self.listener,
             started=self.outer.started,
             limit_given=self.limit_given,
+            forms=self.forms,
+            cancel=self.outer.cancel,
         )
+
+    def tell(self, makespan: Number | None, bound: Number | None, message: str) -> None:
+        """Report what solves have found so far; whoever listens may stop the question."""
+        if self.listener is not None:
+            progress = Progress(time.monotonic() - self.outer.started, makespan, bound, message)
+            self.outer.interrupted |= self.listener(progress) is False
 
     def propose(
         self,
@@ -296,7 +295,7 @@ class Prober:
             started = time.perf_counter()
             try:
                 with interruptible(context), contained(solver):
-                    proposal, _ = guarded(lambda: next(proposals, None), end_of(context))
+                    proposal, _ = guarded(lambda: next(proposals, None), end_of(context), context.cancel)
             finally:
                 self.effort.outer.interrupted |= context.interrupted
             seconds = time.perf_counter() - started

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError
 from remat.instance import digest, load
 from remat.plugin.context import Progress, interruptible
+from remat.plugin.forms import Forms
 from remat.plugin.problem import Problem
 from remat.solving import portfolio
 from remat.solving.batch_splitting import one_division
 from remat.solving.budget import budget_memory, read_capacity
-from remat.solving.problem_setup import AnyInstance, AnyMachine, make_problem, read_whole
+from remat.solving.problem_setup import AnyInstance, AnyMachine, Control, make_problem, read_whole
 from remat.solving.questions import QUESTIONS
 from remat.solving.questions.bisection import Limit, Search, search_least
 from remat.solving.questions.curves import Curve, Least, Point, Sweep
@@ -23,6 +23,9 @@ from remat.solving.questions.portfolio_curve import PortfolioCurve
 from remat.solving.questions.prober import Effort, Prober
 from remat.solving.relative_budget import Wholes
 from remat.units import format_size
+
+if TYPE_CHECKING:
+    from remat.plugin.cancel import Cancel
 
 POINTS = 20
 MOST_POINTS = 100_000
@@ -44,7 +47,8 @@ def sweep(
     patience: float | str | None = None,
     seed: int = 0,
     threads: int = 1,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    cancel: Cancel | None = None,
 ) -> Sweep:
     """Compute time-memory curves.
 
@@ -62,7 +66,7 @@ def sweep(
         As in `remat.solve`; each option goes to the algorithms that have it, ``rotor.slots`` to `rotor` alone.
     time_limit : float or str, optional
         For each curve. Default: none, but 60 s (10 s if it is anytime) for each solve of ``auto``.
-    gap, patience, seed, threads, progress : see `remat.solve`
+    gap, patience, seed, threads, progress, cancel : see `remat.solve`
 
     Returns
     -------
@@ -84,8 +88,25 @@ def sweep(
     whole curve.
     """
     names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
-    loaded = one_division(load(instance))
-    problem = make_problem(loaded, machine=machine)
+    problem = make_problem(one_division(load(instance)), machine=machine)
+    control = Control(time_limit, gap, patience, seed, threads, progress, cancel)
+    return sweep_of(problem, names, budgets, points, options or {}, control)
+
+
+def sweep_of(
+    problem: Problem,
+    names: Sequence[str],
+    budgets: Iterable[float | str] | None,
+    points: int | None,
+    options: Mapping[str, Any],
+    control: Control,
+    forms: Forms | None = None,
+) -> Sweep:
+    """Answer `sweep` for a problem."""
+    loaded = one_division(problem.instance)
+    if loaded is not problem.instance:
+        problem = Problem(loaded, problem.machine)
+    forms = forms or Forms(loaded)
     memory = budget_memory(loaded, problem.machine)
     chosen = _budgets(budgets, problem, problem.machine.memories[memory].name)
     if chosen is not None and points is not None:
@@ -93,9 +114,8 @@ def sweep(
     count = None if points is None else min(read_whole(points, "points", 2), MOST_POINTS)
     unbounded = with_budget(problem, memory, None)
     curves = []
-    for name, own in zip(names, _options(problem, names, options or {}), strict=True):
-        ends = (time_limit, gap, patience)
-        effort = Effort.of(name, own, ends, seed=seed, threads=threads, listener=progress)
+    for name, own in zip(names, _options(problem, names, options), strict=True):
+        effort = Effort.of(name, own, control, forms)
         with interruptible(effort.outer):
             curves.append(_Sweeping(Prober(unbounded, memory, effort), chosen, count).curve())
         if effort.outer.interrupted:
@@ -108,7 +128,7 @@ def sweep(
         machine=problem.machine.to_document(),
         memory=problem.machine.memories[memory].name,
         no_recompute_time=problem.reference_time,
-        seed=seed,
+        seed=control.seed,
         curves=tuple(curves),
     )
 
@@ -117,7 +137,7 @@ def _budgets(given: Iterable[float | str] | None, problem: Problem, memory: str)
     """Read the budgets of a memory; descending, each once."""
     if given is None:
         return None
-    wholes = Wholes(problem.instance, problem.machine)
+    wholes = Wholes(problem)
     try:
         sizes = {read_capacity(size, wholes, memory, problem.units) for size in given}
     except OptionError as error:
@@ -139,7 +159,7 @@ def _options(problem: Problem, names: Sequence[str], given: Mapping[str, Any]) -
         if name == portfolio.NAME:
             fields.append(portfolio.option_names(problem) - QUESTIONS if given else set())
             continue
-        effort = Effort.of(name, {}, (None, None, None), seed=0, threads=1, listener=None)
+        effort = Effort.of(name, {}, Control())
         model = Prober(problem, budget_memory(problem.instance, problem.machine), effort).solver.load_options()
         fields.append(set() if model is None else set(model.model_fields))
     for key, value in given.items():
@@ -207,10 +227,8 @@ class _Sweeping:
         """Report an answer as progress."""
         count, units = len(self.prober.pool.answers), answer.problem.units
         shown = "no budget" if answer.budget is None else format_size(answer.budget, units)
-        if self.effort.listener is not None:
-            seconds = time.monotonic() - self.effort.outer.started
-            message = f"{self.effort.algorithm} at {shown}, {count} answers"
-            self.effort.listener(Progress(seconds, answer.result.makespan, answer.result.lower_bound, message))
+        message = f"{self.effort.algorithm} at {shown}, {count} answers"
+        self.effort.tell(answer.result.makespan, answer.result.lower_bound, message)
 
     def _fill(self) -> None:
         prober = self.prober

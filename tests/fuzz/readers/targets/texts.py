@@ -12,7 +12,6 @@ import remat
 from remat.bridges.placement_profiles.reading import name_of
 from remat.cli import common
 from remat.cli.main import main
-from remat.instance.lowering import machine_of
 from remat.plugin.options import make_options
 from remat.plugin.registry import algorithms, find
 from remat.solving.budget import apply_budget
@@ -39,16 +38,16 @@ FLAGS = (
 def units():
     """Return the target of texts and values that are quantities."""
     instances = [remat.load(document) for document in (seeds.chain(), seeds.samples(), seeds.pipeline())]
-    machines = [machine_of(instance) for instance in instances]
-    problem = make_problem(instances[0])
+    problems = [make_problem(instance) for instance in instances]
+    problem = problems[0]
     folder = tempfile.mkdtemp()
     path = os.path.join(folder, "chain.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(seeds.chain(), file)
 
     def budget(value):
-        for instance, machine in zip(instances, machines, strict=True):
-            apply_budget(machine, value, instance, instance.units.build())
+        for each in problems:
+            apply_budget(each, value)
 
     readers = [
         *(lambda value, unit=unit: parse_size(value, unit) for unit in UNITS),

@@ -1,0 +1,80 @@
+"""`rotor` for many budgets that are asked about one after the other: fronts without a limit hold all their answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from remat.plugin import Context, Problem, Proposal, Termination
+from remat_algorithms.chain.rotor.excess_limit import Allowed
+from remat_algorithms.chain.rotor.front_table import Cells
+from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting, solve_in
+from remat_algorithms.chain.rotor.search import MANY_WORK, Found
+from remat_algorithms.chain.rotor.traceback import Reader
+from remat_algorithms.chain.rotor.work_counter import Over, Work
+
+
+def prepare(problem: Problem, options: RotorOptions) -> Callable[[Problem, Context], Proposal]:
+    """Return a function that answers as `solve` does for problems that differ in capacities alone.
+
+    Notes
+    -----
+    The fronts of all segments are filled without a limit on the time, if that takes no more work than `MANY_WORK`, or
+    than the searches that were made instead until then. A budget is then looked up, and its schedule read off once.
+    """
+    return Fronts(problem, options).solve
+
+
+class Fronts:
+    """The fronts of a chain, and the answers that have been read off them.
+
+    Attributes
+    ----------
+    setting : Setting
+    """
+
+    def __init__(self, problem: Problem, options: RotorOptions) -> None:
+        self.setting, self.options = Setting(problem, Context()), options
+        self._reader: Reader | None = None
+        self._tried = 0
+        self._read: dict[int, Proposal] = {}
+
+    def solve(self, problem: Problem, context: Context) -> Proposal:
+        """Answer one budget."""
+        setting = self.setting
+        setting.asked(problem, context)
+        room = math.inf if problem.budget is None else problem.budget - setting.resident
+        if setting.whole.need <= room:
+            if -1 not in self._read:
+                self._read[-1] = setting.nothing_recomputed()
+            return self._read[-1]
+        reader = self._fronts()
+        if reader is None:
+            return solve_in(setting, self.options)
+        need, excess = reader.table.whole
+        place = int(need.searchsorted(room, side="right")) - 1
+        if place < 0:
+            return setting.too_small()
+        if place in self._read:
+            return self._read[place]
+        own = int(excess[place])
+        found = Found(setting.costs, own, own, lambda: reader.runs(int(need[place])))
+        if found.uses_capped:
+            return solve_in(setting, self.options)
+        proposal = setting.propose(found)
+        if proposal.termination is Termination.COMPLETED:
+            self._read[place] = proposal
+        return proposal
+
+    def _fronts(self) -> Reader | None:
+        """Return the fronts; None as long as they are more work than searches have been."""
+        most = max(MANY_WORK, self.setting.work)
+        if self._reader is None and most >= 2 * self._tried:
+            setting, work = self.setting, Work(most, lambda: self.setting.context.stopped)
+            setting.check_size()
+            try:
+                allowed = Allowed.all(setting.segments, setting.whole.need - 1)
+                self._reader = Reader(Cells.of(setting.segments, setting.costs, allowed, work))
+            except Over:
+                self._tried = most if work.done > most else self._tried
+        return self._reader
