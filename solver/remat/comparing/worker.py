@@ -22,6 +22,7 @@ from remat.errors import AlgorithmError, ClaimError, RematError
 
 if TYPE_CHECKING:
     from remat.instance import Instance
+    from remat.solving.entry import Setup
     from remat.solving.result import Result
 
 MOST_STEPS = 200_000
@@ -45,21 +46,23 @@ def describe(source: str, machine: Mapping[str, Any] | None = None) -> dict[str,
         "kind": instance.kind,
         "time_unit": units.time,
         "memory_unit": units.memory,
-        "peak": _whole_peak(instance, machine),
+        "peak": _whole_peak(source, machine),
     }
 
 
-def _whole_peak(instance: Instance, machine: Mapping[str, Any] | None) -> int | None:
+def _whole_peak(source: str, machine: Mapping[str, Any] | None) -> int | None:
     from remat.solving.budget import budget_memory
-    from remat.solving.problem_setup import make_problem
-    from remat.solving.relative_budget import Wholes
 
     try:
-        problem = make_problem(instance, machine=None if machine is None else dict(machine))
+        setup = _setup(source, machine)
     except RematError:  # the machine is none: each solve will say so
         return None
-    peaks, machine_used = Wholes(problem).peaks, problem.machine
-    return None if peaks is None else peaks.get(machine_used.memories[budget_memory(instance, machine_used)].name)
+    peaks, problem = setup.wholes.peaks, setup.problem
+    return (
+        None
+        if peaks is None
+        else peaks.get(problem.machine.memories[budget_memory(problem.instance, problem.machine)].name)
+    )
 
 
 def answer(request: Mapping[str, Any]) -> Answer:
@@ -76,7 +79,7 @@ def answer(request: Mapping[str, Any]) -> Answer:
 
 def answer_and_page(request: Mapping[str, Any]) -> tuple[Answer, str]:
     """Do one job as `answer` does, and make the page of its schedule where ``page`` asks for it; else an empty one."""
-    from remat.solving.entry import solve
+    from remat.solving.problem_setup import Control
 
     started = time.perf_counter()
 
@@ -85,18 +88,15 @@ def answer_and_page(request: Mapping[str, Any]) -> tuple[Answer, str]:
 
     try:
         instance = _load(request["source"])
-        result = solve(
-            instance,
-            algorithm=request["algorithm"],
-            options=request["options"],
-            budget=request["capacity"],
-            machine=request["machine"],
-            seed=request["seed"],
-            threads=request["threads"],
+        control = Control(
             time_limit=request["time_limit"],
             gap=request.get("gap"),
             patience=request.get("patience"),
+            seed=request["seed"],
+            threads=request["threads"],
         )
+        setup = _setup(request["source"], request["machine"]).asking(request["algorithm"], request["options"])
+        result = setup.solve_within(control, request["capacity"])
         found = _answer_of(result, instance, spent())
         if request.get("picture"):
             found = replace(found, picture=_picture(result, instance.kind))
@@ -170,6 +170,20 @@ def _load(source: str) -> Instance:
     """Load an instance; the last few stay, since the jobs of one instance follow each other."""
     stat = os.stat(source)
     return _loaded(source, stat.st_mtime_ns, stat.st_size)
+
+
+def _setup(source: str, machine: Mapping[str, Any] | None) -> Setup:
+    """Return an instance on a machine, with all that jobs have in common, whatever the algorithm and the budget."""
+    stat = os.stat(source)
+    return _set_up(source, stat.st_mtime_ns, stat.st_size, None if machine is None else json.dumps(dict(machine)))
+
+
+@lru_cache(maxsize=2)
+def _set_up(source: str, modified: int, size: int, machine: str | None) -> Setup:
+    from remat.solving.entry import Setup
+
+    instance = _loaded(source, modified, size)
+    return Setup.of(instance, "auto", None if machine is None else json.loads(machine), {})
 
 
 @lru_cache(maxsize=2)

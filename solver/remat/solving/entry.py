@@ -81,8 +81,8 @@ def solve(
         A schedule of this instance, such as one for another budget: the answer is never worse, if it fits.
     seed, threads : int
     progress : callable, optional
-        Receives `remat.plugin.context.Progress` while an anytime algorithm runs. If it returns ``False``, the solve ends
-        with the best schedule so far.
+        Receives `remat.Progress` while an anytime algorithm runs. If it returns ``False``, the solve ends with the best
+        schedule so far.
     cancel : Cancel, optional
         Stops the solve from another thread, with the best schedule so far.
 
@@ -156,18 +156,29 @@ class Setup:
         from remat.plugin.forms import Forms
         from remat.solving.known import Known
 
-        problem = self.problem
-        _ = (
-            problem.graph,
-            problem.no_recompute_time,
-            problem.least_objective,
-            problem.memory_bounds,
-            problem.unreachable,
-        )
-        self.forms, self.known = Forms(problem.instance), Known(self.solver)
+        self._compute()
+        self.forms, self.known = Forms(self.problem.instance), Known(self.solver)
+
+    def _compute(self) -> None:
+        """Compute what no budget changes."""
+        known = self.problem
+        _ = known.graph, known.no_recompute_time, known.least_objective, known.memory_bounds, known.unreachable
+
+    def asking(self, algorithm: str, options: Mapping[str, Any]) -> Setup:
+        """Return the same instance and machine for another algorithm, which shares what no budget changes."""
+        self._compute()
+        other = Setup(self.problem, portfolio.find(algorithm, self.problem.kind), options)
+        other.__dict__["wholes"] = self.wholes
+        return other
+
+    def solve_within(self, control: Control, budget: Budget, warm_start: WarmStart = None) -> Result:
+        """Solve for a budget; the time limit counts from now on."""
+        context = control.context(self.solver.name, time.monotonic())
+        with interruptible(context):
+            return self.solve(budget, context, warm_start)
 
     def solve(self, budget: Budget, context: Context, warm_start: WarmStart = None) -> Result:
-        """Solve for a budget."""
+        """Solve for a budget, in a context that began already."""
         problem, solver = apply_budget(self.problem, budget, self.wholes), self.solver
         check_reach(problem, solver)
         chosen = portfolio.read_options(problem, solver, self.options)

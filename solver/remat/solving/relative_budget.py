@@ -82,7 +82,7 @@ def share_of(budget: object) -> Decimal | None:
 
 @dataclass(frozen=True)
 class Wholes:
-    """What the memories of a problem's machine (by name) hold at most when nothing is recomputed and nothing is limited.
+    """What the memories of a machine (by name) hold at most when nothing is recomputed and nothing is limited.
 
     Everything runs once, in the reference order, and each value is freed after its last use; of an adjoint with storage
     all states are stored in its quickest level. Of a pipeline it is the largest peak of any device under 1F1B. Inputs

@@ -238,7 +238,7 @@ def _overlap(graph: TaskGraph, machine: Machine, steps: Steps, judged: _Judged) 
 
 def _exact_sum(times: Any, counts: IntArray) -> Number:
     if times.dtype == np.int64:
-        if float(times.astype(np.float64) @ counts) < 2.0**61:
+        if float((times.astype(np.float64) * counts).sum()) < 2.0**61:  # not by BLAS, whose threads cost more than this
             return int(times @ counts)
         return sum(int(time) * int(count) for time, count in zip(times.tolist(), counts.tolist(), strict=True))
     return float((times * counts).sum())

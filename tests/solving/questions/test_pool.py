@@ -13,7 +13,7 @@ import remat
 from remat.plugin import registry
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status, Termination
-from remat.solving.problem_setup import make_problem
+from remat.solving.problem_setup import Control, make_problem
 from remat.solving.questions.pool import Answered, Pool, with_budget
 from remat.solving.questions.portfolio_curve import coarse_to_fine
 from remat.solving.questions.prober import Effort, Prober
@@ -47,7 +47,7 @@ def draws(count):
 
 def prober_of(document: object, algorithm: str = "auto") -> Prober:
     problem = make_problem(remat.load(document))
-    effort = Effort.of(algorithm, {}, (5, None, None), seed=0, threads=1, listener=None)
+    effort = Effort.of(algorithm, {}, Control(5))
     return Prober(with_budget(problem, 0, None), 0, effort)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from remat.instance import load
-from remat.plugin.context import Progress, interruptible
+from remat.plugin.context import Progress
 from remat.solving.budget import Budget, apply_budget
 from remat.solving.entry import Setup
 from remat.solving.problem_setup import AnyInstance, AnyMachine, Control
@@ -67,9 +66,9 @@ class Prepared:
     -----
     What does not depend on the budget is computed once: the task graph, its bounds, what shares are shares of, and the
     tables of an algorithm that has a prepared form, such as `rotor`. An answer that is proved for one budget also
-    answers all others that it holds for, without another search. Every answer is placed and verified, and has the
-    status, makespan and bounds that `remat.solve` finds. Of several schedules that are equally fast, which one is
-    returned may depend on what was asked before.
+    answers all others that it holds for, without another search. Every answer is placed and verified, and is as good
+    as that of `remat.solve`: with the same status, makespan and bounds, or better ones. Of several schedules that are
+    equally fast, which one is returned may depend on what was asked before.
 
     Several threads may use one object.
     """
@@ -112,9 +111,7 @@ class Prepared:
         Result
         """
         control = Control(time_limit, gap, patience, seed, threads, progress, cancel)
-        context = control.context(self.algorithm, time.monotonic())
-        with interruptible(context):
-            return self._setup.solve(budget, context, warm_start)
+        return self._setup.solve_within(control, budget, warm_start)
 
     def curve(
         self,
