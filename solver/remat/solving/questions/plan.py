@@ -18,8 +18,8 @@ from remat.plugin.proposal import Status, Termination
 from remat.schedule.orders import Phase
 from remat.schedule.recompute import segments_of
 from remat.solving.budget import Budget
-from remat.solving.entry import solve
-from remat.solving.problem_setup import AnyInstance, read_seconds
+from remat.solving.entry import Setup
+from remat.solving.problem_setup import AnyInstance, Control, read_seconds
 from remat.solving.questions.chain_as_pipeline import document_of_chain
 from remat.solving.questions.parallel_degrees import ALGORITHM, Degrees, Way, put_back, ways_of
 from remat.solving.result import Result
@@ -143,6 +143,16 @@ def plan(
         link = int(link)
     base = pipeline_of(load(instance), devices=devices, micro_batches=micro_batches, link=link)
     ways = list(ways_of(base, list(data), list(zero), tensor, budget, options or {}))
+    control = Control(None, gap, patience, seed, threads, progress, cancel)
+    found = _solve_all(ways, options, control, deadline)
+    best = min(found, key=lambda one: _rank(one, objective))
+    return replace(best, tried={one.degrees: one.result.makespan for one in found})
+
+
+def _solve_all(
+    ways: list[Way], options: Mapping[str, Any] | None, control: Control, deadline: float | None
+) -> list[Planned]:
+    """Solve for all ways to share the batch, as long as there is time."""
     found: list[Planned] = []
     for number, way in enumerate(ways):
         left = None if deadline is None else max(0.0, deadline - time.monotonic()) / (len(ways) - number)
@@ -150,24 +160,19 @@ def plan(
         short = left is not None and left < LEAST and any(one.result.makespan is not None for one in found)
         if stopped or short:
             break
-        more: dict[str, Any] = {
-            "seed": seed,
-            "threads": threads,
-            "progress": progress,
-            "time_limit": left,
-            "cancel": cancel,
-        }
         own = way.algorithm == ALGORITHM
-        more |= {"options": options, "gap": gap, "patience": patience} if own else {"options": way.options}
+        limits = (
+            replace(control, time_limit=left) if own else replace(control, time_limit=left, gap=None, patience=None)
+        )
         try:
-            result = solve(way.instance, algorithm=way.algorithm, budget=way.budget, **more)
+            setup = Setup.of(way.instance, way.algorithm, None, (options if own else way.options) or {})
+            result = setup.solve_within(limits, way.budget)
         except OptionError:
             if own:
                 raise
             continue
         found.append(_planned(way, put_back(way, result)))
-    best = min(found, key=lambda one: _rank(one, objective))
-    return replace(best, tried={one.degrees: one.result.makespan for one in found})
+    return found
 
 
 def _planned(way: Way, result: Result) -> Planned:
