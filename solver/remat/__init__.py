@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
     from remat.plugin.registry import Algorithm, algorithms
     from remat.solving.asynchronous import solve_async
+    from remat.solving.decisions.stages import StageDecision, StageDecisions
     from remat.solving.decisions.values import Decision, Decisions
     from remat.solving.entry import solve
     from remat.solving.external_schedule import schedule_of
@@ -89,6 +90,8 @@ _HOME = {
     "RematError": "remat.errors",
     "Report": "remat.verifier",
     "Result": "remat.solving.result",
+    "StageDecision": "remat.solving.decisions.stages",
+    "StageDecisions": "remat.solving.decisions.stages",
     "Status": "remat.plugin.proposal",
     "Sweep": "remat.solving.questions.curves",
     "Stream": "remat.time_loops.streaming",
@@ -150,6 +153,8 @@ __all__ = [
     "RematError",
     "Report",
     "Result",
+    "StageDecision",
+    "StageDecisions",
     "Status",
     "Stream",
     "Sweep",

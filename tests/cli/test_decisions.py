@@ -34,3 +34,21 @@ def test_all_formats_list_every_value(run, files):
     listed = list(csv.DictReader(io.StringIO(run("decisions", *arguments, "--format", "csv").out)))
     assert [row["value"] for row in listed] == list(result.graph.values)
     assert "'=c" in {row["module"] for row in listed}
+
+
+def test_stages_in_all_formats(run, files):
+    result, arguments = files
+    table = run("decisions", *arguments, "--by", "stage").out.splitlines()
+    assert [line.split()[:2] for line in table[1:4]] == [["0", "1"], ["1", "2"], ["2", "3"]]
+    assert table[-1] == "kept: 3"
+    rows = json.loads(run("decisions", *arguments, "--by", "stage", "--format", "json").out)
+    assert rows == result.stage_decisions.to_dicts()
+    listed = list(csv.DictReader(io.StringIO(run("decisions", *arguments, "--by", "stage", "--format", "csv").out)))
+    assert [(row["stage"], row["layers"]) for row in listed] == [("0", "0"), ("1", "1"), ("2", "2")]
+
+
+def test_a_tree_has_no_stages(run, tmp_path):
+    save_instance(remat.tree([-1, 0, 0], output_size=1), tmp_path / "tree.json")
+    remat.solve(remat.load(tmp_path / "tree.json"), algorithm="liu").save(tmp_path / "plan.json")
+    out = run("decisions", str(tmp_path / "plan.json"), "--of", str(tmp_path / "tree.json"), "--by", "stage").out
+    assert out == "a tree has no stages: leave out --by stage\n"

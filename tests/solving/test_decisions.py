@@ -99,3 +99,60 @@ def test_rows_are_found_by_value_and_as_records():
     decisions = remat.solve(CHAIN, algorithm="keep-all").decisions
     assert decisions["x1"].value == "x1" == decisions[1].value
     assert [row["value"] for row in decisions.to_dicts()] == list(decisions.to_frame()["value"])
+
+
+@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(strategies.chains())
+def test_stages_of_chains(instance):
+    whole = remat.solve(instance, algorithm="keep-all")
+    for result in (whole, remat.solve(instance, algorithm="rotor", budget=max(whole.peak_memory.values()) * 3 // 4)):
+        if result.columns is None:
+            assert len(result.stage_decisions) == 0
+            continue
+        forwards = [name for name in result.order if name.startswith("F")]
+        own = defaultdict(list)
+        for name in forwards:
+            own[int(name.strip("Fe").partition(".")[0]) - 1].append(name)
+        rows = {row.stage: row for row in result.stage_decisions}
+        assert {stage: row.runs for stage, row in rows.items()} == {stage: len(names) for stage, names in own.items()}
+        for stage, row in rows.items():
+            assert (row.decision == "recomputed") == (len(own[stage]) > 1) == (row.recomputed == (stage,))
+            assert row.variant == (int(own[stage][-1].partition(".")[2]) - 1 if "." in own[stage][-1] else None)
+        steps = result.timeline()
+        times = defaultdict(list)
+        for name, start, end in zip(steps["name"], steps["start"], steps["end"], strict=True):
+            if name.startswith("F"):
+                times[int(name.strip("Fe").partition(".")[0]) - 1].append(end - start)
+        for stage, row in rows.items():
+            assert row.recompute_time == pytest.approx(sum(times[stage][:-1]))
+
+
+def test_stages_and_micro_batches_of_pipelines():
+    layers = [
+        {"name": f"layer{k}", "forward_time": 2, "backward_time": 4, "output_size": 1, "saved_size": 4}
+        for k in range(4)
+    ]
+    document = {
+        "schema": "remat.instance/3", "kind": "pipeline", "layers": layers, "micro_batches": 3,
+        "cluster": {"devices": [{"name": "gpu", "count": 2, "memory": 40}], "levels": [{"bandwidth": 10}]},
+    }  # fmt: skip
+    for budget, again in ((None, 0), (18, 1)):
+        result = remat.solve(document, algorithm="pipe-plan", budget=budget)
+        rows = result.stage_decisions
+        assert sorted((row.layers, row.micro_batch) for row in rows) == sorted(
+            (stage.layers, batch) for stage in result.orders.stages for batch in range(3)
+        )
+        assert {row.device for row in rows} == {"gpu0", "gpu1"}
+        assert rows[0].name.startswith("layer0")
+        assert sum(row.recompute_time for row in rows) == result.report.recompute_time
+        assert any(row.decision == "recomputed" for row in rows) == bool(again)
+        for row in rows:
+            segments = result.orders.stages[row.stage].recompute
+            mine = [one.layers for one in segments if one.batches is None or row.micro_batch in one.batches]
+            assert set(row.recomputed) == {layer for own in mine for layer in own}
+
+
+def test_other_kinds_have_no_stages():
+    tree = remat.solve(remat.tree([-1, 0, 0], output_size=1), algorithm="liu")
+    assert len(tree.stage_decisions) == 0
+    assert repr(tree.stage_decisions) == "StageDecisions()"

@@ -9,12 +9,13 @@ import click
 from remat.cli import common
 from remat.cli.io_session import ExitCode, Session, emit
 
-HELP = """List what a schedule decides for each value: kept, recomputed, offloaded or dropped.
+HELP = """List what a schedule decides for each value, or each stage: kept, recomputed, offloaded or dropped.
 
 \b
   remat solve example:resnet50 -b 1GiB -qo plan.json
   remat decisions plan.json
   remat decisions plan.json --of net.json            an instance that is not shipped
+  remat decisions plan.json --by stage               stages of a chain, or stages and micro-batches of a pipeline
   remat decisions plan.json --format csv > values.csv
 
 The schedule has to be valid: remat verify says what is wrong."""
@@ -23,22 +24,24 @@ The schedule has to be valid: remat verify says what is wrong."""
 @click.command("decisions", help=HELP)
 @click.argument("schedule", type=click.Path())
 @click.option("--of", metavar="INSTANCE", help="Instance of the schedule. [default: found if shipped]")
+@click.option("--by", type=click.Choice(["value", "stage"]), default="value", help="What a row is. [default: value]")
 @common.format_option("table", "json", "csv")
 @common.verbosity_options
 @click.pass_obj
-def command(session: Session, schedule: str, of: str | None, format_: str) -> int:
+def command(session: Session, schedule: str, of: str | None, by: str, format_: str) -> int:
     """Verify the schedule, and list its decisions."""
     common.one_standard_input({"SCHEDULE": schedule, "--of": of})
-    from remat.report.text.decisions import decisions_csv, decisions_table
+    from remat.report.text.decisions import decisions_csv, decisions_table, stages_table
     from remat.solving.verifying import examine
 
     document = common.load_schedule(schedule)
     loaded = common.instance_of_schedule(document, schedule) if of is None else common.load_instance(of)
     result = examine(loaded, document).as_result()
+    rows = result.decisions if by == "value" else result.stage_decisions
     if format_ == "json":
-        emit(json.dumps(result.decisions.to_dicts(), indent=2, ensure_ascii=False))
+        emit(json.dumps(rows.to_dicts(), indent=2, ensure_ascii=False))
     elif format_ == "csv":
-        emit(decisions_csv(result.decisions).rstrip("\n"))
+        emit(decisions_csv(rows).rstrip("\n"))
     elif not session.quiet:
-        emit(decisions_table(result))
+        emit(decisions_table(result) if by == "value" else stages_table(result))
     return ExitCode.OK

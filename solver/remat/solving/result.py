@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from remat.schedule.orders import Orders
     from remat.schedule.patterns import Pattern
     from remat.schedule.samples import SamplePattern
+    from remat.solving.decisions.stages import StageDecisions
     from remat.solving.decisions.values import Decisions
 
 
@@ -195,6 +196,23 @@ class Result(Shown):
         from remat.solving.decisions.values import decisions_of
 
         return decisions_of(self)
+
+    @property
+    def stage_decisions(self) -> StageDecisions:
+        """What the schedule decides for each stage, of a pipeline for each stage and micro-batch.
+
+        Empty without a schedule, and for kinds other than chains, adjoints and pipelines.
+
+        Examples
+        --------
+        >>> import remat
+        >>> chain = remat.chain(forward_time=[1, 1, 1, 1], backward_time=1, output_size=4, saved_size=4, input_size=4)
+        >>> [row.runs for row in remat.solve(chain, algorithm="periodic").stage_decisions]
+        [2, 2, 1, 1]
+        """
+        from remat.solving.decisions.stages import stage_decisions_of
+
+        return stage_decisions_of(self)
 
     @property
     def order(self) -> tuple[str, ...]:

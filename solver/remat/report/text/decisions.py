@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from remat.messages import elided, printable
@@ -9,10 +10,12 @@ from remat.report.text.comma_separated import to_csv
 from remat.units import format_size, format_time
 
 if TYPE_CHECKING:
+    from remat.solving.decisions.stages import StageDecision, StageDecisions
     from remat.solving.decisions.values import Decision, Decisions
     from remat.solving.result import Result
 
 HEADINGS = ("value", "of", "size", "decision", "runs", "recompute time", "waits in", "read by")
+STAGE_HEADINGS = ("stage", "micro-batch", "layers", "of", "device", "decision", "runs", "recompute time", "offloaded")
 LONGEST = 36
 
 
@@ -21,10 +24,39 @@ def decisions_table(result: Result) -> str:
     decisions = result.decisions
     if not len(decisions):
         return "no schedule, and so no decisions"
-    rows = [HEADINGS, *(_row(one, result) for one in decisions)]
+    return _table([HEADINGS, *(_row(one, result) for one in decisions)], repr(decisions))
+
+
+def stages_table(result: Result) -> str:
+    """Return one line for each stage of a chain, or each stage and micro-batch of a pipeline, and a line of totals."""
+    decisions = result.stage_decisions
+    if result.columns is not None and not len(decisions):
+        kind = "this instance" if result.instance is None else f"a {result.instance.kind}"
+        return f"{kind} has no stages: leave out --by stage"
+    if not len(decisions):
+        return "no schedule, and so no decisions"
+    return _table([STAGE_HEADINGS, *(_stage_row(one, result) for one in decisions)], repr(decisions))
+
+
+def _table(rows: Sequence[tuple[str, ...]], totals: str) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, "", repr(decisions).removeprefix("Decisions(").removesuffix(")")])
+    return "\n".join([*lines, "", totals.partition("(")[2].removesuffix(")")])
+
+
+def _stage_row(one: StageDecision, result: Result) -> tuple[str, ...]:
+    first, last = (one.layers[0] + 1, one.layers[-1] + 1) if one.layers else (0, 0)
+    return (
+        str(one.stage),
+        "" if one.micro_batch is None else str(one.micro_batch),
+        str(first) if first == last else f"{first}-{last}",
+        elided(printable(one.name), LONGEST),
+        printable(one.device),
+        one.decision,
+        str(one.runs),
+        format_time(one.recompute_time, result.units) if one.recompute_time else "",
+        elided(printable(", ".join(one.offloaded)), LONGEST),
+    )
 
 
 def _row(one: Decision, result: Result) -> tuple[str, ...]:
@@ -41,11 +73,14 @@ def _row(one: Decision, result: Result) -> tuple[str, ...]:
     )
 
 
-def decisions_csv(decisions: Decisions) -> str:
+def decisions_csv(decisions: Decisions | StageDecisions) -> str:
     """Return flat records: times and lists in one cell each."""
-    return to_csv([_record(one) for one in decisions])
+    return to_csv([{key: _cell(value) for key, value in row.items()} for row in decisions.to_dicts()])
 
 
-def _record(one: Decision) -> dict[str, Any]:
-    stays = "; ".join(f"{stay.memory} {stay.start} to {stay.end}" for stay in one.offloaded)
-    return one.to_dict() | {"offloaded": stays, "readers": " ".join(one.readers)}
+def _cell(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    if value and isinstance(value[0], dict):
+        return "; ".join(f"{stay['memory']} {stay['start']} to {stay['end']}" for stay in value)
+    return " ".join(map(str, value))

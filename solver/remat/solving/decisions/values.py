@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from remat.errors import RematError
 from remat.schedule.steps import StepKind
+from remat.solving.decisions.rows import Rows
 from remat.units import Number
 from remat.verifier.collectives import memories_of
 from remat.verifier.residencies import WORKSPACE, residencies_of
@@ -74,22 +74,20 @@ class Decision:
         return found | {"offloaded": stays, "readers": list(self.readers)}
 
 
-class Decisions(Sequence[Decision]):
+class Decisions(Rows[Decision]):
     """The decisions of a schedule, one for each value, in the order of the task graph."""
 
     def __init__(self, rows: Sequence[Decision]) -> None:
-        self._rows = tuple(rows)
+        super().__init__(rows)
         self._index = {row.value: number for number, row in enumerate(self._rows)}
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int | str) -> Decision: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Decision]: ...
+    def __getitem__(self, index: int | str | slice) -> Decision | Sequence[Decision]:
         """Return a decision by its number or its value, or several by a slice."""
         return self._rows[self._index[index] if isinstance(index, str) else index]
-
-    def __iter__(self) -> Iterator[Decision]:
-        return iter(self._rows)
 
     def __repr__(self) -> str:
         counts = {kind: len(self.of(kind)) for kind in (KEPT, RECOMPUTED, OFFLOADED, DROPPED, UNUSED)}
@@ -98,18 +96,6 @@ class Decisions(Sequence[Decision]):
     def of(self, decision: str) -> list[str]:
         """Return the values with a decision, such as ``recomputed``."""
         return [row.value for row in self._rows if row.decision == decision]
-
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """Return the rows as JSON objects."""
-        return [row.to_dict() for row in self._rows]
-
-    def to_frame(self) -> Any:
-        """Return the rows as a `pandas.DataFrame`, one for each value."""
-        try:
-            import pandas
-        except ImportError:
-            raise RematError("a frame needs pandas: pip install pandas") from None
-        return pandas.DataFrame(self.to_dicts())
 
 
 def decisions_of(result: Result) -> Decisions:

@@ -1,0 +1,181 @@
+"""What a schedule decides for each stage: of a chain, or of a pipeline for each micro-batch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from remat.schedule.orders import Phase
+from remat.schedule.steps import StepKind
+from remat.solving.decisions.rows import Rows
+from remat.solving.decisions.values import KEPT, OFFLOADED, RECOMPUTED, Decision
+from remat.units import Number
+
+if TYPE_CHECKING:
+    from remat.solving.result import Result
+
+_FORWARD = re.compile(r"Fe?([0-9]+)(?:\.([0-9]+))?")
+
+Runs = dict[int, list[tuple[int, Number]]]
+"""The forward runs of layers: tasks and times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageDecision:
+    """What a schedule decides for a stage of a chain, or for a stage of a pipeline and a micro-batch.
+
+    Attributes
+    ----------
+    stage : int
+        Counted from 0: a stage of the chain, a step of the adjoint, or a stage of the plan. In a plan that lists steps
+        and no stages, layers that follow each other on one device are a stage.
+    micro_batch : int or None
+        Counted from 0; None for chains and adjoints.
+    name : str
+        The names of the stage's layers; empty without names.
+    layers : tuple of int
+        Layers of the pipeline that are the stage, counted from 0; of a chain, the stage itself.
+    device : str
+        The processor that runs the stage; the first one of several.
+    decision : str
+        ``recomputed``: a layer runs forwards more than once. ``offloaded``: what a forward makes waits in another
+        memory. ``kept``: neither.
+    recomputed : tuple of int
+        The layers that run forwards again.
+    variant : int or None
+        Of a chain with variants, the one that is saved last, counted from 0; None without variants.
+    runs : int
+        Most forward runs of a layer.
+    recompute_time : int or float
+        Time of all forward runs but the last one of each layer.
+    offloaded : tuple of str
+        The values of its forwards that wait in another memory.
+    transfer_time : int or float
+        Time of their copies.
+    """
+
+    stage: int
+    micro_batch: int | None
+    name: str
+    layers: tuple[int, ...]
+    device: str
+    decision: str
+    recomputed: tuple[int, ...]
+    variant: int | None
+    runs: int
+    recompute_time: Number
+    offloaded: tuple[str, ...]
+    transfer_time: Number
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the decision as a JSON object."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in found.items()}
+
+
+class StageDecisions(Rows[StageDecision]):
+    """The decisions for all stages, in order; of a pipeline micro-batch by micro-batch within a stage."""
+
+    def __repr__(self) -> str:
+        counts = {kind: sum(row.decision == kind for row in self) for kind in (KEPT, RECOMPUTED, OFFLOADED)}
+        return f"StageDecisions({', '.join(f'{kind}: {count}' for kind, count in counts.items() if count)})"
+
+
+def stage_decisions_of(result: Result) -> StageDecisions:
+    """Return the decisions of a result for its stages; none without a schedule, or without stages."""
+    kind = None if result.instance is None else result.instance.kind
+    if result.report is None or kind not in ("chain", "adjoint", "pipeline"):
+        return StageDecisions(())
+    counted = _Forwards(result)
+    rows = counted.of_pipeline() if kind == "pipeline" else counted.of_chain()
+    return StageDecisions(tuple(rows))
+
+
+class _Forwards:
+    """The forwards of a schedule: how often, how long and where each runs."""
+
+    def __init__(self, result: Result) -> None:
+        steps, report = result.columns, result.report
+        assert steps is not None
+        assert report is not None
+        self.result, self.graph = result, result.graph
+        self.rows: list[Decision] = list(result.decisions)
+        self.last: dict[int, int] = {}
+        self.on: dict[tuple[int, int], int] = {}
+        runs = np.flatnonzero(steps.kind == StepKind.RUN)
+        self.runs: dict[tuple[int, int], list[tuple[int, Number]]] = {}
+        """Tasks and times by layer and micro-batch or, of a chain, variant (counted from 1; 0 where there are none)."""
+        for step, task in zip(runs.tolist(), steps.item[runs].tolist(), strict=True):
+            named = _FORWARD.fullmatch(self.graph.tasks[task])
+            if named is not None:
+                time = (report.end[step] - report.start[step]).item()
+                place = int(named[1]) - 1, int(named[2] or 0)
+                self.runs.setdefault(place, []).append((task, time))
+                row = () if steps.on is None else steps.on[step].tolist()
+                self.on[place] = row[0] if row else 0
+                self.last[place[0]] = place[1]
+
+    def of_chain(self) -> Iterator[StageDecision]:
+        """Yield a row for each stage; its variants are alternatives."""
+        device = self.result.machine.processors[0].name
+        for stage in sorted(self.last):
+            listed = [run for place, runs in self.runs.items() if place[0] == stage for run in runs]
+            variant = self.last[stage]
+            yield self._row(stage, None, device, {stage: listed}, variant - 1 if variant else None)
+
+    def of_pipeline(self) -> Iterator[StageDecision]:
+        """Yield a row for each stage and micro-batch that is run."""
+        orders = self.result.orders
+        if orders is None:
+            yield from self._of_steps()
+            return
+        _, phase, stage, batch = orders.columns
+        forwards = phase == int(Phase.F)
+        for number, micro_batch in sorted({*zip(stage[forwards].tolist(), batch[forwards].tolist(), strict=True)}):
+            own = orders.stages[number]
+            task_number = micro_batch * own.of + own.part
+            runs = {layer: self.runs.get((layer, task_number), []) for layer in own.layers}
+            yield self._row(number, micro_batch, self.result.machine.processors[own.device].name, runs, None)
+
+    def _of_steps(self) -> Iterator[StageDecision]:
+        """Yield the rows of a plan without stages: layers that follow each other on one device count as a stage."""
+        layers, batches = (sorted({place[end] for place in self.runs}) for end in (0, 1))
+        stages: list[list[int]] = []
+        for layer in layers:
+            if stages and all(self.on[layer, batch] == self.on[layer - 1, batch] for batch in batches):
+                stages[-1].append(layer)
+            else:
+                stages.append([layer])
+        for number, own in enumerate(stages):
+            for batch in batches:
+                runs = {layer: self.runs[layer, batch] for layer in own}
+                yield self._row(number, batch, self.result.machine.processors[self.on[own[0], batch]].name, runs, None)
+
+    def _row(self, stage: int, micro_batch: int | None, device: str, runs: Runs, variant: int | None) -> StageDecision:
+        recomputed = tuple(layer for layer, listed in runs.items() if len(listed) > 1)
+        values = self._values(task for listed in runs.values() for task, _ in listed)
+        offloaded = tuple(value.value for value in values if value.offloaded)
+        names = dict.fromkeys(self.graph.module(listed[0][0]) for listed in runs.values() if listed)
+        return StageDecision(
+            stage=stage,
+            micro_batch=micro_batch,
+            name=", ".join(name for name in names if name),
+            layers=tuple(runs),
+            device=device,
+            decision=RECOMPUTED if recomputed else OFFLOADED if offloaded else KEPT,
+            recomputed=recomputed,
+            variant=variant,
+            runs=max(map(len, runs.values()), default=0),
+            recompute_time=sum(time for listed in runs.values() for _, time in listed[:-1]),
+            offloaded=offloaded,
+            transfer_time=sum(value.transfer_time for value in values),
+        )
+
+    def _values(self, tasks: Iterable[int]) -> list[Decision]:
+        """Return the decisions for what tasks write."""
+        written = dict.fromkeys(value for task in tasks for value in self.graph.writes[task].tolist())
+        return [self.rows[value] for value in written]
