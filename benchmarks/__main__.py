@@ -42,6 +42,7 @@ NAMES = (
     "dag_table",
     "limits",
     "interrupts",
+    "library",
 )
 
 
