@@ -92,6 +92,8 @@ class Context:
         Prepared forms of algorithms, where an instance is solved for many budgets.
     cancel : Cancel or None
         What another thread may stop the solve with; `interrupted` is true from then on.
+    takes_signals : bool
+        Whether Ctrl-C sets `interrupted` already.
     """
 
     deadline: float | None = None
@@ -114,6 +116,7 @@ class Context:
     changed: float = field(default_factory=time.monotonic)
     forms: Forms | None = None
     cancel: Cancel | None = None
+    takes_signals: bool = False
 
     @property
     def stopped(self) -> bool:
@@ -377,7 +380,7 @@ def interruptible(context: Context) -> Iterator[None]:
         context.interrupted = True
 
     with context.cancel.calling(stop) if context.cancel is not None else nullcontext():
-        if threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread() and not context.takes_signals:
             yield from _taking_signals(context)
         else:
             yield
@@ -396,6 +399,8 @@ def _taking_signals(context: Context) -> Iterator[None]:
 
     try:
         signal.signal(signal.SIGINT, note)
+        context.takes_signals = True
         yield
     finally:
+        context.takes_signals = False
         signal.signal(signal.SIGINT, previous if previous is not None else signal.SIG_DFL)

@@ -152,10 +152,17 @@ class Setup:
         return Wholes(self.problem)
 
     def share(self) -> None:
-        """Compute what no budget changes, so that all solves to come have it, and keep what solves find."""
+        """Compute what no budget changes, so that all solves to come have it, and keep what solves find.
+
+        Raises
+        ------
+        remat.OptionError
+            If the algorithm does not know what the instance asks of it.
+        """
         from remat.plugin.forms import Forms
         from remat.solving.known import Known
 
+        check_reach(self.problem, self.solver)
         self._compute()
         self.forms, self.known = Forms(self.problem.instance), Known(self.solver)
 
@@ -180,7 +187,8 @@ class Setup:
     def solve(self, budget: Budget, context: Context, warm_start: WarmStart = None) -> Result:
         """Solve for a budget, in a context that began already."""
         problem, solver = apply_budget(self.problem, budget, self.wholes), self.solver
-        check_reach(problem, solver)
+        if self.known is None:
+            check_reach(problem, solver)
         chosen = portfolio.read_options(problem, solver, self.options)
         if is_pipeline(problem.instance) and problem.instance.is_open:
             return _divided(problem, solver, chosen, context, warm_start)
