@@ -74,7 +74,9 @@ class Fronts:
             setting.check_size()
             try:
                 allowed = Allowed.all(setting.segments, setting.whole.need - 1)
-                self._reader = Reader(Cells.of(setting.segments, setting.costs, allowed, work))
+                table = Cells.of(setting.segments, setting.costs, allowed, work)
+                # Looked for together, all points take no more time than a dozen of them one by one.
+                self._reader = Reader(table, table.whole[0].tolist())
             except Over:
                 self._tried = most if work.done > most else self._tried
         return self._reader
