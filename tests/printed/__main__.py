@@ -15,7 +15,7 @@ from tests.printed.running import QUICK, Tally, check
 def pages() -> list[Path]:
     """Return the pages whose blocks are checked."""
     first = [places.ROOT / name for name in ("README.md", "CONTRIBUTING.md", "instances/README.md")]
-    return [*first, *sorted(places.DOCS.glob("*.md"))]
+    return [*first, *sorted(places.DOCS.rglob("*.md"))]
 
 
 def main(arguments: list[str] | None = None) -> int:
