@@ -175,6 +175,7 @@ format: $(STAMP) ## Format the code and mend what ruff can mend
 
 type: $(STAMP) ## Check types (mypy --strict and pyright)
 	$(PY) -m mypy --strict
+	$(PY) -m mypy --strict tests/typing/user_program.py examples/cut_over_devices.py examples/order_graph.py
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright
 
 bench: $(STAMP) ## Run the benchmarks

@@ -121,7 +121,7 @@ def main() -> None:
     print(f"segments that run again: {[stages for again, stages in planned if again]}")
     print(f"saved by autograd: {held[0] / 1e6:.1f} MB without checkpoints, {held[1] / 1e6:.1f} MB with them")
     print(f"equal gradients: {equal}")
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-4)
     for step in range(asked.steps):
         optimizer.zero_grad(set_to_none=True)
         loss = nn.functional.mse_loss(run(blocks, planned, batch), target)

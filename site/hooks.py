@@ -119,19 +119,24 @@ def _commands() -> str:
 def _api() -> str:
     """Return a page of the public names; mkdocstrings fills it from their docstrings."""
     code = (
-        "import remat, inspect\n"
+        "import inspect, remat, typing\n"
         "for name in remat.__all__:\n"
-        "    what = getattr(remat, name)\n"
+        "    what = inspect.unwrap(getattr(remat, name))\n"
         "    if inspect.isclass(what) or inspect.isfunction(what):\n"
         "        print(name, f'{what.__module__}.{what.__qualname__}')\n"
+        "    else:\n"
+        "        print(name, *(part.__name__ for part in typing.get_args(what)))\n"
     )
     done = subprocess.run([PYTHON, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    names = [line.split() for line in done.stdout.splitlines()]
+    listed = [line.split() for line in done.stdout.splitlines()]
+    names = [(name, path) for name, path, *more in listed if not more]
+    unions = [(name, parts) for name, *parts in listed if len(parts) > 1]
     text = ["# Python", "", "All of it is in `remat`; what authors of algorithms import is in `remat.plugin`.", ""]
     text += ["## Functions", ""]
     text += [f"::: {path}\n" for name, path in names if name[0].islower()]
     text += ["## Classes", ""]
     text += [f"::: {path}\n" for name, path in names if name[0].isupper()]
+    text += [f"### {name}\n\nAny of {', '.join(f'`{part}`' for part in parts)}.\n" for name, parts in unions]
     return "\n".join(text)
 
 

@@ -1,6 +1,8 @@
 """Who may import whom (the floors of `tests.house`), what importing costs, and how long a file or a function may be."""
 
 import ast
+import doctest
+import inspect
 import re
 import subprocess
 import sys
@@ -111,9 +113,41 @@ def test_public_functions_share_no_name_with_a_module():
 def test_public_names_are_there():
     for name in remat.__all__:
         assert getattr(remat, name) is not None
-    assert set(remat.__all__) <= set(dir(remat))
+    assert dir(remat) == sorted([*remat.__all__, "__version__"])
     with pytest.raises(AttributeError, match="module 'remat' has no attribute 'resolve'"):
         remat.resolve  # noqa: B018
+
+
+def test_public_functions_and_methods_are_documented():
+    """In numpydoc: what it does, its parameters by name or by the function that has them, too, and what it returns."""
+    missing = []
+    for name in remat.__all__:
+        found = inspect.unwrap(getattr(remat, name))
+        own = {name: found}
+        if inspect.isclass(found):
+            own |= {f"{name}.{part}": value for part, value in vars(found).items() if not part.startswith("_")}
+        for path, value in own.items():
+            value = value.fget if isinstance(value, property) else value
+            if not (inspect.isfunction(value) or inspect.isclass(value)):
+                continue
+            text = inspect.getdoc(value) or ""
+            if not text:
+                missing.append(f"{path}: no docstring")
+            elif inspect.isfunction(value) and path == name:
+                elsewhere = "are those of `remat." in text
+                listed = [] if elsewhere else [one for one in inspect.signature(value).parameters if one not in text]
+                missing += [f"{path}: no {one}" for one in listed]
+                missing += [] if re.search(r"^(Returns|Yields)\n-|^Return ", text, re.M) else [f"{path}: no Returns"]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", [name for name in remat.__all__ if inspect.unwrap(getattr(remat, name)).__doc__])
+def test_examples_of_docstrings_hold(name):
+    found = inspect.unwrap(getattr(remat, name))
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    for each in doctest.DocTestFinder(recurse=inspect.isclass(found)).find(found, name, globs={}):
+        runner.run(each)
+    assert runner.summarize(verbose=False).failed == 0
 
 
 def loaded_after(statement):

@@ -43,6 +43,11 @@ def test_a_scheduler_orders_a_graph_within_a_limit(run):
         run("order_graph.py", "--limit", "1GB")
 
 
+def test_a_typed_program_runs():
+    """`make type` checks its types."""
+    runpy.run_path(str(places.ROOT / "tests" / "typing" / "user_program.py"), run_name="__main__")
+
+
 def test_all_examples_are_run_somewhere():
     tested = (places.ROOT / "tests/test_examples.py").read_text() + (
         places.ROOT / "tests/torch/test_examples.py"

@@ -51,4 +51,4 @@ def test_a_tree_has_no_stages(run, tmp_path):
     save_instance(remat.tree([-1, 0, 0], output_size=1), tmp_path / "tree.json")
     remat.solve(remat.load(tmp_path / "tree.json"), algorithm="liu").save(tmp_path / "plan.json")
     out = run("decisions", str(tmp_path / "plan.json"), "--of", str(tmp_path / "tree.json"), "--by", "stage").out
-    assert out == "a tree has no stages: leave out --by stage\n"
+    assert out == "a tree has no stages: list its values\n"

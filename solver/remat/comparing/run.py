@@ -108,10 +108,11 @@ def compare(
     options : mapping of algorithm to options
     machine : mapping or MachineModel, optional
         Replaces the instances' machines.
-    time_limit, gap, patience : float or str
+    time_limit, gap, patience, threads : float, str or int
         Of each job, as for `remat.solve`; a worker that overruns it by half (at least 5 s) is killed.
     memory_limit : int or str, optional
         Bytes that a worker may hold; default: the computer's memory, less a tenth, shared by the workers.
+    seeds : sequence of int
     jobs : int, optional
         Workers at once; default: one for each core.
     output : path, optional

@@ -23,7 +23,13 @@ def _folder() -> Path:
 
 @cache
 def examples() -> dict[str, Path]:
-    """Return the shipped instances: name (``chains/resnet50_b32_224``) to path."""
+    """Return the shipped instances.
+
+    Returns
+    -------
+    dict of str to Path
+        The names, such as ``chains/resnet50_b32_224``, and the files.
+    """
     folder = _folder()
     found = [path for path in folder.glob("*/*.json*") if path.name.endswith((".json", ".json.gz"))]
     return {f"{path.parent.name}/{path.name.split('.json')[0]}": path for path in sorted(found)}
@@ -53,7 +59,28 @@ def example_path(name: str) -> Path:
 
 
 def example(name: str) -> Instance:
-    """Load a shipped instance: ``remat.example("resnet50")``."""
+    """Load a shipped instance.
+
+    Parameters
+    ----------
+    name : str
+        A name of `remat.examples`, with or without its folder; the beginning is enough.
+
+    Returns
+    -------
+    Instance
+
+    Raises
+    ------
+    remat.OptionError
+        If no instance, or more than one, begins so.
+
+    Examples
+    --------
+    >>> import remat
+    >>> remat.example("resnet50").length
+    18
+    """
     from remat.instance import load
 
     return load(example_path(name))

@@ -288,6 +288,21 @@ def algorithms(kind: str | None = None, *, available: bool = False) -> tuple[Alg
         Only those that accept instances of this kind.
     available : bool
         Only those whose requirements are installed.
+
+    Returns
+    -------
+    tuple of Algorithm
+
+    Raises
+    ------
+    remat.OptionError
+        If there is no such kind.
+
+    Examples
+    --------
+    >>> import remat
+    >>> "rotor" in {algorithm.name for algorithm in remat.algorithms("chain")}
+    True
     """
     if kind is not None and kind not in (*KINDS, LAYOUT):
         raise OptionError(f"unknown kind {kind!r}; it is one of {', '.join(KINDS)}")

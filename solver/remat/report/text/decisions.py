@@ -32,7 +32,7 @@ def stages_table(result: Result) -> str:
     decisions = result.stage_decisions
     if result.columns is not None and not len(decisions):
         kind = "this instance" if result.instance is None else f"a {result.instance.kind}"
-        return f"{kind} has no stages: leave out --by stage"
+        return f"{kind} has no stages: list its values"
     if not len(decisions):
         return "no schedule, and so no decisions"
     return _table([STAGE_HEADINGS, *(_stage_row(one, result) for one in decisions)], repr(decisions))

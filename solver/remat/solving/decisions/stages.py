@@ -110,7 +110,7 @@ class _Forwards:
         self.runs: dict[tuple[int, int], list[tuple[int, Number]]] = {}
         """Tasks and times by layer and micro-batch or, of a chain, variant (counted from 1; 0 where there are none)."""
         for step, task in zip(runs.tolist(), steps.item[runs].tolist(), strict=True):
-            named = _FORWARD.fullmatch(self.graph.tasks[task])
+            named = _FORWARD.fullmatch(self.graph.tasks[int(task)])
             if named is not None:
                 time = (report.end[step] - report.start[step]).item()
                 place = int(named[1]) - 1, int(named[2] or 0)

@@ -1,0 +1,102 @@
+"""A typed program of a user: mypy --strict and pyright accept it, and it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_type
+
+import networkx
+import numpy as np
+
+import remat
+
+
+def build() -> list[remat.Instance]:
+    """Build each kind."""
+    times = np.array([3.0, 1.0, 2.0])
+    chain = assert_type(
+        remat.chain(
+            forward_time=times, backward_time=2, output_size="4MB", input_size=2**20, machine=remat.device("1GB")
+        ),
+        remat.ChainInstance,
+    )
+    graph: networkx.DiGraph[str] = networkx.DiGraph()
+    graph.add_node("a", seconds=1.0, size=4)
+    graph.add_node("b", seconds=2.0, size=4)
+    graph.add_edge("a", "b")
+    dag = assert_type(remat.dag(graph, time="seconds", size="size", outputs=["b"]), remat.DagInstance)
+    same = remat.dag(reads=[[], [0]], writes=[[0], [1]], time=[1, 2], size=[4, 4], outputs=[1])
+    tree = assert_type(remat.tree([-1, 0, 0], output_size=[3, 2, 1]), remat.TreeInstance)
+    loop = assert_type(remat.adjoint(10, storage=[{"name": "ram", "slots": 3}]), remat.AdjointInstance)
+    join = assert_type(
+        remat.join([{"forward_time": [1, 2], "backward_time": 2, "output_size": 3, "input_size": 1}] * 2),
+        remat.JoinInstance,
+    )
+    pipeline = assert_type(
+        remat.pipeline(
+            forward_time=times, backward_time=2, output_size=1, devices=2, memory="1GB", link="1GB/s", micro_batches=2
+        ),
+        remat.PipelineInstance,
+    )
+    return [chain, dag, same, tree, loop, join, pipeline]
+
+
+def solve(instance: remat.Instance) -> tuple[float | None, Mapping[str, int]]:
+    """Solve for several budgets, and read the answer."""
+    prepared = assert_type(remat.prepare(instance, algorithm="auto"), remat.Prepared)
+    cancel = remat.Cancel()
+
+    def told(event: remat.Progress) -> bool:
+        return event.makespan is None or not cancel.is_set
+
+    result = assert_type(prepared.solve(0.9, time_limit="5s", gap="1%", progress=told, cancel=cancel), remat.Result)
+    if result.status in (remat.Status.OPTIMAL, remat.Status.FEASIBLE):
+        assert result.termination is not remat.Termination.INTERRUPTED
+    rows: Sequence[remat.Decision] = result.decisions
+    names: list[str] = [row.value for row in rows if row.decision == "recomputed"]
+    stages: Sequence[remat.StageDecision] = result.stage_decisions
+    again: dict[int, int] = {row.stage: row.runs for row in stages if row.recomputed}
+    order: tuple[str, ...] = result.order
+    columns: Mapping[str, Any] = result.timeline()
+    assert len(columns["kind"]) >= len(order) >= len(names) >= 0
+    assert all(runs > 1 for runs in again.values())
+    report: remat.Report | None = result.report
+    assert report is None or report.ok
+    return result.makespan, result.peak_memory
+
+
+def ask(instance: remat.Instance) -> None:
+    """Ask questions that take many solves."""
+    curve = assert_type(remat.prepare(instance, algorithm="rotor").curve([0.7, 0.9]), remat.Curve)
+    points: Sequence[remat.Point] = curve.answers
+    assert len(points) == 2
+    least = assert_type(remat.least_budget(instance, algorithm="rotor", max_overhead="20%"), remat.Result)
+    assert least.answer is not None
+    sweep = assert_type(remat.sweep(instance, ["rotor", "periodic"], budgets=["80%"]), remat.Sweep)
+    assert len(sweep.curves) == 2
+    batch: remat.Result = remat.largest_batch(instance, budget="1GB", algorithm="rotor")
+    assert batch.answer is not None
+    try:
+        remat.solve(instance, budget=1.5)
+    except remat.OptionError as error:
+        refused: remat.RematError = error
+        del refused
+
+
+async def wait(instance: remat.Instance) -> remat.Result:
+    """Solve in a thread."""
+    return assert_type(await remat.solve_async(instance, algorithm="rotor", budget="90%"), remat.Result)
+
+
+def main() -> None:
+    """Run all of it."""
+    instances = build()
+    for instance in instances[:4]:
+        solve(instance)
+    ask(instances[0])
+    assert asyncio.run(wait(instances[0])).makespan is not None
+
+
+if __name__ == "__main__":
+    main()
