@@ -109,6 +109,7 @@ def test_fronts_are_filled_once_and_give_way_to_searches(monkeypatch):
     assert plain._reader is not None
     assert answers(plain)[2].steps is first[2].steps
     monkeypatch.setattr(module, "MANY_WORK", 10)
+    monkeypatch.setattr(module, "LEAST_WORK", 10)
     assert [proposal.makespan for proposal in answers(limited)] == [proposal.makespan for proposal in first]
     assert limited._tried >= 10
 

@@ -9,9 +9,12 @@ from remat.plugin import Context, Problem, Proposal, Termination
 from remat_algorithms.chain.rotor.excess_limit import Allowed
 from remat_algorithms.chain.rotor.front_table import Cells
 from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting, solve_in
-from remat_algorithms.chain.rotor.search import MANY_WORK, Found
+from remat_algorithms.chain.rotor.search import MANY_FROM, MANY_WORK, Found
 from remat_algorithms.chain.rotor.traceback import Reader
 from remat_algorithms.chain.rotor.work_counter import Over, Work
+
+LEAST_WORK = 500_000
+"""Points for which filling fronts is worth a try."""
 
 
 def prepare(problem: Problem, options: RotorOptions) -> Callable[[Problem, Context], Proposal]:
@@ -19,8 +22,9 @@ def prepare(problem: Problem, options: RotorOptions) -> Callable[[Problem, Conte
 
     Notes
     -----
-    The fronts of all segments are filled without a limit on the time, if that takes no more work than `MANY_WORK`, or
-    than the searches that were made instead until then. A budget is then looked up, and its schedule read off once.
+    The fronts of all segments are filled without a limit on the time, if that takes no more work than the searches that
+    were made until then; of chains of up to `MANY_FROM` stages, no more than `MANY_WORK`. A budget is then looked up, and
+    its schedule read off once. So prepared budgets never take much more work than single solves.
     """
     return Fronts(problem, options).solve
 
@@ -68,9 +72,10 @@ class Fronts:
 
     def _fronts(self) -> Reader | None:
         """Return the fronts; None as long as they are more work than searches have been."""
-        most = max(MANY_WORK, self.setting.work)
-        if self._reader is None and most >= 2 * self._tried:
-            setting, work = self.setting, Work(most, lambda: self.setting.context.stopped)
+        setting = self.setting
+        most = max(MANY_WORK if setting.segments.length <= MANY_FROM else 0, setting.work)
+        if self._reader is None and most >= max(LEAST_WORK, 2 * self._tried):
+            work = Work(most, lambda: setting.context.stopped)
             setting.check_size()
             try:
                 allowed = Allowed.all(setting.segments, setting.whole.need - 1)
