@@ -53,6 +53,7 @@ FOUND = [
     ("wasteful", "test_more_memory_never_hurts", "a longer schedule|beats an optimal one"),
     ("gives-up", "test_more_memory_never_hurts", "said to be none"),
     ("fickle", "test_more_memory_never_hurts", "a strategy builds one schedule"),
+    ("slower-prepared", "test_prepared_answers_are_as_good", "prepared, budget .* takes"),
     ("too-little", "test_least_budgets_are_least", "said to be enough|is named as least"),
     ("too-much", "test_least_budgets_are_least", "one less is enough"),
     ("least-is-no-more", "test_least_budgets_are_least", "is named as least budget"),

@@ -170,6 +170,27 @@ class AlgorithmSuite:
         """Solving again at a least budget that is named succeeds, with a byte less it does not."""
         self._each(kind, given, lambda document, rungs: self._check_least(document, given, rungs))
 
+    def test_prepared_answers_are_as_good(self, kind: str, given: Mapping[str, Any]) -> None:
+        """`remat.prepare` answers each budget as a solve does, or better; asked of algorithms with a prepared form."""
+        if not self._subject().prepare:
+            return
+
+        def check(document: Document, rungs: Sequence[Rung]) -> None:
+            from remat.solving.questions.prepared import prepare
+
+            prepared = prepare(document, algorithm=self.algorithm, options=given)
+            for rung in [*rungs[1::2], *rungs[::2]]:
+                mine = prepared.solve(
+                    self._trials.budgets_of(document, rung.budget), time_limit=self._trials.time_limit()
+                )
+                check_answer(self._subject(), document, mine)
+                if mine.termination not in LIMITS and rung.result.termination not in LIMITS:
+                    one, other = (answer.makespan for answer in (mine, rung.result))
+                    good = other is None or (one is not None and one <= other)
+                    require(good, f"prepared, budget {rung.budget} takes {one}, and alone {other}")
+
+        self._each(kind, given, check)
+
     def test_degenerate_instances(self, kind: str, given: Mapping[str, Any]) -> None:
         """All of the above on empty, single, zero-sized, zero-time, equal, huge and disconnected instances."""
         algorithm = self._subject()
