@@ -137,7 +137,7 @@ def test_stages_and_micro_batches_of_pipelines():
         "cluster": {"devices": [{"name": "gpu", "count": 2, "memory": 40}], "levels": [{"bandwidth": 10}]},
     }  # fmt: skip
     for budget, again in ((None, 0), (18, 1)):
-        result = remat.solve(document, algorithm="pipe-plan", budget=budget)
+        result = remat.solve(document, algorithm="pipe-plan", budget=budget, options={"moves": 100})
         rows = result.stage_decisions
         assert sorted((row.layers, row.micro_batch) for row in rows) == sorted(
             (stage.layers, batch) for stage in result.orders.stages for batch in range(3)
