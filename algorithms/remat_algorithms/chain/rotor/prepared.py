@@ -23,8 +23,8 @@ def prepare(problem: Problem, options: RotorOptions) -> Callable[[Problem, Conte
     Notes
     -----
     The fronts of all segments are filled without a limit on the time, if that takes no more work than all searches
-    so far; for chains of up to `MANY_FROM` stages also if it takes no more than `MANY_WORK`. A budget is then looked up,
-    and its schedule read off once. So prepared budgets never take much more work than single solves.
+    so far; for chains of up to `MANY_FROM` stages also if it takes no more than `MANY_WORK`. A budget is then looked
+    up, and its schedule read off once. So prepared budgets never take much more work than single solves.
     """
     return Fronts(problem, options).solve
 
