@@ -109,7 +109,7 @@ class Kernel:
         engine = _machine_code(module, long_loops=self._long_loops)
         kinds = [OUTSIDE.get(note, ctypes.c_void_p) for note in self._notes()]
         call = ctypes.CFUNCTYPE(kinds[-1], *kinds[:-1])(engine.get_function_address(target.name))
-        call.engine = engine  # The function keeps the machine code alive.
+        call.engine = engine  # type: ignore[attr-defined]  # The function keeps the machine code alive.
         return call if failure is None else _raising(call, failure, module.sites)
 
 
