@@ -217,7 +217,7 @@ def test_messages_outside_the_command_line_name_no_flag():
 
 def test_names_in_texts_lead_somewhere():
     """What docstrings and pages call by its dotted name is there."""
-    pages = [*SOURCES, *places.DOCS.glob("*.md"), places.ROOT / "README.md", places.ROOT / "CONTRIBUTING.md"]
+    pages = [*SOURCES, *places.DOCS.rglob("*.md"), places.ROOT / "README.md", places.ROOT / "CONTRIBUTING.md"]
     named = {name for page in pages for name in re.findall(r"`(remat(?:_algorithms)?(?:\.\w+)+)[`(]", page.read_text())}
     assert len(named) > 50
     assert [name for name in sorted(named) if not leads_somewhere(name)] == []

@@ -73,10 +73,21 @@ def test_an_empty_list(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one(run: Run, zoo: Zoo) -> None:
-    zoo("best", keep_all, Everything, within="a class", several_memories=True, anytime=True, kinds=("chain", "dag"))
+    zoo(
+        "best",
+        keep_all,
+        Everything,
+        within="a class",
+        reference="after Somebody 2020",
+        deviates="one memory only",
+        several_memories=True,
+        anytime=True,
+        kinds=("chain", "dag"),
+    )
     outcome = run("algorithms", "best")
     assert "chain, dag" in outcome.out
-    assert "heuristic (a class)" in outcome.out
+    assert "guarantee   heuristic: proves at most that no schedule exists among a class" in outcome.out
+    assert "reference   after Somebody 2020\ndeviates    one memory only\n" in outcome.out
     for part in (
         "slots (integer >= 1 < 1000000, default 500): memory slots of the table",
         'mode (fast | exact, default "fast"): how',

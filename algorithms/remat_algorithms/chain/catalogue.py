@@ -16,6 +16,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="memory-persistent schedules",
         complexity="O(L^3) sums of fronts at most",
         reference="Beaumont et al. 2019",
+        deviates="fronts of exact bytes in place of 500 memory slots; variants of stages and the gradient really alive",
         anytime=True,
         sweep="remat_algorithms.chain.rotor.sweep:sweep",
         prepare="remat_algorithms.chain.rotor.prepared:prepare",
@@ -97,6 +98,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="floating schedules",
         complexity="O(L^4 slots)",
         reference="after Beaumont et al. 2019",
+        deviates="not in the paper: a recurrence over three indices for schedules that drop stored values early",
         covered_by=GENERAL,
     ),
     Algorithm(
@@ -156,6 +158,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(L^2)",
         reference="Griewank & Walther 2000",
+        deviates="Revolve's positions on stages that are not equal; the largest size is the unit",
         cheap=("chain",),
     ),
 )

@@ -27,6 +27,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="layouts of the schedule",
         complexity="exponential",
         reference="after Moffitt 2023",
+        deviates="the facts and bounds are the paper's, the branching is not",
         anytime=True,
     ),
     Algorithm(
@@ -59,5 +60,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="the rules of the caching allocator",
         complexity="O(n log n)",
         reference="PyTorch",
+        deviates="default settings, one stream; no expandable segments",
     ),
 )

@@ -132,6 +132,8 @@ def _entry(algorithm: Algorithm) -> dict[str, Any]:
         "within": algorithm.within,
         "complexity": algorithm.complexity,
         "reference": algorithm.reference,
+        "deviates": algorithm.deviates,
+        "promise": algorithm.promise,
         "several_memories": algorithm.several_memories,
         "anytime": algorithm.anytime,
         "sweep": bool(algorithm.sweep),
@@ -196,9 +198,10 @@ def _lines(algorithm: Algorithm) -> Iterator[tuple[str, str]]:
     yield "algorithm", algorithm.name
     yield "summary", algorithm.summary
     yield "kinds", _kinds(algorithm)
-    yield "guarantee", algorithm.guarantee + (f" ({algorithm.within})" if algorithm.within else "")
+    yield "guarantee", algorithm.promise
     yield "complexity", algorithm.complexity or "-"
     yield "reference", algorithm.reference or "-"
+    yield "deviates", algorithm.deviates or "-"
     yield "memories", "several" if algorithm.several_memories else "the first processor's"
     yield "anytime", "yes: stops at --time-limit or Ctrl-C with the best it has" if algorithm.anytime else "no"
     yield "sweep", "answers many budgets at once" if algorithm.sweep else "one solve a budget"

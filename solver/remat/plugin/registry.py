@@ -84,7 +84,11 @@ class Algorithm:
         `Guarantee`.
     within : str
         The class of schedules that an exact algorithm searches, or that a strategy is.
-    complexity, reference : str
+    complexity : str
+    reference : str
+        The publication that it follows: "after ..." where only its idea is reproducible, "-" where there is none.
+    deviates : str
+        One line: how it differs from its reference. Empty if it is faithful, or follows no publication.
     options : str
         ``"module:class"`` of its options (a frozen pydantic model); empty if it has none.
     requires : tuple of str
@@ -151,6 +155,7 @@ class Algorithm:
     within: str = ""
     complexity: str = ""
     reference: str = ""
+    deviates: str = ""
     options: str = ""
     requires: tuple[str, ...] = ()
     several_memories: bool = False
@@ -171,6 +176,17 @@ class Algorithm:
     prepare: str = ""
     stream: str = ""
     online: str = ""
+
+    @property
+    def promise(self) -> str:
+        """What the guarantee and its class say, in words."""
+        if self.guarantee == "exact":
+            return f"exact: optimal among {self.within}"
+        if self.guarantee == "strategy":
+            return f"strategy: one {LAYOUT if self.kinds == (LAYOUT,) else 'schedule'}, {self.within}"
+        if self.guarantee == "bounded":
+            return "bounded: within a proved factor of the optimum"
+        return "heuristic" + (f": proves at most that no schedule exists among {self.within}" if self.within else "")
 
     @property
     def parallel(self) -> bool:

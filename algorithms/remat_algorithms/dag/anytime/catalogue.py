@@ -13,6 +13,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(accesses) a schedule looked at; the bounds are mixed-integer programs",
         reference="bounds after Jain et al. 2020 (Checkmate)",
+        deviates="only the block programs of its bound follow the paper; the search is this project's",
         options="remat_algorithms.dag.anytime.dag_auto:DagAutoOptions",
         requires=("ortools",),
         anytime=True,

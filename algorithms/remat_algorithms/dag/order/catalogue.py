@@ -42,6 +42,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within=_CLASS,
         complexity="O(m log m)",
         reference="after Liu 1986, Kayaaslan et al. 2018",
+        deviates="Liu's rule carried over from trees to graphs by this project",
         cheap=("dag",),
         trials=(Trial(kinds=("dag",)),),
     ),
@@ -54,6 +55,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within=_CLASS,
         complexity="O(n log n); O(n^2/64) where values are shared",
         reference="Kayaaslan et al. 2018",
+        deviates="cumulative cost on series-parallel orders in place of cut-based merging; shared values are relaxed",
         trials=(
             Trial(
                 when="at most 1,000 tasks",

@@ -36,6 +36,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="integer program, O(n^2) binaries",
         reference="Patil et al. 2022",
+        deviates="paging takes its time; stages are grouped where the program would be too large; makespan, not energy",
         requires=("ortools", "pulp"),
         several_memories=True,
         anytime=True,

@@ -14,6 +14,7 @@ def _named(
     *,
     module: str = "named_schedules",
     chunks: tuple[int, ...] = (),
+    deviates: str = "",
 ) -> Algorithm:
     return Algorithm(
         name=name,
@@ -27,6 +28,7 @@ def _named(
         within=f"the {name} schedule of evenly cut layers",
         complexity="O(operations log operations)",
         reference=reference,
+        deviates=deviates,
         several_memories=True,
         any_links=True,
         cheap=("pipeline",),
@@ -34,7 +36,9 @@ def _named(
     )
 
 
-def _planner(name: str, place: str, options: str, summary: str, reference: str, *, auto: bool = False) -> Algorithm:
+def _planner(
+    name: str, place: str, options: str, summary: str, reference: str, *, auto: bool = False, deviates: str = ""
+) -> Algorithm:
     module, _, function = place.partition(":")
     home = f"remat_algorithms.parallel.pipeline.planners.{module}"
     shared = "remat_algorithms.parallel.pipeline.planners.planner_input:StageOptions"
@@ -47,6 +51,7 @@ def _planner(name: str, place: str, options: str, summary: str, reference: str, 
         guarantee="heuristic",
         complexity="O(devices * layers^2), and simulations",
         reference=reference,
+        deviates=deviates,
         several_memories=True,
         any_links=True,
         cheap=("pipeline",) if auto else (),
@@ -55,7 +60,13 @@ def _planner(name: str, place: str, options: str, summary: str, reference: str, 
 
 
 ALGORITHMS: tuple[Algorithm, ...] = (
-    _named("gpipe", "solve_gpipe", "all forwards, then all backwards", "Huang et al. 2019"),
+    _named(
+        "gpipe",
+        "solve_gpipe",
+        "all forwards, then all backwards",
+        "Huang et al. 2019",
+        deviates="activations are stored: the paper recomputes every stage",
+    ),
     _named("1f1b", "solve_1f1b", "one forward, one backward, after the fewest forwards", "Fan et al. 2021"),
     _named("eager-1f1b", "solve_eager", "1F1B with twice the forwards first, to hide hops", "Zhuang et al. 2023"),
     _named(
@@ -66,7 +77,13 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "ChunkOptions",
         chunks=(4, 8),
     ),
-    _named("chimera", "solve_chimera", "two pipelines in opposite directions", "Li and Hoefler 2021"),
+    _named(
+        "chimera",
+        "solve_chimera",
+        "two pipelines in opposite directions",
+        "Li and Hoefler 2021",
+        deviates="placed by slots of this project's derivation; no forward doubling for more micro-batches",
+    ),
     _named("gems", "solve_gems", "micro-batches from both ends in turns, one in flight a device", "Jain et al. 2020"),
     _named("dualpipe", "solve_dualpipe", "two directions, forwards and backwards at once", "DeepSeek-AI 2024"),
     _named("dualpipev", "solve_dualpipev", "DualPipe folded: two chunks a device in a V", "DeepSeek-AI 2025"),
@@ -84,6 +101,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="the terapipe schedule of evenly cut layers and this cut of sequences",
         complexity="O(slices^2), and simulations",
         reference="Li et al. 2021",
+        deviates="layers are cut evenly; the best cuts of the program are placed, and the quickest is taken",
         several_memories=True,
         any_links=True,
         slices=True,
@@ -99,6 +117,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(moves * operations * stages)",
         reference="after Liu et al. 2025 and Tessel (Lin et al. 2024)",
+        deviates="local search over orders of this project, from the papers' schedules",
         several_memories=True,
         any_links=True,
         anytime=True,
@@ -134,6 +153,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(operations * stages), and bisection",
         reference="Wan et al. 2025",
+        deviates="the share sent is bisected in place of a fixed number of round trips",
         several_memories=True,
         any_links=True,
         anytime=True,
@@ -148,6 +168,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="exponential",
         reference="Li et al. 2025",
+        deviates="a constraint program in place of mixed-integer; bytes by whole stages",
         several_memories=True,
         any_links=True,
         anytime=True,
@@ -162,6 +183,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="exponential in the operations of a micro-batch",
         reference="Lin et al. 2024",
+        deviates="constraint programs for the repetend; warm-up and drain as early as they can",
         several_memories=True,
         any_links=True,
         anytime=True,
@@ -176,6 +198,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(moves * (layers + stages log period))",
         reference="Beaumont et al. 2021",
+        deviates="cuts by moving boundaries; the pattern is the paper's",
         several_memories=True,
         any_links=True,
         trials=(
@@ -194,6 +217,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(labels * layers^2 * devices), and programs",
         reference="Beaumont et al. 2022",
+        deviates="labels in place of rounded indices; a constraint program in place of the integer one",
         several_memories=True,
         any_links=True,
         covered_by=("pipe-plan", "1f1b-star"),
@@ -207,6 +231,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="exponential in layers and devices",
         reference="after Beaumont et al. 2021b",
+        deviates="intervals in a constraint program in place of the integer program's order binaries",
         several_memories=True,
         any_links=True,
         covered_by=("pipe-plan", "1f1b-star"),
@@ -217,6 +242,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "1F1B without end, a version of the parameters for each micro-batch in flight",
         "Narayanan et al. 2019",
         module="periodic_pipelines",
+        deviates="layers are cut evenly: `pipedream-dp` has the paper's cuts",
     ),
     _named(
         "pipedream-2bw",
@@ -224,6 +250,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "1F1B without end, two versions of the parameters",
         "Narayanan et al. 2021b",
         module="periodic_pipelines",
+        deviates="layers are cut evenly: `2bw-plan` has the paper's cuts",
     ),
     _named(
         "pipemare",
@@ -231,6 +258,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "1F1B without end, one version of the parameters",
         "Yang et al. 2021",
         module="periodic_pipelines",
+        deviates="learning rates are not part of a schedule",
     ),
     _planner(
         "pipedream-dp",
@@ -238,9 +266,15 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "",
         "cuts for the least slowest stage or transfer",
         "Narayanan et al. 2019",
+        deviates="all stages on equally many devices; with a flush one version of the parameters",
     ),
     _planner(
-        "2bw-plan", "pipedream:solve_2bw", "", "depth, width, and cuts for the quickest step", "Narayanan et al. 2021"
+        "2bw-plan",
+        "pipedream:solve_2bw",
+        "",
+        "depth, width, and cuts for the quickest step",
+        "Narayanan et al. 2021",
+        deviates="with a flush; widths and sizes of micro-batches are tried around it",
     ),
     _planner(
         "dapple-plan",
@@ -249,6 +283,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "depth and cuts for the least makespan of 1F1B",
         "Fan et al. 2021",
         auto=True,
+        deviates="all stages on equally many devices; cuts are judged by simulation",
     ),
     _planner(
         "varuna",
@@ -257,8 +292,16 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "depth and width by simulation, backwards when they are ready",
         "Athlur et al. 2022",
         auto=True,
+        deviates="no recomputation; widths and sizes of micro-batches are tried around it",
     ),
-    _planner("hetpipe", "hetpipe:solve", "", "cuts for devices of several types and memories", "Park et al. 2020"),
+    _planner(
+        "hetpipe",
+        "hetpipe:solve",
+        "",
+        "cuts for devices of several types and memories",
+        "Park et al. 2020",
+        deviates="one virtual worker, without a parameter server; a table in place of the program",
+    ),
     _planner(
         "pipe-torch",
         "pipe_torch:solve",
@@ -266,6 +309,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "cuts, and the order of devices of several types",
         "Zhan and Zhang 2019",
         auto=True,
+        deviates="all stages on equally many devices",
     ),
     _planner(
         "ftpipe",
@@ -274,7 +318,15 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         "blocks of layers dealt out, several stages a device",
         "Eliad et al. 2021",
         auto=True,
+        deviates="layers in a row; the number of blocks is chosen by simulation",
     ),
-    _planner("chimera-plan", "chimera_plan:solve", "", "depth and width of Chimera's schedule", "Li and Hoefler 2021"),
+    _planner(
+        "chimera-plan",
+        "chimera_plan:solve",
+        "",
+        "depth and width of Chimera's schedule",
+        "Li and Hoefler 2021",
+        deviates="widths and sizes of micro-batches are tried around it",
+    ),
     _named("v-min", "solve_v_min", "two chunks a device in a V, in a third of the memory of 1F1B", "Qi et al. 2024b"),
 )
