@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
@@ -11,6 +12,7 @@ from remat.instance.base import BaseInstance, Text, check_in_memory_names
 from remat.instance.data_parallel import ShardingModel
 from remat.instance.fields import LARGEST_COUNT, Count, Flag, Many, Model, Name, Size, Time, check_total, fail
 from remat.instance.machine import ANY, MachineModel
+from remat.instance.tasks import Origin
 from remat.messages import brief
 from remat.units import Number
 
@@ -18,6 +20,8 @@ Read = Literal["input", "output", "saved"]
 Reads = Annotated[tuple[Read, ...], Field(max_length=3)]
 ALL_READS: tuple[Read, ...] = ("input", "output", "saved")
 MOST_VARIANTS = 1000
+MOST_OPERATORS = 10_000
+"""Operators of one stage that are listed."""
 
 
 class Variant(Model):
@@ -39,11 +43,12 @@ class Stage(Model):
     `saving_forward_time` belong to the forward that saves, and default to the plain forward's. Where `variants` are
     listed, they are the stage's alternatives (all of them), the first one the default. A stage with parameters ends
     with their update, which takes `update_time` and replaces them and the optimizer's state. `bucket_size` is what a
-    backward makes of their gradient before that is added to, or reduced into, what stays to the update.
+    backward makes of their gradient before that is added to, or reduced into, what stays to the update. `origin` lists
+    the operators of its forward, each once.
     """
 
     since_2 = frozenset(["parameter_size", "parameter_gradient_size", "optimizer_size", "update_time"])
-    since_3 = frozenset(["bucket_size"])
+    since_3 = frozenset(["bucket_size", "origin"])
     name: Text = ""
     forward_time: Time
     backward_time: Time
@@ -62,6 +67,7 @@ class Stage(Model):
     optimizer_size: Size = 0
     update_time: Time = 0
     repeat: Count = 1
+    origin: Annotated[tuple[Origin, ...], Field(max_length=MOST_OPERATORS)] = ()
 
     @property
     def has_parameters(self) -> bool:
@@ -149,6 +155,7 @@ class ChainInstance(BaseInstance):
     each other without end, and each uses the parameters as they were so many updates before the newest.
     """
 
+    annotations = MappingProxyType({"stages": ("origin",)})
     since_2 = frozenset(["parameter_memory", "optimizer_memory", "master_copy"])
     since_3 = frozenset(["sharding", "staleness"])
     kind: Literal["chain"] = "chain"

@@ -51,7 +51,7 @@ def _digest(instance: BaseInstance) -> str:
 
 def _canonical_texts(instance: BaseInstance) -> Iterator[str]:
     """Yield the canonical JSON; lists that are views of columns are written from these, some entries at a time."""
-    lists: dict[str, Any] = {key: getattr(instance, key) for key in instance.annotations}
+    lists: dict[str, Any] = {key: getattr(instance, key, ()) for key in instance.annotations}
     views: dict[str, View[Any]] = {key: one for key, one in lists.items() if hasattr(one, "canonical") and len(one)}
     exponent = _SECONDS.get(instance.units.time, 0)
 
@@ -94,10 +94,11 @@ def canonical(instance: BaseInstance, *, without: frozenset[str] = frozenset()) 
         exclude_defaults=True,
         exclude={"name", "description", "source", "schema_", *without},
     )
-    for key, names in instance.annotations.items():
-        for entry in document.get(key, ()):
-            for name in names:
-                entry.pop(name, None)
+    for owner in (document, *document.get("chains", ())):
+        for key, names in instance.annotations.items():
+            for entry in owner.get(key, ()):
+                for name in names:
+                    entry.pop(name, None)
     document["kind"] = getattr(instance, "kind")  # noqa: B009 - a default, but it says what the rest means
     units = document.pop("units", {})
     time_unit = units.get("time", "s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -34,6 +35,7 @@ class JoinInstance(BaseInstance):
     schema_: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
         Literal["remat.instance/3"], Field(alias="schema", description="The format.")
     ] = SCHEMA_3
+    annotations = MappingProxyType({"stages": ("origin",)})
     kind: Literal["join"] = "join"
     chains: Annotated[tuple[Branch, ...], Field(min_length=1, max_length=MOST_CHAINS)] = Field(
         description="The chains that meet in the loss."

@@ -24,7 +24,7 @@ from remat_algorithms.chain.unsupported import refuse_alternatives
 from remat_algorithms.offload.swaps.gap_selection import Choice, Plan, best_of
 from remat_algorithms.offload.swaps.offload_proposals import proposal_of
 from remat_algorithms.offload.swaps.routes import routes
-from remat_algorithms.offload.swaps.stages import named, stage_names, stages_named
+from remat_algorithms.offload.swaps.stages import named, stages_named
 from remat_algorithms.offload.swaps.swaps import Order
 
 
@@ -33,8 +33,8 @@ class SuperneuronsOptions(Options):
 
     stages: str | None = Field(
         None,
-        description="dear stages: those whose name contains one of these words, separated by commas. "
-        "Default: conv, or, where there is none, those whose forward takes the mean or longer",
+        description="dear stages: those whose name contains one of these words, separated by commas, or all of whose "
+        "operators do. Default: conv, or, where there is none, those whose forward takes the mean or longer",
     )
 
 
@@ -76,14 +76,15 @@ def dear_stages(problem: Problem, words: str | None) -> list[int]:
     Raises
     ------
     remat.OptionError
-        If words are given and no stage's name contains one.
+        If words are given and no stage has one in its name or operators.
     """
-    names = stage_names(problem)
-    found = stages_named(names, "conv" if words is None else words)
+    found = stages_named(problem, "conv" if words is None else words, mixed=False)
     if found or words is None:
         time = problem.chain.forward_time
         return found or np.flatnonzero(time >= time.mean() * (1 - 1e-9)).tolist()
-    raise OptionError(f"superneurons found no stage whose name contains {words!r}; {named(names)}", option="stages")
+    raise OptionError(
+        f"superneurons found no stage whose name or operators contain {words!r}; {named(problem)}", option="stages"
+    )
 
 
 def cheap_segments(dear: Sequence[int]) -> list[tuple[int, int]]:

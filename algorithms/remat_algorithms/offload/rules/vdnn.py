@@ -24,7 +24,7 @@ from remat.plugin import Context, OptionError, Options, Problem, Proposal
 from remat_algorithms.offload.swaps.gap_selection import Choice
 from remat_algorithms.offload.swaps.offload_proposals import nothing_fits, rule_proposal
 from remat_algorithms.offload.swaps.routes import Route, required_routes
-from remat_algorithms.offload.swaps.stages import named, stage_names, stages_named
+from remat_algorithms.offload.swaps.stages import named, stages_named
 from remat_algorithms.offload.swaps.swaps import Order
 from remat_algorithms.offload.swaps.value_copies import Swap
 
@@ -33,7 +33,8 @@ class VdnnOptions(Options):
     """Options of `vdnn-all` and `vdnn-pp`."""
 
     stages: str | None = Field(
-        None, description="only stages whose name contains one of these words, separated by commas; default: all"
+        None,
+        description="only stages whose name or operators contain one of these words, separated by commas; default: all",
     )
     saved: bool = Field(False, description="offload what a stage saves for its backward as well, a stage later")
 
@@ -42,7 +43,7 @@ class VdnnConvOptions(VdnnOptions):
     """Options of `vdnn-conv`."""
 
     stages: str | None = Field(
-        "conv", description="only stages whose name contains one of these words, separated by commas"
+        "conv", description="only stages whose name or operators contain one of these words, separated by commas"
     )
 
 
@@ -65,7 +66,7 @@ def solve_all(problem: Problem, options: VdnnOptions, context: Context) -> Propo
 
 
 def solve_conv(problem: Problem, options: VdnnConvOptions, context: Context) -> Proposal:
-    """Offload the input of every convolution: as `solve_all`, for the stages of that name."""
+    """Offload the input of every convolution: as `solve_all`, for stages with such a name or such an operator."""
     return _solve(problem, options, context, "vdnn-conv", barriers=True)
 
 
@@ -79,11 +80,13 @@ def _solve(problem: Problem, options: VdnnOptions, context: Context, name: str, 
     # Updates are no stage's forward or backward: a chain with parameters is refused where its arrays are asked for.
     assert problem.chain.length
     order = Order.of(problem)
-    names = stage_names(problem)
-    chosen = range(len(names)) if options.stages is None else stages_named(names, options.stages)
+    chosen = (
+        range(problem.chain.length) if options.stages is None else stages_named(problem, options.stages, mixed=True)
+    )
     if not chosen:
         raise OptionError(
-            f"{name} found no stage whose name contains {options.stages!r}; {named(names)}", option="stages"
+            f"{name} found no stage whose name or operators contain {options.stages!r}; {named(problem)}",
+            option="stages",
         )
     swaps = stage_swaps(order, chosen, ways[0], saved=options.saved, barriers=barriers)
     choice = Choice(problem, order, ways)

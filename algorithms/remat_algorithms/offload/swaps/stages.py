@@ -1,4 +1,4 @@
-"""Stages of a chain by their names."""
+"""Stages of a chain by their names, and by the operators that they consist of."""
 
 from __future__ import annotations
 
@@ -17,15 +17,36 @@ def stage_names(problem: Problem) -> list[str]:
     return [stage.name for stage in problem.instance.stages for _ in range(stage.repeat)]
 
 
-def stages_named(names: Sequence[str], words: str) -> list[int]:
-    """Return the stages (0-based) whose names contain one of some words, separated by commas, in either case."""
-    parts = [part.strip().lower() for part in words.split(",") if part.strip()]
-    return [stage for stage, name in enumerate(names) if any(part in name.lower() for part in parts)]
+def stages_named(problem: Problem, words: str, *, mixed: bool) -> list[int]:
+    """Return the stages (0-based) that some words name, separated by commas, in either case.
+
+    A stage counts if its name contains one of the words, or an operator in its `origin` has one in `op` or `module`:
+    any operator if stages may be `mixed`, otherwise all of them.
+    """
+    if not isinstance(problem.instance, ChainInstance):
+        return []
+    parts = words_of(words)
+    found: list[bool] = []
+    for stage in problem.instance.stages:
+        operators = [contains((operator.op, operator.module), parts) for operator in stage.origin]
+        of_them = any(operators) if mixed else bool(operators) and all(operators)
+        found += [of_them or contains((stage.name,), parts)] * stage.repeat
+    return [stage for stage, chosen in enumerate(found) if chosen]
 
 
-def named(names: Sequence[str]) -> str:
+def words_of(words: str) -> list[str]:
+    """Split words at commas."""
+    return [part.strip().lower() for part in words.split(",") if part.strip()]
+
+
+def contains(texts: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether some text contains one of the words, in either case."""
+    return any(word in text.lower() for text in texts for word in words)
+
+
+def named(problem: Problem) -> str:
     """Say what stages are called, for an error."""
-    known = list(dict.fromkeys(name for name in names if name))
+    known = list(dict.fromkeys(name for name in stage_names(problem) if name))
     if not known:
         return "its stages have no names"
     return "its stages are " + ", ".join(map(repr, known[:_SHOWN])) + (", ..." if len(known) > _SHOWN else "")

@@ -103,7 +103,7 @@ def test_what_is_dear() -> None:
     assert dear_stages(make_problem(remat.load(unnamed)), None) == [1, 3]  # 3.5 or longer
     assert dear_stages(make_problem(remat.load(EQUAL)), None) == [0, 1, 2, 3, 4]
     with pytest.raises(
-        remat.OptionError, match="contains 'conv'; its stages are 'stage1', 'stage2', 'stage3', 'stage4'"
+        remat.OptionError, match="contain 'conv'; its stages are 'stage1', 'stage2', 'stage3', 'stage4'"
     ):
         remat.solve(EQUAL, algorithm="superneurons", options={"stages": "conv"})
 

@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import remat
+from remat.instance import digest
 from remat.testing.strategies import chains
 from tests.algorithms.offload.machines import assert_ways_are_needed, two_memories
 from tests.algorithms.offload.timelines import FIVE, starts, timeline
@@ -166,9 +167,32 @@ def test_budget_and_host(algorithm: str) -> None:
     assert "other memories" in " ".join(result.notes)
 
 
+def test_a_stage_counts_if_any_of_its_operators_is_a_convolution() -> None:
+    """FIVE with names that say nothing, and what stages consist of beside them: the timeline of the names."""
+    operators = [["aten.convolution", "aten.relu"], ["aten.relu"], ["conv2d"], ["aten.max_pool2d"], ["Convolution"]]
+    stages = [
+        stage | {"name": "block", "origin": [{"op": op} for op in ops]}
+        for stage, ops in zip(FIVE["stages"], operators, strict=True)
+    ]
+    document = FIVE | {"schema": "remat.instance/3", "stages": stages}
+    result = remat.solve(document, algorithm="vdnn-conv", machine=two_memories(2, 1))
+    assert starts(result) == timeline(CONV)
+    plain = FIVE | {"stages": [stage | {"name": "block"} for stage in FIVE["stages"]]}
+    assert digest(remat.load(document)) == digest(remat.load(plain))
+
+
+def test_the_shipped_resnet_has_convolutions() -> None:
+    """Its stages are blocks: all but the classifier are sent."""
+    result = remat.solve(
+        remat.example("chains/resnet50_b32_224"), algorithm="vdnn-conv", machine=two_memories("12GB/s"), budget=0.8
+    )
+    sent = {what for _, what in starts(result) if what.endswith("out")}
+    assert sent == {f"x{k} out" for k in range(17)}
+
+
 def test_names_that_match_nothing() -> None:
     document = FIVE | {"stages": [stage | {"name": "block"} for stage in FIVE["stages"]]}
-    with pytest.raises(remat.OptionError, match="contains 'conv'; its stages are 'block'"):
+    with pytest.raises(remat.OptionError, match="contain 'conv'; its stages are 'block'"):
         remat.solve(document, algorithm="vdnn-conv", machine=two_memories(2, 1))
     chosen = remat.solve(document, algorithm="vdnn-conv", machine=two_memories(2, 1), options={"stages": "pool, BLOCK"})
     assert chosen.makespan == 39
