@@ -195,9 +195,9 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         summary="checkpoints of the forward graph, optimal for memory if every segment is recomputed once",
         guarantee="strategy",
         within="the feng-huang schedule",
-        complexity="O(n states) for each maximal term tried",
+        complexity="O(n states) for each maximal term tried; by the division tree O(n)",
         reference="Feng and Huang 2021",
-        deviates="b(c) by dynamic programming over the frontier of an order in place of the division tree",
+        deviates="narrow graphs are solved exactly; of inseparable sets the ends are freed one by one",
         covered_by=GENERAL,
     ),
     Algorithm(

@@ -13,6 +13,8 @@ comes from a dynamic programme along the reference order over the frontier (vert
 exact for all graphs: a state says which frontier vertices are checkpoints and which ones hang together, and the bytes
 of each segment that is still open; of two alike states, one with fewer bytes everywhere suffices. Since b falls
 as c grows, an interval of c is skipped when b(its upper end) plus its lower end is no better than the best answer.
+Graphs that are too wide for that, such as dense blocks, are divided as in the paper (`division`): the same b(c) for
+rows and parallel sets, few bytes for others.
 
 The class minimises memory and knows no budget: this is a strategy, one schedule for an instance.
 """
@@ -26,16 +28,24 @@ from itertools import count as counting
 
 from pydantic import Field
 
-from remat.plugin import Context, OptionError, Options, Problem, Proposal
+from remat.plugin import Context, Options, Problem, Proposal
+from remat_algorithms.dag.literature.division import CHECKPOINT, divided_bytes, freed, largest_segment, segments_of
 from remat_algorithms.dag.literature.retention_phases import Training, training_of
-
-CHECKPOINT = -1
 
 
 class FengHuangOptions(Options):
     """Options of `feng-huang`."""
 
-    states: int = Field(2_000, ge=1, description="states of the search at a time, beyond which a graph is refused")
+    states: int = Field(
+        2_000, ge=1, description="states of the exact search at a time, beyond which the division tree is taken"
+    )
+
+
+MOST_CAPS = 60
+EVEN_CAPS = 40
+"""Values of c for which a graph is divided."""
+
+Fewest = Callable[[int, int], tuple[int, list[int]] | None]
 
 
 class TooWide(Exception):
@@ -85,6 +95,41 @@ def best_checkpoints(
         If the frontier takes more than `most_states` states.
     Stopped
     """
+
+    def fewest(cap: int, ceiling: int) -> tuple[int, list[int]] | None:
+        return fewest_bytes(before, weight, cap, ceiling, most_states, stopped)
+
+    return _best(before, weight, fewest)
+
+
+def divided_checkpoints(
+    before: Sequence[Sequence[int]], weight: Sequence[int], stopped: Callable[[], bool] = _never
+) -> tuple[int, list[int]]:
+    """Return checkpoints by the division tree, and the sum of their bytes and those of the largest segment.
+
+    The arguments are those of `best_checkpoints`. At most `MOST_CAPS` values of c are tried, and `EVEN_CAPS` in equal
+    proportions, since the bytes found need not fall as c grows; once stopped, none more.
+    """
+    tried = counting(1)
+    low, high = max(1, *weight, 1), max(1, sum(weight))
+    caps = {round(low * (high / low) ** (k / EVEN_CAPS)) for k in range(EVEN_CAPS)}
+
+    def fewest(cap: int, ceiling: int) -> tuple[int, list[int]] | None:
+        if next(tried) > MOST_CAPS or stopped():
+            return None
+        found = divided_bytes(before, weight, cap)
+        return found if found[0] < ceiling else None
+
+    best = _best(before, weight, fewest)
+    for cap in sorted(caps):
+        if not stopped():
+            stored, checkpoints = divided_bytes(before, weight, cap)
+            best = min(best, (stored + largest_segment(before, weight, checkpoints), checkpoints))
+    return freed(before, weight, *best)
+
+
+def _best(before: Sequence[Sequence[int]], weight: Sequence[int], fewest: Fewest) -> tuple[int, list[int]]:
+    """Return the least c + b(c) and its checkpoints, b given by a function of c and of a ceiling for b."""
     largest = max(weight, default=0)
     best_total, best = sum(weight), list(range(len(weight)))
     # Best first over intervals [low, high] of c, by the bound b(high + 1) + low: below it nothing can be found.
@@ -95,7 +140,7 @@ def best_checkpoints(
         if bound >= best_total or low > high:
             continue
         middle = high if high - low <= largest // 64 else (low + high) // 2
-        found = fewest_bytes(before, weight, middle, best_total - low, most_states, stopped)
+        found = fewest(middle, best_total - low)
         if found is None:
             # b(middle) + low is no better than the best total, and neither is any c in between.
             heapq.heappush(queue, (max(bound, middle + 1), next(order), middle + 1, high))
@@ -108,32 +153,6 @@ def best_checkpoints(
         # Between the largest segment found and `middle`, b is the same, and the sum no better.
         heapq.heappush(queue, (used + low, next(order), low, min(middle, actual) - 1))
     return best_total, best
-
-
-def largest_segment(before: Sequence[Sequence[int]], weight: Sequence[int], checkpoints: Sequence[int]) -> int:
-    """Return the bytes of the largest connected component without the checkpoints."""
-    total: dict[int, int] = {}
-    for vertex, segment in enumerate(segments_of(before, checkpoints)):
-        if segment != CHECKPOINT:
-            total[segment] = total.get(segment, 0) + weight[vertex]
-    return max(total.values(), default=0)
-
-
-def segments_of(before: Sequence[Sequence[int]], checkpoints: Sequence[int]) -> list[int]:
-    """Return the component of each vertex without the checkpoints (named by a vertex); `CHECKPOINT` for those."""
-    away, root = set(checkpoints), list(range(len(before)))
-
-    def find(vertex: int) -> int:
-        while root[vertex] != vertex:
-            root[vertex] = root[root[vertex]]
-            vertex = root[vertex]
-        return vertex
-
-    for vertex, earlier in enumerate(before):
-        for other in earlier:
-            if vertex not in away and other not in away:
-                root[find(vertex)] = find(other)
-    return [CHECKPOINT if vertex in away else find(vertex) for vertex in range(len(before))]
 
 
 def fewest_bytes(
@@ -234,12 +253,8 @@ def runs_for(training: Training, checkpoints: Sequence[int]) -> list[int]:
 def solve(problem: Problem, options: FengHuangOptions, context: Context) -> Proposal:
     """Return the schedule of the checkpoints of least memory in the model.
 
-    Each c takes O(n * states^2) at worst, O(n * states) on chains.
-
-    Raises
-    ------
-    remat.OptionError
-        If the forward is so wide that more than option `states` states arise.
+    Each c takes O(n * states^2) at worst, O(n * states) on chains. Where the forward is so wide that more than option
+    `states` states arise, the checkpoints are those of the division tree (`division`).
     """
     training = training_of(problem, "feng-huang")
     try:
@@ -247,11 +262,7 @@ def solve(problem: Problem, options: FengHuangOptions, context: Context) -> Prop
     except Stopped:
         return Proposal(termination=context.termination)
     except TooWide:
-        raise OptionError(
-            f"feng-huang finds more than {options.states} states on the {training.forward} "
-            "forward tasks (option states): too wide for an exact search",
-            argument="algorithm",
-        ) from None
+        _, checkpoints = divided_checkpoints(training.before, training.weight, lambda: context.stopped)
     stages = training.stages
     replay = stages.replay(stages.useful(runs_for(training, checkpoints)))
     return Proposal(steps=replay.steps, makespan=replay.time, peak=replay.peak)

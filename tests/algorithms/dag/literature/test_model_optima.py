@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 import remat
+from remat.generate import generate
 from remat.plugin.context import Context
 from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.literature import knapsack, lower_sets
 from remat_algorithms.dag.literature.baselines import articulation_points
-from remat_algorithms.dag.literature.feng_huang import best_checkpoints, fewest_bytes, segments_of
+from remat_algorithms.dag.literature.division import divided_bytes
+from remat_algorithms.dag.literature.feng_huang import best_checkpoints, divided_checkpoints, fewest_bytes, segments_of
 from remat_algorithms.dag.literature.min_cut import by_intensity, cut_network, minimum_cut, nearest_cut
 from remat_algorithms.dag.literature.retention_phases import training_of
 from tests.algorithms.dag.graphs import forward_edges, layered, seeded, training
@@ -129,8 +131,12 @@ def test_too_many_lower_sets_are_refused():
 
 
 def by_components(found, weight, checkpoints):
-    graph = nx.Graph(forward_edges(found))
-    graph.add_nodes_from(range(found.forward))
+    return components(found.before, weight, checkpoints)
+
+
+def components(before, weight, checkpoints):
+    graph = nx.Graph((other, vertex) for vertex, earlier in enumerate(before) for other in earlier)
+    graph.add_nodes_from(range(len(before)))
     graph.remove_nodes_from(checkpoints)
     largest = max((sum(weight[v] for v in part) for part in nx.connected_components(graph)), default=0)
     return sum(weight[v] for v in checkpoints), largest
@@ -152,6 +158,96 @@ def test_single_reforward_checkpoints_are_optimal(seed):
         used, checkpoints = fewest_bytes(found.before, weight, cap, NEVER, NEVER)
         assert used == min(spent for spent, largest in outcomes if largest <= cap)
         assert by_components(found, weight, checkpoints)[0] == used
+
+
+# Five stages of 3 1 4 1 5 bytes in a row, divided for segments of at most c:
+#   c = 9   1 stored of {1, 3}: 1 leaves 3 and 10, 3 leaves 8 and 5: stage 3, sum 1 + 8
+#   c = 8   the same
+#   c = 5   both: segments of 3, 4 and 5, sum 2 + 5, the least
+#   c = 4   stage 4 has to go as well: 0, 1 (4) | 3 and 4 stored (6) | 2 (4), sum 6 + 4
+ROW = [[], [0], [1], [2], [3]]
+
+
+@pytest.mark.parametrize(("cap", "expected"), [(9, [3]), (8, [3]), (5, [1, 3]), (4, [1, 3, 4])])
+def test_a_row_is_divided(cap, expected):
+    weight = [3, 1, 4, 1, 5]
+    used, checkpoints = divided_bytes(ROW, weight, cap)
+    assert used == fewest_bytes(ROW, weight, cap, NEVER, NEVER)[0] == sum(weight[v] for v in expected)
+    assert cap == 4 or checkpoints == expected
+    assert divided_checkpoints(ROW, weight) == (7, [1, 3])
+
+
+def test_parallel_sets_are_divided():
+    """Stages 1 and 2 side by side between 0 and 3, then 4; all of 2 bytes but for 0 and 3, of 1 each."""
+    before, weight = [[], [0], [0], [1, 2], [3]], [1, 2, 2, 1, 2]
+    assert divided_bytes(before, weight, 8) == (0, [])
+    assert divided_bytes(before, weight, 7) == (1, [3])  # 0, 1 and 2 hang together: 5
+    assert divided_bytes(before, weight, 4) == (2, [0, 3])
+    assert divided_checkpoints(before, weight) == (4, [0, 3])  # 2 stored, 2 in the largest segment
+
+
+def drawn_rows_and_parallel_sets(rng, count):
+    """Edges between two ends, replaced again and again by two in a row or two side by side."""
+    edges = [[0, 1]]
+    places = {0: 0.0, 1: 1.0}
+    while len(places) < count:
+        tail, head = edges.pop(rng.randrange(len(edges)))
+        middle = len(places)
+        places[middle] = (places[tail] + places[head]) / 2 + rng.random() * 1e-6
+        edges += [[tail, middle], [middle, head]] + [[tail, head]] * rng.randrange(2)
+    number = {vertex: place for place, vertex in enumerate(sorted(places, key=places.get))}
+    before = [[] for _ in places]
+    for tail, head in edges:
+        before[number[head]].append(number[tail])
+    return [sorted(set(earlier)) for earlier in before]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_division_is_exact_for_rows_and_parallel_sets(seed):
+    rng = seeded(seed)
+    before = drawn_rows_and_parallel_sets(rng, rng.randint(4, 10))
+    weight = [rng.randint(1, 9) for _ in before]
+    for cap in range(max(weight), sum(weight) + 1):
+        used, checkpoints = divided_bytes(before, weight, cap)
+        assert used == fewest_bytes(before, weight, cap, NEVER, NEVER)[0]
+        assert sum(weight[vertex] for vertex in checkpoints) == used
+    assert divided_checkpoints(before, weight)[0] == best_checkpoints(before, weight, NEVER)[0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_division_of_any_graph_is_a_division(seed):
+    found = drawn(seed, most=10)
+    total, checkpoints = divided_checkpoints(found.before, found.weight)
+    assert sum(by_components(found, found.weight, checkpoints)) == total
+    assert total >= best_checkpoints(found.before, found.weight, NEVER)[0]
+
+
+@pytest.mark.parametrize("layers", [10, 20, 40])
+def test_dense_blocks(layers):
+    """Each layer reads all features before it, norms them (their bytes) and adds 1 byte of features.
+
+    Features are stored, and each norm is a segment: layers + 1 features and the last norm, of layers + 1 bytes.
+    """
+    before, weight, features = [[]], [1], [0]
+    for layer in range(layers + 1):
+        before += [list(features), [len(before)]]
+        weight += [layer + 1, 1]
+        features.append(len(before) - 1)
+    total, checkpoints = divided_checkpoints(before, weight)
+    assert total <= (layers + 2) + (layers + 1)
+    assert total == sum(components(before, weight, checkpoints))
+
+
+@pytest.mark.parametrize("family", ["densenet", "unet", pytest.param("inception", marks=pytest.mark.slow)])
+def test_networks_that_are_wide(family):
+    """They were refused; now the least memory of the class is far below that of the schedule that keeps all."""
+    document = generate(
+        "dag", family, batch=8, keep_gradients=False, **({"image": 64} if family != "inception" else {"image": 75})
+    )
+    result = remat.solve(document, algorithm="feng-huang")
+    kept = remat.solve(document, algorithm="keep-all")
+    assert result.peak_memory["memory"] < 0.85 * kept.peak_memory["memory"]
+    assert kept.makespan < result.makespan < 2 * kept.makespan
 
 
 def test_each_task_of_the_forward_runs_at_most_twice():
