@@ -29,15 +29,16 @@ def runs_with_remaking(training: Training, lost: Iterable[int]) -> tuple[list[in
     for stage in range(forward, len(stages)):
         for value in stages.reads[stage]:
             if value in away:
-                _remake(training, value, away, tasks)
+                remake(training, value, away, tasks)
         places.append(len(tasks))
         tasks.append(stages.tasks[stage])
     return tasks, places
 
 
-def _remake(training: Training, value: int, away: set[int], tasks: list[int]) -> None:
-    """Append what makes a value, and first what that reads, where they are away."""
+def remake(training: Training, value: int, away: set[int], tasks: list[int]) -> list[int]:
+    """Append what makes a value, and first what that reads, where they are away; return what is there then."""
     stages, waiting = training.stages, [value]
+    back: list[int] = []
     while waiting:
         value = waiting[-1]
         if value not in away:
@@ -50,4 +51,6 @@ def _remake(training: Training, value: int, away: set[int], tasks: list[int]) ->
             continue
         wanted = [made for made in stages.writes[stage] if made in away]
         tasks.append(stages.rival(stage, wanted))
-        away.difference_update(stages.writes[stage])
+        back += wanted
+        away.difference_update(wanted)
+    return back

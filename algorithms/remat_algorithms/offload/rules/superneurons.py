@@ -9,6 +9,9 @@ dear ones is a segment, remade from its checkpoint x_a:
 
 By segment, the first is chosen where what it holds is not above the most that any single run holds, else the second.
 Checkpoints leave as from a cache: only while there is no room, the least recently used one first.
+
+In a graph with forks and joins, segments are what dear tasks leave of the forward: the connected components of cheap
+tasks that some dear task depends on. What a segment reads is the output of dear tasks, and stays or leaves like these.
 """
 
 from __future__ import annotations
@@ -18,13 +21,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from pydantic import Field
 
-from remat.plugin import BoolArray, Chain, Context, OptionError, Options, Problem, Proposal
+from remat.plugin import BoolArray, Chain, Context, DagInstance, OptionError, Options, Problem, Proposal
 from remat_algorithms.chain.phase_matrix import Phases
 from remat_algorithms.chain.unsupported import refuse_alternatives
+from remat_algorithms.dag.literature.retention import Stages
+from remat_algorithms.dag.literature.retention_phases import Training, training_of
+from remat_algorithms.dag.recompute import remake
 from remat_algorithms.offload.swaps.gap_selection import Choice, Plan, best_of
-from remat_algorithms.offload.swaps.offload_proposals import proposal_of
+from remat_algorithms.offload.swaps.offload_proposals import nothing_fits, proposal_of
 from remat_algorithms.offload.swaps.routes import routes
-from remat_algorithms.offload.swaps.stages import named, stages_named
+from remat_algorithms.offload.swaps.stages import contains, named, stages_named, words_of
 from remat_algorithms.offload.swaps.swaps import Order
 
 
@@ -41,8 +47,8 @@ class SuperneuronsOptions(Options):
 def solve(problem: Problem, options: SuperneuronsOptions, context: Context) -> Proposal:
     """Remake cheap stages and offload what dear ones produce.
 
-    Takes instances of kind `chain`. Without a way out of the processor's memory and back, checkpoints stay. Gives the
-    quickest of three schedules that fits: nothing remade, remade by segment, all segments memory-centric.
+    Takes instances of kind `chain` or `dag`. Without a way out of the processor's memory and back, checkpoints stay.
+    Gives the quickest of three schedules that fits: nothing remade, remade by segment, all segments memory-centric.
 
     Raises
     ------
@@ -53,18 +59,26 @@ def solve(problem: Problem, options: SuperneuronsOptions, context: Context) -> P
     -----
     O(runs gaps), of at most O(L^2) runs.
     """
-    refuse_alternatives(problem, "superneurons")
     ways = routes(problem.machine)
-    dear = dear_stages(problem, options.stages)
-    phases = Phases.of(problem.chain)
+    if isinstance(problem.instance, DagInstance):
+        training = training_of(problem, "superneurons")
+        chosen = dear_tasks(problem, training, options.stages)
+        kept = _kept_of_graph(training, chosen)
+        remade = remade_in_graph(training, chosen)
+    else:
+        refuse_alternatives(problem, "superneurons")
+        chosen = dear_stages(problem, options.stages)
+        kept = _kept_of_chain(problem.chain, chosen)
+        remade = _remade(problem.chain, Phases.of(problem.chain), chosen)
     order = Order.of(problem)
     reference = Choice(problem, order, ways)
     if reference.fits:
         plan = reference.plan([])
-        assert plan is not None, "nothing moves"
+        if plan is None:  # what must leave, or begins elsewhere, is too much there
+            return nothing_fits(reference, "superneurons")
         return proposal_of(plan, context, source="superneurons")
-    orders = [order, *(Order(problem.graph, problem.machine, tasks) for tasks in _remade(problem.chain, phases, dear))]
-    plan = best_of(_plan(Choice(problem, order, ways), dear) for order in orders)
+    orders = [order, *(Order(problem.graph, problem.machine, tasks) for tasks in remade)]
+    plan = best_of(_plan(Choice(problem, order, ways), kept) for order in orders)
     if plan is None:
         return Proposal(notes=("superneurons found no schedule within the budget",))
     return proposal_of(plan, context, source="superneurons")
@@ -121,14 +135,102 @@ def _largest_need(chain: Chain) -> int:
     return int(max(forward.max(), backward.max()))
 
 
-def _plan(choice: Choice, dear: Sequence[int]) -> Plan | None:
+def _kept_of_chain(chain: Chain, dear: Sequence[int]) -> set[int]:
+    """Return x0, the outputs x_{k+1} of dear stages k, and what those save (s_k, behind all x)."""
+    kept = {0, *(stage + 1 for stage in dear)}
+    if chain.saves:
+        kept |= {chain.length + 1 + stage for stage in dear}
+    return kept
+
+
+def dear_tasks(problem: Problem, training: Training, words: str | None) -> list[int]:
+    """Return the forward stages of a graph that are never remade.
+
+    The words are looked for in a task's operator or, where its origin names none, in the last part of its name.
+
+    Raises
+    ------
+    remat.OptionError
+        If words are given and no task has one.
+    """
+    assert isinstance(problem.instance, DagInstance)
+    tasks = problem.instance.tasks
+    operators = [task.origin.op or task.id.rpartition(".")[2] for task in tasks]
+    parts, stages = words_of("conv" if words is None else words), training.stages
+    found = [stage for stage in range(training.forward) if contains((operators[stages.tasks[stage]],), parts)]
+    if found or words is None:
+        mean = sum(stages.time[: training.forward]) / max(1, training.forward)
+        return found or [stage for stage in range(training.forward) if stages.time[stage] >= mean * (1 - 1e-9)]
+    raise OptionError(f"superneurons found no forward task whose operator contains {words!r}", option="stages")
+
+
+def _kept_of_graph(training: Training, dear: Sequence[int]) -> set[int]:
+    """Return inputs, and what dear stages make."""
+    stages = training.stages
+    inputs = (value for value, maker in enumerate(stages.maker) if maker < 0)
+    return {*inputs, *(value for stage in dear for value in stages.writes[stage])}
+
+
+def cheap_components(training: Training, dear: Sequence[int]) -> list[int]:
+    """Return for each forward stage the number of its segment; -1 for dear ones and for what no dear one depends on."""
+    behind, kept = [False] * training.forward, set(dear)
+    segment = [-1] * training.forward
+    for stage in range(training.forward - 1, -1, -1):
+        behind[stage] = any(other in kept or behind[other] for other in training.after[stage])
+    for first in range(training.forward):
+        if first in kept or not behind[first] or segment[first] >= 0:
+            continue
+        waiting = [first]
+        segment[first] = first
+        while waiting:
+            stage = waiting.pop()
+            for other in (*training.before[stage], *training.after[stage]):
+                if other not in kept and behind[other] and segment[other] < 0:
+                    segment[other] = first
+                    waiting.append(other)
+    return segment
+
+
+def remade_in_graph(training: Training, dear: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the runs with segments remade: as each should be, then all memory-centric."""
+    stages, segment = training.stages, cheap_components(training, dear)
+    lost: dict[int, list[int]] = {}
+    for stage, mine in enumerate(segment):
+        if mine >= 0:
+            made = (value for value in stages.writes[stage] if not stages.fixed[value] and value not in stages.ends)
+            lost.setdefault(mine, []).extend(made)
+    if not any(training.backward_uses[value] for values in lost.values() for value in values):
+        return
+    largest = max(_bytes_of_run(stages, stage) for stage in range(len(stages)))
+    at_once = {mine for mine, values in lost.items() if sum(stages.size[value] for value in values) <= largest}
+    for whole in (at_once, set[int]()):
+        away = {value for values in lost.values() for value in values}
+        tasks = list(stages.tasks[: training.forward])
+        for stage in range(training.forward, len(stages)):
+            anew: list[int] = []
+            for value in stages.reads[stage]:
+                if value not in away:
+                    continue
+                mine = segment[stages.maker[value]]
+                if mine not in whole:
+                    anew += remake(training, value, away, tasks)
+                    continue
+                for other in lost[mine]:
+                    if training.backward_uses[other]:
+                        remake(training, other, away, tasks)
+            tasks.append(stages.tasks[stage])
+            away.update(anew)
+        yield tasks
+
+
+def _bytes_of_run(stages: Stages, stage: int) -> int:
+    values = {*stages.reads[stage], *stages.writes[stage]}
+    return sum(stages.size[value] for value in values) + int(stages.graph.workspace[stages.tasks[stage]])
+
+
+def _plan(choice: Choice, kept: set[int]) -> Plan | None:
     """Let checkpoints leave, the least recently used first, while there is no room; None where that is not enough."""
     if not choice.fits and not choice.routes:
         return None
-    length = choice.problem.chain.length
-    # x0, the outputs x_{k+1} of dear stages k, and what those save (s_k, behind all x).
-    kept = {0, *(stage + 1 for stage in dear)}
-    if choice.problem.chain.saves:
-        kept |= {length + 1 + stage for stage in dear}
     gaps = [gap for gap in choice.candidates.tolist() if choice.order.gaps[gap].value in kept]
     return choice.plan(choice.select(sorted(gaps, key=lambda gap: (choice.after[gap], gap))))

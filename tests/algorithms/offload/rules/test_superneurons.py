@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 import remat
 from remat.solving.problem_setup import make_problem
 from remat.testing.strategies import chains
-from remat_algorithms.offload.rules.superneurons import cheap_segments, dear_stages
+from remat_algorithms.dag.literature.retention_phases import training_of
+from remat_algorithms.offload.rules.superneurons import (
+    cheap_components,
+    cheap_segments,
+    dear_stages,
+    dear_tasks,
+    remade_in_graph,
+)
 from tests.algorithms.offload.machines import two_memories
 from tests.algorithms.offload.timelines import EQUAL, chain_of, starts, timeline
 
@@ -133,3 +140,64 @@ def test_what_is_dear_runs_forward_once(document: dict[str, Any], share: float, 
     for number, name in enumerate(names, 1):
         times = sum(what in (f"F{number}", f"Fe{number}") for what in runs)
         assert times == 1 if name == "conv" else times >= 1
+
+
+def task(name: str, reads: str, writes: str, time: int = 1, phase: str = "forward", **more: Any) -> dict[str, Any]:
+    return {"id": name, "time": time, "reads": reads.split(), "writes": writes.split(), "phase": phase} | more
+
+
+FORKED = {
+    "schema": "remat.instance/3",
+    "kind": "dag",
+    "units": {"time": "unit", "memory": "unit"},
+    "values": [{"id": name, "size": 4} for name in (*"xaprsb", "gb", "gs", "gp", "gr", "ga")],
+    "inputs": ["x"],
+    "outputs": ["ga"],
+    "tasks": [
+        task("one.conv", "x", "a"),
+        task("conv.pool", "a", "p"),
+        task("relu", "a", "r"),
+        task("sum", "p r", "s"),
+        task("two", "s", "b", origin={"op": "aten.convolution"}),
+        task("two'", "s b", "gb", 2, "backward"),
+        task("sum'", "gb", "gs", 2, "backward"),
+        task("pool'", "gs a p", "gp", 2, "backward"),
+        task("relu'", "gs r", "gr", 2, "backward"),
+        task("one'", "gp gr x", "ga", 2, "backward"),
+    ],
+}
+"""Five stages, two of them convolutions with a fork and a join between: all values of 4 bytes.
+
+With everything kept, two' holds x a p r s b gb = 28. The segment pool, relu, sum makes 12 bytes, less than the 16 of
+pool', so that it is remade at once before two': that holds 28, too. Memory-centric, sum holds x a b p r s = 24, two'
+x a s b gb = 20, pool' x a gs p gp, relu' x gs gp r gr.
+"""
+AT_ONCE = "one.conv conv.pool relu sum two conv.pool relu sum two' sum' pool' relu' one'"
+ANEW = "one.conv conv.pool relu sum two relu conv.pool sum two' sum' conv.pool pool' relu relu' one'"
+
+
+def test_segments_between_a_fork_and_a_join() -> None:
+    problem = make_problem(remat.load(FORKED))
+    training = training_of(problem, "test")
+    dear = dear_tasks(problem, training, None)
+    assert dear == [0, 4]  # by the operator, and by the last part of the name
+    assert dear_tasks(problem, training, "relu,sum") == [2, 3]
+    assert cheap_components(training, dear) == [-1, 1, 1, 1, -1]
+    orders = [" ".join(problem.graph.tasks[run] for run in order) for order in remade_in_graph(training, dear)]
+    assert orders == [AT_ONCE, ANEW]
+    with pytest.raises(remat.OptionError, match="no forward task whose operator contains 'gemm'"):
+        dear_tasks(problem, training, "gemm")
+
+
+def test_a_graph_without_a_second_memory() -> None:
+    result = remat.solve(FORKED, algorithm="superneurons", budget=24)
+    assert " ".join(what for _, what in starts(result) if not what.startswith("drop")) == ANEW
+    assert (result.makespan, result.peak_memory) == (5 + 10 + 5, {"memory": 24})
+    assert str(remat.solve(FORKED, algorithm="superneurons", budget=23).status) == "unknown"
+
+
+def test_a_graph_whose_input_leaves() -> None:
+    """Nothing is remade in 24 bytes: x is not read from 1 on, until one' at 13."""
+    result = remat.solve(FORKED, algorithm="superneurons", machine=two_memories(4), budget={"device": 24})
+    assert result.makespan == 15
+    assert {what for _, what in starts(result) if what.startswith("x ")} == {"x out", "x back"}
