@@ -63,7 +63,7 @@ NEED_MORE = {
         "granular-offload",
         "l2l",
     ),
-    *("vdnn-all", "vdnn-conv", "vdnn-pp", "tflms", "autoswap", "swapadvisor"),
+    *("vdnn-all", "vdnn-conv", "vdnn-dyn", "vdnn-pp", "tflms", "autoswap", "swapadvisor"),
     "join-dp",
     *("tarnawski-dp", "tarnawski-ip", "placement-replicated", "placement-bound"),
 }

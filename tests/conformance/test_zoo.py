@@ -56,6 +56,7 @@ OPTIONS = {
     "autoswap": ({}, {"grid": 1}),
     "swapadvisor": ({"iterations": 30},),
     "vdnn-all": ({}, {"saved": True}),
+    "vdnn-dyn": ({}, {"saved": True}),
     "vdnn-pp": ({}, {"saved": True}),
     "tflms": ({}, {"threshold": 2, "ahead": 2}, {"ahead": 0}),
     "tarnawski-dp": ({}, {"sets": 4}),

@@ -32,7 +32,7 @@ ASKED = 3
 GRAPH_ALGORITHMS = ("auto", "dag-auto", "dag-exact", "keep-all")
 """Algorithms that are asked about the lowered graph."""
 
-READ_NAMES = ("superneurons", "vdnn-all", "vdnn-conv", "vdnn-pp")
+READ_NAMES = ("superneurons", "vdnn-all", "vdnn-conv", "vdnn-dyn", "vdnn-pp")
 """Algorithms to which the names of stages say what they are."""
 
 PREFIX = "not-the-same-"
