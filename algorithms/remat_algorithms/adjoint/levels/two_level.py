@@ -4,23 +4,31 @@ Pringle, Jones, Goswami, Narayanan, Goldberg 2016, "Providing the ARCHER communi
 high-performance oceanographic and cryospheric computation". The first state of a block stays on disk until the
 block is reversed and counts as one of Revolve's slots there, beside the s slots of the first level. With blocks of
 b_1, .., b_B steps the advances are n - b_B + sum of t(b_i, s+1): the first sweep ends where the last block begins.
+
+The authors choose the distance of the disk checkpoints by hand. Unless it is given, the one of least time is taken: of
+these advances, and of the transfers that Revolve makes in each block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isqrt
 
 from pydantic import Field
 
-from remat.plugin import Context, Entry, OptionError, Options, Problem, Proposal, check_length
+from remat.plugin import Context, Entry, Number, OptionError, Options, Problem, Proposal, check_length
 from remat_algorithms.adjoint.levels.uniform import TimeLoop
 from remat_algorithms.adjoint.memory_check import within_room
 from remat_algorithms.adjoint.plan import Plan
-from remat_algorithms.adjoint.revolve_operations import ADVANCE, WRITE, Alike, Splits, reversal
+from remat_algorithms.adjoint.revolve_operations import ADVANCE, WRITE, Alike, Split, Splits, reversal
 from remat_algorithms.adjoint.uniform_steps import Facts
-from remat_algorithms.kit.binomial import advances
+from remat_algorithms.kit.binomial import advances, repetition
+
+Transfers = tuple[int, int, int]
+"""Reads of the first state of a block, writes and reads of others."""
+
+MOST_SLOTS, MOST_REPEATS = 400, 1000
+"""Beyond these, transfers of the first level are left out of the estimate of a period."""
 
 
 class TwoLevelOptions(Options):
@@ -29,7 +37,7 @@ class TwoLevelOptions(Options):
     period: int | None = Field(
         None,
         ge=1,
-        description="steps between disk checkpoints (default: about sqrt(steps), or more if the disk is small)",
+        description="steps between disk checkpoints (default: those that take least time, as the disk has room)",
     )
 
 
@@ -100,7 +108,7 @@ def _blocks(problem: Problem, options: TwoLevelOptions) -> _Blocks | Proposal:
     n = loop.steps
     # A last block of one step needs no checkpoint: its state is live when the first sweep ends.
     smallest = max(1, -(-(n - 1) // max(disk.slots, 1)))
-    period = max(smallest, isqrt(n)) if options.period is None else min(options.period, n)
+    period = _quickest(loop, smallest) if options.period is None else min(options.period, n)
     if period < smallest:
         raise OptionError(
             f"blocks of {period} steps need {-(-(n - 1) // period)} checkpoints in {disk.name!r}, "
@@ -109,3 +117,51 @@ def _blocks(problem: Problem, options: TwoLevelOptions) -> _Blocks | Proposal:
         )
     refused = loop.infeasible("schedules with periodic disk checkpoints", (disk,))
     return refused or _Blocks(loop, period)
+
+
+def _quickest(loop: TimeLoop, smallest: int) -> int:
+    """Return the period of least time, the longest of several; of long loops about one in fifty is looked at."""
+    candidates = [min(smallest, loop.steps)]
+    while candidates[-1] < loop.steps:
+        candidates.append(min(loop.steps, max(candidates[-1] + 1, candidates[-1] * 51 // 50)))
+    split = Splits(loop.steps)
+    known: dict[tuple[int, int], Transfers] = {}
+    return min(candidates, key=lambda period: (_time(loop, period, split, known), -period))
+
+
+def _time(loop: TimeLoop, period: int, split: Split, known: dict[tuple[int, int], Transfers]) -> Number:
+    """Return the time of a period, without the backwards."""
+    memory, disk = loop.levels[:2]
+    slots = memory.slots + 1
+    blocks = -(-loop.steps // period)
+    last = loop.steps - (blocks - 1) * period
+
+    def reversal(steps: int) -> Number:
+        own, writes, reads = _transfers(steps, slots, split, known)
+        return loop.forward * advances(steps, slots) + own * disk.read + writes * memory.write + reads * memory.read
+
+    stored = blocks - 1 + (last > 1) - (loop.given == 1 and (blocks > 1 or last > 1))
+    sweep = loop.forward * (loop.steps - last) + stored * disk.write
+    return sweep + reversal(last) + (blocks - 1) * (disk.read + reversal(period))
+
+
+def _transfers(steps: int, slots: int, split: Split, known: dict[tuple[int, int], Transfers]) -> Transfers:
+    """Return how often Revolve's reversal of some steps reads the first state, and writes and reads others."""
+    if steps <= slots + 1:
+        return (1, max(0, steps - 2), max(0, steps - 2)) if steps > 1 else (0, 0, 0)
+    repeats = repetition(steps, slots)
+    if slots == 1 or slots > MOST_SLOTS or repeats > MOST_REPEATS:
+        return repeats, 0, 0
+    found = known.get((steps, slots))
+    if found is None:
+        own = writes = reads = 0
+        left = steps
+        while left > 1:
+            ahead = split(left, slots)
+            first, inner_writes, inner_reads = _transfers(left - ahead, slots - 1, split, known)
+            own += 1
+            writes += inner_writes + (left - ahead > 1)
+            reads += inner_reads + first
+            left = ahead
+        found = known[steps, slots] = own, writes, reads
+    return found

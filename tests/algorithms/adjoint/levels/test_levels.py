@@ -352,6 +352,31 @@ def test_two_levels_are_asked_for(name: str) -> None:
         remat.solve(loop(3, [(1, 0, 0)]), algorithm=name)
 
 
+# Five steps of 1 (backwards of 0), one slot in memory, disk writes of 2 and reads of 1. By the period:
+#   1   F1-F4; x0 .. x3 written, each read once                                          4 + 8 + 4 = 16
+#   2   F1-F4, F3, F1; x0 and x2 written, each read twice                                6 + 4 + 4 = 14
+#   3   F1-F4, F1, F2; x0 and x3 written; x3 read once, x0 twice; x1 in memory           6 + 4 + 3 = 13
+#   4   F1-F4 and t(4, 2) = 4 more; x0 written, read twice                               8 + 2 + 2 = 12
+#   5   F1-F4, F3, F1; x0 written, read twice; x2 in memory                              6 + 2 + 2 = 10
+def test_the_default_period_of_two_levels_takes_least_time() -> None:
+    document = loop(5, [(1, 0, 0), (None, 2, 1)], 1, 0)
+    times = [run(document, "two-level", period=period).makespan for period in range(1, 6)]
+    assert times == [16, 14, 13, 12, 10]
+    assert run(document, "two-level").makespan == 10
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 40), st.integers(1, 4), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)
+)
+def test_no_period_of_a_short_loop_is_better_than_the_default(
+    steps: int, slots: int, write: int, read: int, slower: int, slowest: int
+) -> None:
+    document = loop(steps, [(slots, write, read), (None, write + slower, read + slower + slowest)], 2, 1)
+    best = run(document, "two-level").makespan
+    assert best == min(run(document, "two-level", period=period).makespan for period in range(1, steps + 1))
+
+
 def test_small_disks_are_refused() -> None:
     document = loop(30, [(1, 0, 0), (3, 1, 1)])
     with pytest.raises(remat.OptionError, match="use h-revolve"):
