@@ -13,6 +13,7 @@ import remat
 from remat.solving.problem_setup import make_problem
 from remat.testing.strategies import chains
 from remat_algorithms.offload.rules.autoswap import Scores, weighted_absence
+from remat_algorithms.offload.rules.tflms import Triggers
 from remat_algorithms.offload.swaps.gap_selection import Choice
 from remat_algorithms.offload.swaps.routes import routes
 from remat_algorithms.offload.swaps.swaps import Order
@@ -62,6 +63,64 @@ def test_tflms(ahead: int, expected: str, end: int) -> None:
     result = remat.solve(FIVE, algorithm="tflms", machine=two_memories(2, 1), options=options)
     assert starts(result) == timeline(expected)
     assert result.makespan == end
+
+
+# A graph that is no chain: a makes b and c, which d joins; back come d', then c' and b', which do not depend
+# on each other, then a'. The gap of a lasts from c (run 2) to a' (run 8), that of b from d (3) to b' (7).
+#
+# `direct-order` takes the run before the use that leads to it: b' for a; for b not c', but d' (5).
+# `chain-rule` looks at what reads c in the backward: c' for a; and d: d' for b.
+BRANCHES: dict[str, Any] = {
+    "schema": "remat.instance/1",
+    "kind": "dag",
+    "units": {"time": "unit", "memory": "unit"},
+    "tasks": [
+        {"id": name, "time": 1, "size": 4, "reads": list(reads), "phase": "forward" if name in "abcd" else "backward"}
+        for name, reads in [("a", ""), ("b", "a"), ("c", "a"), ("d", "bc"), ("l", "d")]
+    ]
+    + [
+        {"id": name, "time": 1, "size": 4, "reads": reads, "phase": "backward"}
+        for name, reads in [("d'", ["l", "d"]), ("c'", ["d'", "c"]), ("b'", ["d'", "b"]), ("a'", ["b'", "c'", "a"])]
+    ],
+    "outputs": ["a'"],
+}
+
+
+@pytest.mark.parametrize(("strategy", "of_a"), [("direct-order", "b'"), ("chain-rule", "c'")])
+def test_the_run_that_a_copy_back_waits_for_leads_to_its_use(strategy: Any, of_a: str) -> None:
+    problem = make_problem(remat.load(BRANCHES), machine=two_memories(4))
+    choice = Choice(problem, Order.of(problem), routes(problem.machine))
+    finder = Triggers(choice, 10)
+    gap_of = {problem.graph.values[choice.order.gaps[gap].value]: gap for gap in finder.gaps(1, grouped=True).tolist()}
+    names = [problem.graph.tasks[task] for task in choice.order.tasks]
+    found = {value: names[finder.trigger(gap, 1, strategy)] for value, gap in gap_of.items()}
+    assert {value: found[value] for value in "ab"} == {"a": of_a, "b": "d'"}
+    # Two runs ahead of a' is c', on which it depends; the lower bound of 3 leads to d'.
+    assert [names[finder.trigger(gap_of["a"], ahead, strategy)] for ahead in (2, 3)] == ["c'", "d'"]
+
+
+def test_grouped_copies_come_back_once() -> None:
+    """x is read by two backwards far apart: single gaps of both leave, grouped ones stay between the two."""
+    tasks = [
+        {"id": "f", "time": 1, "size": 4, "phase": "forward"},
+        *(
+            {"id": f"p{k}", "time": 1, "size": 1, "reads": [f"p{k - 1}" if k else "f"], "phase": "forward"}
+            for k in range(4)
+        ),
+        {"id": "g", "time": 1, "size": 1, "reads": ["p3", "f"], "phase": "backward"},
+        *(
+            {"id": f"q{k}", "time": 1, "size": 1, "reads": [f"q{k - 1}" if k else "g"], "phase": "backward"}
+            for k in range(4)
+        ),
+        {"id": "h", "time": 1, "size": 1, "reads": ["q3", "f"], "phase": "backward"},
+    ]
+    document = {"schema": "remat.instance/1", "kind": "dag", "tasks": tasks, "outputs": ["h"]}
+    found = {}
+    for grouped in (False, True):
+        options = {"threshold": 3, "ahead": 1, "grouped": grouped}
+        result = remat.solve(document, algorithm="tflms", machine=two_memories(4), options=options)
+        found[grouped] = [what for _, what in starts(result) if what == "f back"]
+    assert (len(found[False]), len(found[True])) == (2, 1)
 
 
 # EQUAL in 24: 8 too many with B5, so that two gaps must leave, the longest ones: x0 and x1.
