@@ -217,7 +217,10 @@ def _flights(pieces, stages, period, machine):
 def _versions(document, schedule, flights):
     """Return how many versions each stage keeps, and the rules that are broken."""
     mode, rules = document["weights"], set()
-    needed = [max(1, {"stash": most, "double": min(2, most), "single": 1}[mode]) for most in flights]
+    needed = [
+        max(1, {"stash": most, "double": min(2, most), "single": 1, "predicted": min(2, most)}[mode])
+        for most in flights
+    ]
     given = [stage.get("versions", least) for stage, least in zip(schedule["stages"], needed, strict=True)]
     short = any(own < least for own, least in zip(given, needed, strict=True))
     if short or (mode == "double" and max(flights) > document["update_every"]):

@@ -117,7 +117,7 @@ def _fits(stream: Stream, home: Sequence[int], period: int, starts: Sequence[int
     most = [max(row[k] for row in in_flight) for k in range(count)]
     if stream.mode == "double" and max(most) > stream.every:
         return False
-    versions = [{"stash": g, "double": min(2, g), "single": 1}[stream.mode] for g in most]
+    versions = [{"stash": g, "double": min(2, g), "single": 1, "predicted": min(2, g)}[stream.mode] for g in most]
     for device in range(stream.devices):
         own = [k for k in range(count) if home[k] == device]
         fixed = sum(versions[k] * stream.parameters[k] for k in own)
@@ -143,7 +143,7 @@ def _is_grouped(stream: Stream, cuts: Sequence[int], period: int) -> bool:
     for first, end in reversed(list(itertools.pairwise(cuts))):
         work = sum(stream.forward[first:end]) + sum(stream.backward[first:end])
         group, load = (group, load + work) if load + work <= period else (group + 1, work)
-        versions = {"stash": group, "double": min(2, group), "single": 1}[stream.mode]
+        versions = {"stash": group, "double": min(2, group), "single": 1, "predicted": min(2, group)}[stream.mode]
         size = versions * sum(stream.parameters[first:end]) + group * sum(stream.activation[first:end])
         if work > period or size > stream.room or (stream.mode == "double" and group > stream.every):
             return False

@@ -194,6 +194,7 @@ def test_faults(name):
         (versions(6, 3, 1), (5, 3, 1), (6, 3, 1)),
         (weights(weights="double", update_every=5), (5, 3, 1), (2, 2, 1)),
         (weights(weights="single"), (5, 3, 1), (1, 1, 1)),
+        (weights(weights="predicted"), (5, 3, 1), (2, 2, 1)),
     ],
 )
 def test_what_is_just_enough(spoil, in_flight, versions_):
@@ -245,6 +246,22 @@ def test_what_is_no_pattern(spoil, path, why):
         remat.verify(instance, plan)
     assert caught.value.path == path
     assert why in str(caught.value)
+
+
+def test_predicted_weights_take_two_versions_and_one_momentum():
+    """Layer 1 is on gpu0 with five in flight: beside all else, one more version of its parameters, and 7 bytes once."""
+    plan = copy.deepcopy(PLAN)
+    peaks = {}
+    for mode, momentum in (("single", 0), ("predicted", 0), ("predicted", 7)):
+        layers = copy.deepcopy(INSTANCE["layers"])
+        layers[0]["discrepancy_size"] = momentum
+        instance = {**INSTANCE, "weights": mode, "layers": layers}
+        report = agreed(instance, plan)
+        assert report.ok, report.violations
+        peaks[mode, momentum] = report.steady.peaks["gpu0"]
+    more = INSTANCE["layers"][0]["parameter_size"]
+    assert peaks["predicted", 0] == peaks["single", 0] + more
+    assert peaks["predicted", 7] == peaks["predicted", 0] + 7
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class PipelineArguments(Common, total=False):
     levels: Sequence[Mapping[str, Any]] | None
     transfers: Literal["overlap", "blocking", "rendezvous", "grouped"]
     host: Mapping[str, Any] | None
-    weights: Literal["flush", "stash", "double", "single", "fixed"]
+    weights: Literal["flush", "stash", "double", "single", "predicted", "fixed"]
     update_every: int | None
     copies: int
     exchange: Literal["none", "ring"]

@@ -283,7 +283,10 @@ class _Partitioning:
 @click.option("--way", metavar="NAME", default="vanilla", show_default=True, help="Execution variant of each layer.")
 @click.option("--tensor", metavar="N,N", help="Tensor-parallel degrees. [default: the profile's]")
 @click.option(
-    "--weights", type=click.Choice(("flush", "stash", "double", "single")), default="flush", show_default=True
+    "--weights",
+    type=click.Choice(("flush", "stash", "double", "single", "predicted")),
+    default="flush",
+    show_default=True,
 )
 @click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's].")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Output file (.gz too); - is standard output.")

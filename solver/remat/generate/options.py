@@ -230,7 +230,9 @@ LINKS = (
     Parameter("memory", "str", None, "Memory of each device (default: unbounded)."),
 )
 CHANGING = (
-    choice("weights", ("flush", "stash", "double", "single"), "When parameters change (docs/pipelines.md)."),
+    choice(
+        "weights", ("flush", "stash", "double", "single", "predicted"), "When parameters change (docs/pipelines.md)."
+    ),
     integer("update_every", None, "Of double: micro-batches from one change to the next (default: twice the devices)."),
 )
 COPIES = integer("copies", 1, "Devices on which one layer may lie.")

@@ -132,7 +132,8 @@ class Layer(LayerWork):
         default=0, description="Time in which a device updates its parameters, at the end of a step."
     )
     discrepancy_size: Size = Field(
-        default=0, description="Bytes kept beside the one version of its parameters, to correct for staleness."
+        default=0,
+        description="Bytes kept once beside the versions of its parameters, to correct for staleness or to predict.",
     )
     repeat: Count = Field(default=1, description="So many equal layers, one after the other.")
     tensor: Annotated[dict[str, TensorWork], Field(max_length=MOST_DEGREES)] = Field(

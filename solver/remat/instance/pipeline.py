@@ -55,11 +55,11 @@ class PipelineInstance(BaseInstance):
     layers: Annotated[tuple[Layer, ...], Field(min_length=1, description="From the input to the loss."), Many]
     micro_batches: Count = Field(description="How many micro-batches a step has.")
     cluster: ClusterModel = Field(description="Devices, and how they reach each other.")
-    weights: Literal["flush", "stash", "double", "single", "fixed"] = Field(
+    weights: Literal["flush", "stash", "double", "single", "predicted", "fixed"] = Field(
         default="flush",
         description="When parameters change: between two steps (flush), or while micro-batches are under way, which "
-        "keep the version they began with (stash), of at most two (double), or use what is there (single); never, in "
-        "inference, where layers have forwards only (fixed).",
+        "keep the version they began with (stash), of at most two (double), use what is there (single), or what is "
+        "predicted from it (predicted); never, in inference, where layers have forwards only (fixed).",
     )
     update_every: Count | None = Field(
         default=None, description="Micro-batches from one change of the parameters to the next; null: 1. For double."
@@ -369,9 +369,9 @@ class PipelineInstance(BaseInstance):
         self._check_closing()
         self._check_host()
         for index, layer in enumerate(self.layers):
-            if layer.discrepancy_size and self.weights != "single":
+            if layer.discrepancy_size and self.weights not in ("single", "predicted"):
                 at = f".layers[{index}].discrepancy_size"
-                raise fail(f"only weights single are corrected, and these are {self.weights}", at)
+                raise fail(f"only weights single or predicted are corrected, and these are {self.weights}", at)
         check_total(self._total(), "the sizes of the pipeline")
         return self
 

@@ -63,7 +63,7 @@ def repeat(
     try:
         steady, wrong = judge(instance, machine, pattern)
         pattern = replace(pattern, versions=steady.versions)
-        graph = versioned(graph, pattern, steady.versions)
+        graph = versioned(graph, pattern, steady.versions, _once(instance))
         steps = place_pattern(graph, machine, tasks, pattern, _initial(graph, machine, pattern.stages))
     except OptionError as error:
         return (Violation(None, "bad-step", str(error)),)
@@ -84,8 +84,13 @@ def judge(instance: PipelineInstance, machine: Machine, pattern: Pattern) -> tup
     single = instance.model_copy(update={"micro_batches": 1})
     graph, tasks = lower(single), tasks_of(single)
     steps = place_pattern(graph, machine, tasks, pattern, _initial(graph, machine, pattern.stages))
-    updates = Updates(instance.weights, instance.update_every or 1)
+    updates = Updates(instance.weights, instance.update_every or 1, _once(instance))
     return check_pattern(graph, machine, tasks, pattern, steps, updates)
+
+
+def _once(instance: PipelineInstance) -> tuple[int, ...]:
+    """Return what lies beside the parameters of each layer once, however many versions of these there are."""
+    return tuple(layer.discrepancy_size for layer in instance.each_layer())
 
 
 def _initial(graph: TaskGraph, machine: Machine, stages: tuple[Stage, ...]) -> tuple[tuple[int, int], ...]:

@@ -299,6 +299,9 @@ _PIPELINES: Mapping[str, Document] = {
         3,
     ),
     "huge-sizes": _pipeline([_layer(1, 2, HUGE + 1, parameter_size=HUGE, repeat=4)], 4, 4, copies=2),
+    "predicted-parameters": _pipeline(
+        [_layer(1, 2, 3, parameter_size=5, discrepancy_size=2)] * 3, 3, 6, weights="predicted"
+    ),
     "a-version-each": _pipeline([_layer(1, 2, 3, parameter_size=5, repeat=4)], 4, 6, weights="stash"),
     "two-versions": _pipeline(
         [_layer(1 + i % 2, 2, 3, parameter_size=5, output_size=1) for i in range(5)],

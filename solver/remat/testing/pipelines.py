@@ -59,10 +59,10 @@ def pipelines(
         cluster["levels"] = [level]
     document["cluster"] = cluster
     if streams and draw(st.integers(1, 4)) == 4:
-        document["weights"] = draw(st.sampled_from(["stash", "double", "single"]))
+        document["weights"] = draw(st.sampled_from(["stash", "double", "single", "predicted"]))
         if document["weights"] == "double":
             document["update_every"] = draw(st.integers(1, largest))
-        if document["weights"] == "single":
+        if document["weights"] in ("single", "predicted"):
             figures.seldom(layers[0], "discrepancy_size", figures.size, 2)
     else:
         _skip(draw, layers)

@@ -39,17 +39,21 @@ class Updates:
     Attributes
     ----------
     mode : str
-        ``stash``, ``double`` or ``single`` (see `PipelineInstance`).
+        ``stash``, ``double``, ``single`` or ``predicted`` (see `PipelineInstance`).
     every : int
         Micro-batches from one change to the next.
+    once : tuple of int
+        For each layer, bytes that lie beside its parameters once, however many versions there are.
     """
 
     mode: str
-    every: int = 1
+    every: int
+    once: tuple[int, ...]
 
     def versions(self, in_flight: int) -> int:
         """Return how many versions there are at a time, with so many micro-batches in flight."""
-        return {"stash": in_flight, "double": min(2, in_flight), "single": 1}[self.mode]
+        two = min(2, in_flight)
+        return {"stash": in_flight, "double": two, "single": 1, "predicted": two}[self.mode]
 
     def staleness(self, in_flight: int) -> int:
         """Return how often parameters change between a forward and the change that it takes part in."""
@@ -134,7 +138,7 @@ def check_pattern(
     busy = check_overlaps(machine, pattern.period, followed, findings)
     in_flight = _in_flight(tasks, pattern, followed, steps)
     versions = _check_versions(pattern, updates, in_flight, findings)
-    with_versions = versioned(followed.graph, pattern, versions)
+    with_versions = versioned(followed.graph, pattern, versions, updates.once)
     steady = Steady(
         period=pattern.period,
         peaks=_peaks(with_versions, machine, pattern.period, followed, steps, findings),
@@ -346,14 +350,17 @@ def _check_versions(
     return pattern.versions
 
 
-def versioned(graph: TaskGraph, pattern: Pattern, versions: Sequence[int]) -> TaskGraph:
-    """Return the graph of a pipeline in which parameters take the bytes of all their versions."""
+def versioned(graph: TaskGraph, pattern: Pattern, versions: Sequence[int], once: Sequence[int]) -> TaskGraph:
+    """Return the graph of a pipeline in which parameters take the bytes of all their versions.
+
+    Of each layer's bytes, `once` are there once.
+    """
     size = graph.size.copy()
     for stage, kept in zip(pattern.stages, versions, strict=True):
         for layer in stage.layers:
             value = graph.values.find(f"w{layer + 1}")
             if value is not None:
-                size[value] *= kept
+                size[value] = (size[value] - once[layer]) * kept + once[layer]
     return replace(graph, size=size)
 
 

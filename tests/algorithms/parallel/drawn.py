@@ -228,7 +228,7 @@ def pipeline(seed):
         if closing:
             drawn["exchange"] = "ring"
     if stream:
-        drawn["weights"] = draw.choice(["stash", "double", "single"])
+        drawn["weights"] = draw.choice(["stash", "double", "single", "predicted"])
         if drawn["weights"] == "double":
             drawn["update_every"] = 2 * devices
     if draw.odds(5):

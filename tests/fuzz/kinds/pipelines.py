@@ -87,10 +87,10 @@ def _even(draw, split, devices=None):
 
 
 def _without_end(draw, drawn):
-    drawn["weights"] = draw.pick(["stash", "double", "double", "single"])
+    drawn["weights"] = draw.pick(["stash", "double", "double", "single", "predicted"])
     if drawn["weights"] == "double":
         drawn["update_every"] = draw.whole(1, 9)
-    if drawn["weights"] == "single":
+    if drawn["weights"] in ("single", "predicted"):
         draw.seldom(drawn["layers"][0], 2, discrepancy_size=draw.size)
 
 

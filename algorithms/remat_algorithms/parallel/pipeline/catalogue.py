@@ -260,6 +260,14 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         module="periodic_pipelines",
         deviates="learning rates are not part of a schedule",
     ),
+    _named(
+        "spectrain",
+        "solve_spectrain",
+        "1F1B without end, the current parameters and those predicted from them",
+        "Chen et al. 2018; Guan et al. 2019",
+        module="periodic_pipelines",
+        deviates="layers are cut evenly; XPipe's order of micro-batches is 1F1B here",
+    ),
     _planner(
         "pipedream-dp",
         "pipedream:solve_dp",

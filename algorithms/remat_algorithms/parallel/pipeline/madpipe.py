@@ -44,7 +44,7 @@ from remat_algorithms.parallel.pipeline.period_search import (
     steps_from,
     unit_of,
 )
-from remat_algorithms.parallel.pipeline.periodic_pipelines import most_in_flight, stream_of, versions_of
+from remat_algorithms.parallel.pipeline.periodic_pipelines import CHANGING, most_in_flight, stream_of, versions_of
 
 HALVINGS = 20
 """Number of bisection steps for the period of the cuts, if times are not integers."""
@@ -213,7 +213,7 @@ class _Search:
     """Best pattern found, and the search for better ones."""
 
     def __init__(self, problem: Problem, options: MadPipeOptions, context: Context) -> None:
-        self.instance = stream_of(problem, "madpipe", ("stash", "double", "single"))
+        self.instance = stream_of(problem, "madpipe", CHANGING)
         self.blocks = blocks_of(problem, self.instance, options.blocks)
         self.options, self.context = options, context
         self.best = star_pattern(problem, context)

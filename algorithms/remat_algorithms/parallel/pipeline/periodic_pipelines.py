@@ -70,7 +70,11 @@ def most_in_flight(instance: PipelineInstance, most: int) -> int:
 
 def versions_of(weights: str, kept: int) -> int:
     """Return the number of parameter versions in a stage, given the number of micro-batches in flight."""
-    return {"stash": kept, "double": min(2, kept), "single": 1}[weights]
+    return {"stash": kept, "double": min(2, kept), "single": 1, "predicted": min(2, kept)}[weights]
+
+
+CHANGING = ("stash", "double", "single", "predicted")
+"""Values of `weights` with which parameters change while micro-batches are in flight."""
 
 
 def stream_of(problem: Problem, name: str, weights: Sequence[str]) -> PipelineInstance:
@@ -181,6 +185,11 @@ def solve_pipemare(problem: Problem, options: None, context: Context) -> Proposa
     return _solve_named(problem, "pipemare", "single")
 
 
+def solve_spectrain(problem: Problem, options: None, context: Context) -> Proposal:
+    """1F1B with the current parameters and predicted ones (Chen et al. 2018)."""
+    return _solve_named(problem, "spectrain", "predicted")
+
+
 def solve_star(problem: Problem, options: StarOptions, context: Context) -> Proposal:
     """Find cuts and the smallest period for which 1F1B* fits, by moving one boundary at a time.
 
@@ -190,7 +199,7 @@ def solve_star(problem: Problem, options: StarOptions, context: Context) -> Prop
     `one_f_one_b_star`). The search counts what stages keep, and the result is measured exactly. If transient values
     exceed a device's capacity, the next round has that much less memory there.
     """
-    instance = stream_of(problem, "1f1b-star", ("stash", "double", "single"))
+    instance = stream_of(problem, "1f1b-star", CHANGING)
     search = _Search(problem, instance, options, context)
     cuts = _even_cuts(problem, instance)
     _check_period(problem, _staged(problem, instance, cuts), options.period)

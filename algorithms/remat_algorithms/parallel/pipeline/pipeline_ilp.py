@@ -28,7 +28,7 @@ from remat_algorithms.parallel.pipeline.period_search import (
     steps_from,
     unit_of,
 )
-from remat_algorithms.parallel.pipeline.periodic_pipelines import stream_of
+from remat_algorithms.parallel.pipeline.periodic_pipelines import CHANGING, stream_of
 
 
 class IlpOptions(Options):
@@ -49,7 +49,7 @@ def solve(problem: Problem, options: IlpOptions, context: Context) -> Proposal:
     OptionError
         If parameters do not change during the stream, or links wait for others.
     """
-    instance = stream_of(problem, "pipeline-ilp", ("stash", "double", "single"))
+    instance = stream_of(problem, "pipeline-ilp", CHANGING)
     blocks = blocks_of(problem, instance, options.blocks)
     started = madpipe(problem, MadPipeOptions(special=not options.contiguous), context).pattern
     best = started if isinstance(started, Pattern) else None

@@ -147,16 +147,28 @@ def again(result):
     return {key: kept[key] for key in ("schema", "stages", "period", "pattern", "machine")}
 
 
+def test_five_stages_of_predicted_weights():
+    """Stage s has 5 - s in flight: so many A = 10, W = 100 twice but in the last one, and a momentum of 7 once."""
+    given = document([1] * 5, [2] * 5, [10] * 5, [100] * 5, "predicted")
+    given["layers"] = [layer | {"discrepancy_size": 7} for layer in given["layers"]]
+    result = remat.solve(given, algorithm="spectrain")
+    steady = result.report.steady
+    assert (result.pattern.period, steady.in_flight, steady.versions) == (3, (5, 4, 3, 2, 1), (2, 2, 2, 2, 1))
+    assert steady.staleness == (4, 3, 2, 1, 0)
+    assert list(steady.peaks.values()) == [257, 247, 237, 227, 117]
+
+
 @pytest.mark.parametrize(
     ("mode", "peaks"),
     [
         ("stash", [440, 330, 220, 110]),  # g (A + W)
         ("double", [240, 230, 220, 110]),  # g A + min(2, g) W
         ("single", [140, 130, 120, 110]),  # g A + W
+        ("predicted", [240, 230, 220, 110]),  # g A + min(2, g) W
     ],
 )
 def test_peaks_of_equal_stages(mode, peaks):
-    name = {"stash": "pipedream", "double": "pipedream-2bw", "single": "pipemare"}[mode]
+    name = {"stash": "pipedream", "double": "pipedream-2bw", "single": "pipemare", "predicted": "spectrain"}[mode]
     given = document([1] * 4, [2] * 4, [10] * 4, [100] * 4, mode)
     for algorithm in (name, "1f1b-star", "auto"):
         result = remat.solve(given, algorithm=algorithm)
