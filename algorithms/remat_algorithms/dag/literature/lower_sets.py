@@ -21,20 +21,24 @@ its last segment not recomputed, measured, and the fastest schedule that fits is
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from remat.plugin import BoolArray, Context, OptionError, Options, Problem, Proposal
+from remat.plugin import BoolArray, Context, Options, Problem, Proposal
 from remat_algorithms.dag.literature.fastest_that_fits import fastest
 from remat_algorithms.dag.literature.retention_phases import Training, training_of
 
 FloatArray = NDArray[np.float64]
 LOWEST = 64
 """The model budgets reach from that of keep-all down to this part of it."""
+
+CONDENSED = 100
+"""Lower sets of a condensed graph: those of `kusumoto-approx` are searched with them."""
 
 Objective = Literal["time", "memory"]
 
@@ -51,7 +55,12 @@ class ApproximateOptions(Options):
 class ExactOptions(ApproximateOptions):
     """Options of `kusumoto-exact`."""
 
-    most_sets: int = Field(2_000, ge=1, le=20_000, description="lower sets up to which a graph is taken")
+    most_sets: int = Field(
+        2_000,
+        ge=1,
+        le=20_000,
+        description="most lower sets; of graphs with more, neighbouring tasks are taken together",
+    )
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,74 @@ def all_lower_sets(before: Sequence[Sequence[int]], most: int) -> BoolArray | No
                 return None
         frontier = following
     return _matrix(sorted(found), len(needs))
+
+
+def condensed(before: Sequence[Sequence[int]], weight: Sequence[int], most: int) -> tuple[list[list[int]], BoolArray]:
+    """Join neighbouring vertices until a graph has few lower sets; return the groups, and the lower sets of these.
+
+    Joined are neighbours in a row (the second reads the first alone, which nobody else reads), those first whose cut
+    would keep most bytes; then vertices side by side, with the same neighbours; else neighbours in the order of the
+    graph. None of them makes a cycle.
+
+    Parameters
+    ----------
+    before : sequence of sequences of int
+        For each vertex, in order, the earlier ones that it reads.
+    weight : sequence of int
+        Bytes of each vertex.
+    most : int
+        Lower sets, the empty one left out.
+    """
+    groups = [[vertex] for vertex in range(len(before))]
+    while True:
+        place = {vertex: index for index, group in enumerate(groups) for vertex in group}
+        reads = [{place[o] for v in group for o in before[v]} - {index} for index, group in enumerate(groups)]
+        found = all_lower_sets([sorted(row) for row in reads], most)
+        if found is not None:
+            return groups, found
+        groups = _joined(groups, reads, weight)
+
+
+def with_ancestors(before: Sequence[Sequence[int]], groups: Sequence[list[int]], found: BoolArray) -> BoolArray:
+    """Return the lower sets of a graph that are those of its groups, or the ancestors of a vertex."""
+    masks = {0}
+    for row in found:
+        masks.add(sum(1 << vertex for index in np.flatnonzero(row).tolist() for vertex in groups[index]))
+    for row in ancestor_sets(before):
+        masks.add(sum(1 << vertex for vertex in np.flatnonzero(row).tolist()))
+    return _matrix(sorted(masks), len(before))
+
+
+def _joined(groups: list[list[int]], reads: Sequence[set[int]], weight: Sequence[int]) -> list[list[int]]:
+    """Join some groups, an eighth of them at most; the groups stay in an order in which each reads earlier ones."""
+    readers: list[set[int]] = [set() for _ in groups]
+    for index, row in enumerate(reads):
+        for other in row:
+            readers[other].add(index)
+    pairs = [(min(row), index) for index, row in enumerate(reads) if len(row) == 1 and readers[min(row)] == {index}]
+    pairs.sort(key=lambda pair: (-weight[groups[pair[0]][-1]], pair))
+    if not pairs:
+        alike: dict[tuple[frozenset[int], frozenset[int]], int] = {}
+        for index, row in enumerate(reads):
+            first = alike.setdefault((frozenset(row), frozenset(readers[index])), index)
+            pairs += [(first, index)] if first != index else []
+    if not pairs:
+        pairs = [(index, index + 1) for index in range(len(groups) - 1)]
+    into: dict[int, int] = {}
+    used: set[int] = set()
+    for one, other in pairs:
+        if not {one, other} & used:
+            used |= {one, other}
+            into[other] = one
+            if len(into) > len(groups) // 8:
+                break
+    members: dict[int, list[int]] = {}
+    needs: dict[int, set[int]] = {}
+    for index, group in enumerate(groups):
+        mine = into.get(index, index)
+        members.setdefault(mine, []).extend(group)
+        needs.setdefault(mine, set()).update({into.get(other, other) for other in reads[index]} - {mine})
+    return [members[index] for index in TopologicalSorter(needs).static_order()]
 
 
 def ancestor_sets(before: Sequence[Sequence[int]]) -> BoolArray:
@@ -212,20 +289,20 @@ def _solve(
 def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Proposal:
     """Search all lower sets, for each of the model budgets. Memory O(#L^2).
 
-    Raises
-    ------
-    remat.OptionError
-        If the forward has more lower sets than option `most_sets`.
+    If the forward has more lower sets than option `most_sets`, those of its condensed graph are searched, and those of
+    `kusumoto-approx` with them.
     """
     training = training_of(problem, "kusumoto-exact")
     sets = all_lower_sets(training.before, options.most_sets)
+    notes: tuple[str, ...] = ()
     if sets is None:
-        raise OptionError(
-            f"kusumoto-exact takes up to {options.most_sets} lower sets (option most_sets), and "
-            f"the {training.forward} tasks here have more; use kusumoto-approx",
-            argument="algorithm",
+        groups, found = condensed(training.before, training.weight, min(options.most_sets, CONDENSED))
+        sets = with_ancestors(training.before, groups, found)
+        notes = (
+            f"{training.forward} forward tasks have too many lower sets: they are searched as {len(groups)} groups",
         )
-    return _solve(problem, training, sets, options, context)
+    proposal = _solve(problem, training, sets, options, context)
+    return replace(proposal, notes=(*proposal.notes, *notes))
 
 
 def solve_approx(problem: Problem, options: ApproximateOptions, context: Context) -> Proposal:

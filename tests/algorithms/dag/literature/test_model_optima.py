@@ -118,12 +118,37 @@ def test_canonical_strategies_are_optimal_with_more_vertices(seed):
     check_canonical(found_in(training(rng, rng.randint(8, 10), most_reads=3)))
 
 
-def test_too_many_lower_sets_are_refused():
+def test_a_row_of_five_is_condensed():
+    """Stages of 3 1 4 1 5 bytes: a cut after stage 2 would keep most, then one after stage 0; the others are left."""
+    row, weight = [[], [0], [1], [2], [3]], [3, 1, 4, 1, 5]
+    assert lower_sets.condensed(row, weight, 5)[0] == [[0], [1], [2], [3], [4]]
+    assert lower_sets.condensed(row, weight, 4)[0] == [[0], [1], [2, 3], [4]]
+    groups, found = lower_sets.condensed(row, weight, 3)
+    assert groups == [[0, 1], [2, 3], [4]]
+    assert found.tolist() == [[False] * 3, [True, False, False], [True, True, False], [True] * 3]
+    assert len(lower_sets.with_ancestors(row, groups, found)) == 6
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lower_sets_of_condensed_graphs_are_lower_sets(seed):
+    found = drawn(seed, most=12)
+    every = lower_sets.all_lower_sets(found.before, NEVER)
+    for most in (1, 3, 6, len(every) - 1):
+        groups, of_groups = lower_sets.condensed(found.before, found.weight, most)
+        assert sorted(vertex for group in groups for vertex in group) == list(range(found.forward))
+        assert len(of_groups) <= most + 1
+        rows = {tuple(row) for row in lower_sets.with_ancestors(found.before, groups, of_groups).tolist()}
+        assert rows <= {tuple(row) for row in every.tolist()}
+    assert [len(group) for group in groups] == [1] * found.forward
+
+
+def test_graphs_of_many_lower_sets_are_condensed():
     wide = layered(seeded(0), 4)
     wide["tasks"] = [{"id": f"w{i}", "time": 1, "size": 1, "phase": "forward"} for i in range(20)]
     wide["tasks"].append({"id": "b", "time": 1, "size": 1, "reads": [f"w{i}" for i in range(20)], "phase": "backward"})
-    with pytest.raises(remat.OptionError, match="takes up to 2000 lower sets"):
-        remat.solve(wide, algorithm="kusumoto-exact")
+    result = remat.solve(wide, algorithm="kusumoto-exact", budget=21, options={"budgets": 4})
+    assert result.makespan == 21
+    assert "20 forward tasks have too many lower sets" in " ".join(result.notes)
     assert remat.solve(wide, algorithm="kusumoto-approx").makespan == 21
 
 
