@@ -291,6 +291,20 @@ _CATALOGUE = (
     ),
     Family(
         "dag",
+        "mobilenet",
+        "networks.classifiers:mobilenet",
+        "Training graph of a MobileNet.",
+        (*images(224, "at least 32"), *TRAINED),
+    ),
+    Family(
+        "dag",
+        "fcn8",
+        "networks.classifiers:fcn8",
+        "Training graph of an FCN-8s on VGG-16, which classifies pixels.",
+        (*defaulting(images(224, "a multiple of 32"), classes=21), *TRAINED),
+    ),
+    Family(
+        "dag",
         "lstm",
         "networks.lstm:lstm",
         "Training graph of an LSTM language model, unrolled.",

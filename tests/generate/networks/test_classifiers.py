@@ -7,7 +7,7 @@ import pytest
 
 import remat
 from remat.generate import generate
-from remat.generate.networks.classifiers import DENSENET, densenet, inception, resnet_graph, vgg
+from remat.generate.networks.classifiers import DENSENET, densenet, fcn8, inception, mobilenet, resnet_graph, vgg
 from remat.generate.networks.images import ImageKernels
 from remat.generate.networks.operations import Device, Tensor
 from remat.generate.networks.training import Network, training_graph
@@ -32,6 +32,8 @@ PUBLISHED: list[tuple[Generator, dict[str, Any], int, float]] = [
     (densenet, {"depth": "169", "features": "copied"}, 14_149_480, 3.4),
     (densenet, {"depth": "201", "norm": "saved"}, 20_013_928, 4.3),
     (inception, {}, 23_834_568, 5.7),
+    (mobilenet, {}, 4_231_976, 0.569),  # Howard et al. 2017: 4.2 million, 569 million
+    (fcn8, {}, 134_489_759, 21.3),  # Long et al. 2015: 134 million
 ]
 SMALL: list[tuple[Generator, dict[str, Any]]] = [
     (vgg, {"image": 32}),
@@ -43,6 +45,8 @@ SMALL: list[tuple[Generator, dict[str, Any]]] = [
     (densenet, {"image": 32, "features": "copied", "norm": "saved"}),
     (densenet, {"image": 32, "norm": "saved"}),
     (inception, {"image": 75}),
+    (mobilenet, {"image": 32}),
+    (fcn8, {"image": 32}),
 ]
 
 
@@ -84,6 +88,29 @@ def test_vgg_activations_by_hand() -> None:
     assert convolutions == sum(count * width * edge * edge for count, width, edge in groups) == 13_547_520
     assert size["pool5"] == 4 * 7 * 7 * 512
     assert size["pool5.indices"] == 8 * 7 * 7 * 512
+
+
+def test_skips_of_an_fcn_by_hand() -> None:
+    """Of 64 pixels, pools 3 to 5 have edges of 8, 4 and 2; the scores of 21 classes go up from 2 to 4, 8 and 64."""
+    made = fcn8(batch=1, image=64)
+    size = {value["id"]: value["size"] for value in made["values"]}
+    edges = {"score": 2, "up4": 4, "score4": 4, "sum4": 4, "up3": 8, "score3": 8, "sum3": 8, "up": 64}
+    assert {name: size[name] for name in edges} == {name: 4 * 21 * edge**2 for name, edge in edges.items()}
+    tasks = {task["id"]: task for task in made["tasks"]}
+    assert (tasks["score4"]["reads"], tasks["score3"]["reads"]) == (["pool4"], ["pool3"])
+    assert tasks["sum3"]["reads"] == ["up3", "score3"]
+
+
+def test_depthwise_convolutions_by_hand() -> None:
+    """The second pair: 64 channels of 16 pixels become 128 of 8; 9 weights a channel, then 64 * 128."""
+    made = mobilenet(batch=1, image=32, flops=1.0, bandwidth=1e300)
+    size = {value["id"]: value["size"] for value in made["values"]}
+    time = {task["id"]: task["time"] for task in made["tasks"]}
+    assert size["2.depthwise.conv"] == 4 * 64 * 8 * 8
+    assert size["2.pointwise.conv"] == 4 * 128 * 8 * 8
+    assert size["dW.2.depthwise.conv"] == 4 * 9 * 64
+    assert time["2.depthwise.conv"] == pytest.approx(2 * 9 * 64 * 8 * 8)
+    assert time["2.pointwise.conv"] == pytest.approx(2 * 64 * 128 * 8 * 8)
 
 
 def chain_of_units(norm: str, count: int) -> dict[str, Any]:
@@ -176,6 +203,8 @@ def test_tensors_that_are_not_remade_are_read_as_they_are() -> None:
         ("densenet", {"features": "both"}, "features must be one of shared, copied, not 'both'"),
         ("densenet", {"norm": "never"}, "norm must be one of again, saved, not 'never'"),
         ("inception", {"image": 74}, "image must be at least 75, not 74"),
+        ("mobilenet", {"image": 31}, "image must be at least 32, not 31"),
+        ("fcn8", {"image": 100}, "image 100 is not a multiple of 32; take 96"),
         ("inception", {"batch": 10**13}, "make the batch or the network smaller"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Training graphs of networks that classify images: VGG, ResNet, DenseNet and Inception, kernel by kernel.
+"""Training graphs of networks that classify images: VGG, ResNet, DenseNet, Inception, MobileNet, FCN-8s.
 
 Layer tables are the published ones, as the common implementations have them:
 
@@ -11,6 +11,10 @@ Layer tables are the published ones, as the common implementations have them:
   made again after Pleiss et al. 2017, *Memory-efficient implementation of DenseNets*, section 3.
 - Inception-v3: Szegedy et al. 2016, *Rethinking the Inception architecture for computer vision*, figures 5 to 7 and 10,
   and table 1, without the auxiliary classifier: see `remat.generate.networks.inception`.
+- MobileNet: Howard et al. 2017, *MobileNets: efficient convolutional neural networks for mobile vision applications*,
+  table 1, of full width.
+- FCN-8s classifies pixels: Long, Shelhamer and Darrell 2015, *Fully convolutional networks for semantic segmentation*,
+  figure 3, on VGG-16; convolutions keep edges, where the authors pad the image by 100 pixels and crop.
 
 Rectifiers, sums of residual streams and of gradients work in place.
 """
@@ -39,6 +43,9 @@ VGG = {
 """Convolutions in each of the five groups, which a pool ends."""
 
 VGG_WIDTHS = (64, 128, 256, 512, 512)
+
+MOBILENET = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *((512, 1),) * 5, (1024, 2), (1024, 1))
+"""Channels and stride of each pair of a depthwise and a pointwise convolution."""
 
 DENSENET = {
     # blocks, growth rate, channels of the stem
@@ -238,6 +245,79 @@ def inception(
     )
 
 
+def mobilenet(
+    *,
+    image: int = 224,
+    batch: int = 32,
+    classes: int = 1000,
+    dtype: str = "fp32",
+    keep_gradients: bool = True,
+    flops: float | None = None,
+    bandwidth: float | None = None,
+) -> Document:
+    """Return the training graph of a MobileNet.
+
+    Parameters
+    ----------
+    image : int
+        Edge of the square images in pixels, at least 32.
+    batch, classes, dtype, keep_gradients, flops, bandwidth
+        As for `vgg`.
+
+    Returns
+    -------
+    dict
+        Kind ``dag``, seconds and bytes; ValueError for a parameter out of range, or sizes beyond 2^62 bytes.
+    """
+    check.integer("image", image, minimum=SMALLEST_IMAGE, maximum=1_000_000)
+    kernels = _kernels(batch, dtype)
+    return _trained(
+        kernels,
+        _mobilenet(kernels, image, check.integer("classes", classes, minimum=1)),
+        name=f"mobilenet_b{batch}_{image}_{dtype}",
+        what=f"MobileNet, {batch} images of {image}x{image}, {dtype}",
+        keep_gradients=keep_gradients,
+        made=(dtype, flops, bandwidth),
+    )
+
+
+def fcn8(
+    *,
+    image: int = 224,
+    batch: int = 32,
+    classes: int = 21,
+    dtype: str = "fp32",
+    keep_gradients: bool = True,
+    flops: float | None = None,
+    bandwidth: float | None = None,
+) -> Document:
+    """Return the training graph of an FCN-8s on VGG-16, which classifies pixels.
+
+    Parameters
+    ----------
+    image : int
+        Edge of the square images in pixels, a multiple of 32.
+    batch, classes, dtype, keep_gradients, flops, bandwidth
+        As for `vgg`.
+
+    Returns
+    -------
+    dict
+        Kind ``dag``, seconds and bytes; ValueError for a parameter out of range, or sizes beyond 2^62 bytes.
+    """
+    if check.integer("image", image, minimum=32, maximum=1_000_000) % 32:
+        raise ValueError(f"image {image} is not a multiple of 32; take {round(image / 32) * 32}")
+    kernels = _kernels(batch, dtype)
+    return _trained(
+        kernels,
+        _fcn8(kernels, image, check.integer("classes", classes, minimum=1)),
+        name=f"fcn8_vgg16_b{batch}_{image}_{dtype}",
+        what=f"FCN-8s on VGG-16, {batch} images of {image}x{image}, {dtype}",
+        keep_gradients=keep_gradients,
+        made=(dtype, flops, bandwidth),
+    )
+
+
 def _kernels(batch: int, dtype: str) -> ImageKernels:
     check.choice("dtype", dtype, tuple(BYTES))
     return ImageKernels(check.integer("batch", batch, minimum=1), BYTES[dtype])
@@ -253,7 +333,7 @@ def _trained(
     made: tuple[str, float | None, float | None, str],
 ) -> Document:
     operations, logits = layers
-    loss_size = FLOAT32 * kernels.batch * logits.channels
+    loss_size = FLOAT32 * kernels.batch * logits.channels * logits.edge**2
     source = operations[0].reads[0]
     network = Network(operations, source, loss_size=loss_size, element=kernels.element, name=name, what=what)
     return training_graph(network, roofline(*made), keep_gradients=keep_gradients, in_place=True)
@@ -266,8 +346,22 @@ def _classified(kernels: ImageKernels, operations: Sequence[Operation], x: Image
 
 
 def _vgg(kernels: ImageKernels, depth: str, image: int, classes: int, norm: bool) -> Layers:
+    operations, pools = _vgg_groups(kernels, depth, image, norm)
+    x = pools[-1]
+    for number in (6, 7):
+        linear, x = kernels.linear(f"fc{number}", x, 4096)
+        relu, x = kernels.relu(f"fc{number}.relu", x)
+        dropout, x = kernels.dropout(f"fc{number}.dropout", x)
+        operations += [linear, relu, dropout]
+    classify, logits = kernels.linear("fc8", x, classes)
+    return [*operations, classify], logits
+
+
+def _vgg_groups(kernels: ImageKernels, depth: str, image: int, norm: bool) -> tuple[list[Operation], list[Image]]:
+    """Return the convolutions of a VGG, and what each of its five pools makes."""
     x = kernels.image("x", 3, image)
     operations: list[Operation] = []
+    pools: list[Image] = []
     for group, (width, count) in enumerate(zip(VGG_WIDTHS, VGG[depth], strict=True), 1):
         for number in range(1, count + 1):
             name = f"conv{group}_{number}"
@@ -280,13 +374,40 @@ def _vgg(kernels: ImageKernels, depth: str, image: int, classes: int, norm: bool
             operations += [convolution, relu]
         pool, x = kernels.max_pool(f"pool{group}", x, kernel=2, stride=2)
         operations.append(pool)
-    for number in (6, 7):
-        linear, x = kernels.linear(f"fc{number}", x, 4096)
+        pools.append(x)
+    return operations, pools
+
+
+def _fcn8(kernels: ImageKernels, image: int, classes: int) -> Layers:
+    operations, pools = _vgg_groups(kernels, "16", image, norm=False)
+    x = pools[-1]
+    for number, kernel in ((6, 7), (7, 1)):
+        convolution, x = kernels.convolution(f"fc{number}", x, 4096, kernel=kernel, bias=True)
         relu, x = kernels.relu(f"fc{number}.relu", x)
         dropout, x = kernels.dropout(f"fc{number}.dropout", x)
-        operations += [linear, relu, dropout]
-    classify, logits = kernels.linear("fc8", x, classes)
-    return [*operations, classify], logits
+        operations += [convolution, relu, dropout]
+    score, x = kernels.convolution("score", x, classes, kernel=1, bias=True)
+    operations.append(score)
+    for number in (4, 3):
+        up, x = kernels.upsampling(f"up{number}", x, classes, kernel=4, bias=False)
+        skip, scored = kernels.convolution(f"score{number}", pools[number - 1], classes, kernel=1, bias=True)
+        joined, x = kernels.sum(f"sum{number}", x, scored, in_place=True)
+        operations += [up, skip, joined]
+    up, x = kernels.upsampling("up", x, classes, kernel=16, stride=8, bias=False)
+    return [*operations, up], x
+
+
+def _mobilenet(kernels: ImageKernels, image: int, classes: int) -> Layers:
+    operations, x = kernels.unit("stem", kernels.image("x", 3, image), 32, kernel=3, stride=2)
+    for number, (channels, stride) in enumerate(MOBILENET, 1):
+        depthwise, y = kernels.convolution(
+            f"{number}.depthwise.conv", x, x.channels, kernel=3, stride=stride, groups=x.channels
+        )
+        norm, y = kernels.norm(f"{number}.depthwise.norm", y)
+        relu, y = kernels.relu(f"{number}.depthwise.relu", y)
+        pointwise, x = kernels.unit(f"{number}.pointwise", y, channels, kernel=1)
+        operations += [depthwise, norm, relu, *pointwise]
+    return _classified(kernels, operations, x, classes)
 
 
 def _resnet(kernels: ImageKernels, depth: str, image: int, classes: int, *, in_place: bool) -> Layers:

@@ -40,16 +40,18 @@ class ImageKernels:
         stride: int = 1,
         padding: int | None = None,
         bias: bool = False,
+        groups: int = 1,
     ) -> tuple[Operation, Image]:
         """Convolve: ``2*B*K*E^2*C*k^2`` FLOP for C channels in, K out and an output of edge E.
 
-        Padding defaults to half the kernel, in each direction of its own. The backward saves the input.
+        Padding defaults to half the kernel, in each direction of its own. The backward saves the input. Of several
+        groups, each reads its share of the channels in; as many groups as these are a depthwise convolution.
         """
         high, wide = (kernel, kernel) if isinstance(kernel, int) else kernel
         around = high // 2 if padding is None else padding
         edge = (read.edge + 2 * around - high) // stride + 1
         write = self.image(name, channels, edge)
-        products = channels * read.channels * high * wide
+        products = channels * (read.channels // groups) * high * wide
         operation = Operation(
             name,
             (read.tensor,),
@@ -60,17 +62,19 @@ class ImageKernels:
         )
         return operation, write
 
-    def upsampling(self, name: str, read: Image, channels: int) -> tuple[Operation, Image]:
-        """Transposed convolution 2x2 with stride 2: twice the edge."""
-        write = self.image(name, channels, 2 * read.edge)
-        products = 4 * channels * read.channels
+    def upsampling(
+        self, name: str, read: Image, channels: int, *, kernel: int = 2, stride: int = 2, bias: bool = True
+    ) -> tuple[Operation, Image]:
+        """Transposed convolution: `stride` times the edge."""
+        write = self.image(name, channels, stride * read.edge)
+        products = kernel * kernel * channels * read.channels
         operation = Operation(
             name,
             (read.tensor,),
             (write.tensor,),
             (read.tensor,),
             flops=2 * self.batch * read.edge * read.edge * products,
-            weights=self.element * (products + channels),
+            weights=self.element * (products + (channels if bias else 0)),
         )
         return operation, write
 
