@@ -175,6 +175,21 @@ _CATALOGUE = (
         ),
     ),
     Family(
+        "adjoint",
+        "recurrent",
+        "networks.recurrent:recurrent",
+        "Backpropagation through time of a recurrent layer.",
+        (
+            choice("cell", ("lstm", "rnn"), "Kind of cell."),
+            integer("steps", 1000, "Tokens of a sequence."),
+            integer("hidden", 1024, "Units of the layer, and of its input."),
+            integer("batch", 32, "Sequences in a batch."),
+            DTYPE,
+            *STORAGE,
+            *DEVICE,
+        ),
+    ),
+    Family(
         *("dag", "layered", "layered:layered_dag", "Random layered graph with one source and one sink."),
         (
             TASK_COUNT,
