@@ -36,7 +36,7 @@ from remat_algorithms.offload.swaps.value_copies import Swap
 class VdnnDynOptions(VdnnOptions):
     """Options of `vdnn-dyn`."""
 
-    stages: str = Field(
+    stages: str | None = Field(
         "conv",
         description="convolutions: stages whose name or operators contain one of these words, separated by commas",
     )
@@ -59,7 +59,9 @@ def solve(problem: Problem, options: VdnnDynOptions, context: Context) -> Propos
     """
     ways = required_routes(problem, "vdnn-dyn")
     kernels = _Kernels(problem, ways, saved=options.saved)
-    plan = best_of(kernels.passes(stages_named(problem, options.stages, mixed=True)))
+    every = range(problem.chain.length)
+    convolutions = every if options.stages is None else stages_named(problem, options.stages, mixed=True)
+    plan = best_of(kernels.passes(convolutions))
     if plan is None:
         return Proposal(notes=("vdnn-dyn found no schedule within the budget",), termination=context.termination)
     return proposal_of(plan, context, source="vdnn-dyn")
