@@ -254,6 +254,7 @@ def mobilenet(
     keep_gradients: bool = True,
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return the training graph of a MobileNet.
 
@@ -261,7 +262,7 @@ def mobilenet(
     ----------
     image : int
         Edge of the square images in pixels, at least 32.
-    batch, classes, dtype, keep_gradients, flops, bandwidth
+    batch, classes, dtype, keep_gradients, flops, bandwidth, device
         As for `vgg`.
 
     Returns
@@ -277,7 +278,7 @@ def mobilenet(
         name=f"mobilenet_b{batch}_{image}_{dtype}",
         what=f"MobileNet, {batch} images of {image}x{image}, {dtype}",
         keep_gradients=keep_gradients,
-        made=(dtype, flops, bandwidth),
+        made=(dtype, flops, bandwidth, device),
     )
 
 
@@ -290,6 +291,7 @@ def fcn8(
     keep_gradients: bool = True,
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return the training graph of an FCN-8s on VGG-16, which classifies pixels.
 
@@ -297,7 +299,7 @@ def fcn8(
     ----------
     image : int
         Edge of the square images in pixels, a multiple of 32.
-    batch, classes, dtype, keep_gradients, flops, bandwidth
+    batch, classes, dtype, keep_gradients, flops, bandwidth, device
         As for `vgg`.
 
     Returns
@@ -314,7 +316,7 @@ def fcn8(
         name=f"fcn8_vgg16_b{batch}_{image}_{dtype}",
         what=f"FCN-8s on VGG-16, {batch} images of {image}x{image}, {dtype}",
         keep_gradients=keep_gradients,
-        made=(dtype, flops, bandwidth),
+        made=(dtype, flops, bandwidth, device),
     )
 
 

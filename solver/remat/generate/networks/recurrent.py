@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from remat.devices import DEFAULT
 from remat.generate import check
 from remat.generate.adjoint import Level, time_loop
 from remat.generate.document import Document
-from remat.generate.networks.operations import BYTES, device
+from remat.generate.networks.operations import BYTES, roofline
 
 
 class Cell(NamedTuple):
@@ -44,6 +45,7 @@ def recurrent(
     initial_state: str = "live",
     flops: float | None = None,
     bandwidth: float | None = None,
+    device: str = DEFAULT,
 ) -> Document:
     """Return the loop of a recurrent layer over a number of tokens.
 
@@ -58,7 +60,9 @@ def recurrent(
     storage, initial_state
         As for `remat.generate.adjoint.time_loop`.
     flops, bandwidth : float, optional
-        Of the device; default an A100's.
+        Default: those of the device for `dtype`.
+    device : str
+        Of the shipped table (`remat.devices`).
 
     Returns
     -------
@@ -69,7 +73,7 @@ def recurrent(
     check.choice("dtype", dtype, tuple(BYTES))
     width = check.integer("hidden", hidden, minimum=1)
     sequences = check.integer("batch", batch, minimum=1)
-    machine, element, kind = device(dtype, flops, bandwidth), BYTES[dtype], CELLS[cell]
+    machine, element, kind = roofline(dtype, flops, bandwidth, device), BYTES[dtype], CELLS[cell]
     entries = sequences * width
     length = check.integer("steps", steps, minimum=1)
     check.total([length * entries * element * (2 * kind.state + kind.tape)], "make the batch or the sequence smaller")
