@@ -42,6 +42,42 @@ def listing(names: Iterable[str], longest: int = LONGEST_LISTING) -> str:
     return ", ".join(shown)
 
 
+def nearest(name: object, known: Iterable[str]) -> str | None:
+    """Return the known name that somebody who wrote `name` probably meant; None if none is near.
+
+    Near is one that a few slips turn into the other: one in a short word, two from six letters on, three from eleven
+    on. A slip is a letter too few, too many, another one, or two swapped; case does not count.
+    """
+    if not isinstance(name, str) or len(name) > LONGEST_WORD:
+        return None
+    import difflib
+
+    by_lower = {one.lower(): one for one in known}
+    asked = name.lower()
+    limit = 1 + (len(asked) > _SHORT) + (len(asked) > 2 * _SHORT)
+    close = difflib.get_close_matches(asked, by_lower, n=_CLOSE)
+    found = [(slips, rank) for rank, one in enumerate(close) if (slips := _slips(asked, one)) <= limit]
+    return by_lower[close[min(found)[1]]] if found else None
+
+
+_SHORT, _CLOSE = 5, 5
+
+
+def _slips(one: str, other: str) -> int:
+    """Return how many letters have to be put in, left out, changed or swapped with the next (restricted Damerau)."""
+    before: list[int] = []
+    last = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        row = [i]
+        for j, another in enumerate(other, 1):
+            best = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (letter != another))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == another:
+                best = min(best, before[j - 2] + 1)
+            row.append(best)
+        before, last = last, row
+    return last[-1]
+
+
 def one_line(text: str, longest: int = LONGEST_MESSAGE) -> str:
     """Return a message as one printable line of at most `longest` characters.
 

@@ -53,6 +53,7 @@ def changed(family: Family) -> dict[str, Any]:
     if "weights" in values:  # parameters change meanwhile, or transfers hold devices up
         values["weights"] = "flush"
         values.pop("keep", None)  # of ranks, whose transfers do not
+    values.pop("frozen", None)  # of static parameters, which are not the last choice
     names = {parameter.name for parameter in family.parameters}
     small = {"seed": 3, "nodes": 9, "length": 4, "steps": 5, "storage": "a:slots=2;b", "batch": 2, "lora": "rank=4"}
     return values | {name: value for name, value in small.items() if name in names}

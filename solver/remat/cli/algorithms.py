@@ -48,10 +48,10 @@ def command(session: Session, name: str | None, kind: str | None, format_: str) 
         if format_ == "json":
             emit(json.dumps([_entry(algorithm) for algorithm in listed], indent=2, ensure_ascii=False))
         else:
-            emit(_detailed(listed) if session.verbose else _by_family(listed))
+            session.emit(_detailed(listed) if session.verbose else _by_family(listed))
         return ExitCode.OK
     if name == AUTO:
-        _show_auto(kind, format_)
+        _show_auto(session, kind, format_)
         return ExitCode.OK
     algorithm = _find(name, kind)
     if format_ == "json":
@@ -59,11 +59,11 @@ def command(session: Session, name: str | None, kind: str | None, format_: str) 
     else:
         from remat.report.text.summary import table
 
-        emit(table(_lines(algorithm)))
+        session.emit(table(_lines(algorithm)))
     return ExitCode.OK
 
 
-def _show_auto(kind: str | None, format_: str) -> None:
+def _show_auto(session: Session, kind: str | None, format_: str) -> None:
     """Print what `auto` asks, for one kind or for all."""
     from remat.plugin.selection import declared
 
@@ -85,7 +85,7 @@ def _show_auto(kind: str | None, format_: str) -> None:
     else:
         from remat.report.text.summary import table
 
-        emit(table(_auto_lines(kinds)))
+        session.emit(table(_auto_lines(kinds)))
 
 
 def _auto_lines(kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -108,15 +108,13 @@ def _auto_lines(kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _find(name: str, kind: str | None) -> Algorithm:
     from remat.errors import OptionError
-    from remat.messages import listing
+    from remat.messages import listing, nearest
     from remat.plugin.registry import algorithms
 
     known = {algorithm.name: algorithm for algorithm in algorithms()}
     if name not in known:
-        import difflib
-
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {listing(known)}"
+        near = nearest(name, known)
+        hint = f"did you mean {near!r}?" if near else f"known are {listing(known)}"
         raise OptionError(f"unknown algorithm {name!r}; {hint}")
     if kind is not None and not known[name].accepts(kind):
         raise OptionError(f"{name!r} solves {_kinds(known[name])}, not {kind}", argument="kind")

@@ -27,6 +27,8 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 EXAMPLE = "example:"
 STANDARD_STREAM = "-"
 
+WHERE_FROM = "remat show --examples lists the shipped instances, remat generate and remat import make others"
+
 MOST_OF_HEAD = 2**20
 """Bytes of a schedule document in which its steps begin."""
 
@@ -61,6 +63,26 @@ budget_option = click.option(
     help="Capacity of a memory; without a name of the working memory (of the quickest storage level; of a pipeline, of "
     "every device); type:T is for all devices of a type. A size, or such as 80% of what the memory holds when nothing "
     "is recomputed.",
+)
+
+
+def _not_to_a_terminal(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Refuse to fill a terminal with an instance unless somebody asked for it."""
+    from click.core import ParameterSource
+
+    unasked = ctx.get_parameter_source(str(param.name)) is ParameterSource.DEFAULT
+    if unasked and not ctx.resilient_parsing and sys.stdout is not None and sys.stdout.isatty():
+        raise OptionError("an instance would fill this terminal: name a file with -o FILE, or print it with -o -")
+    return value
+
+
+instance_output_option = click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    default="-",
+    callback=_not_to_a_terminal,
+    help="Output file (.gz too); - is standard output.",
 )
 
 machine_option = click.option(
@@ -151,9 +173,11 @@ def load_instance(source: str) -> Instance:
             f"{error}; judge it with: remat verify INSTANCE {source}, show it with: remat show {source}"
         ) from None
     except InstanceError as error:
-        if not os.path.lexists(source) and (hint := _shipped(source)):
+        if os.path.lexists(source):
+            raise
+        if hint := _shipped(source):
             raise InstanceError(f"{error}; the shipped instance is {EXAMPLE}{hint}") from None
-        raise
+        raise InstanceError(f"{error}; {WHERE_FROM}") from None
 
 
 def load_schedule(path: str) -> Any:
@@ -167,10 +191,19 @@ def load_schedule(path: str) -> Any:
     return document
 
 
+def lacks_steps(document: Any) -> bool:
+    """Whether a document is an infeasible or unknown answer, which holds no schedule."""
+    found = isinstance(document, dict) and "steps" not in document
+    return found and document.get("status") in ("infeasible", "unknown")
+
+
 def refuse_answers_without_steps(document: Any, path: str) -> None:
     """Say plainly that the file of an infeasible or unknown answer holds no schedule."""
-    if isinstance(document, dict) and "steps" not in document and document.get("status") in ("infeasible", "unknown"):
-        raise InstanceError(f"$.status: {path} has no steps: the solver's answer was {document['status']!r}")
+    if lacks_steps(document):
+        raise InstanceError(
+            f"$.status: {path} has no steps: the solver's answer was {document['status']!r}; "
+            "remat show prints what it states"
+        )
 
 
 def instance_of_schedule(document: Any, path: str) -> Instance:

@@ -47,7 +47,7 @@ def command(session: Session, shell: str | None, install: bool) -> int:
     try:
         known = path.read_text("utf-8") if path.exists() else ""
         if LINES[chosen] in known:
-            emit(f"{path} has it already")
+            session.emit(f"{path} has it already")
             return ExitCode.OK
         path.parent.mkdir(parents=True, exist_ok=True)
         # Added to the file as it is: it may be a link to one that is kept elsewhere.
@@ -55,7 +55,7 @@ def command(session: Session, shell: str | None, install: bool) -> int:
             file.write(f"{'' if known.endswith(chr(10)) or not known else chr(10)}{LINES[chosen]}\n")
     except OSError as error:
         raise RematError(f"cannot write {str(path)!r}: {error.strerror}") from None
-    emit(f"added to {path}; new shells complete, this one after: {LINES[chosen]}")
+    session.emit(f"added to {path}; new shells complete, this one after: {LINES[chosen]}")
     return ExitCode.OK
 
 

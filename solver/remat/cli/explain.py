@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import textwrap
 
 import click
@@ -11,6 +10,7 @@ from click.shell_completion import CompletionItem
 from remat.cli import common
 from remat.cli.io_session import ExitCode, Session, emit
 from remat.errors import OptionError
+from remat.messages import nearest
 from remat.report.glossary import all_terms, explained, find_term, page
 from remat.report.text.columns import text_width
 
@@ -46,16 +46,16 @@ def command(session: Session, term: tuple[str, ...], format_: str) -> int:
         for known in all_terms():
             first = known.meaning.split(". ")[0].rstrip(".") + "."
             lines = textwrap.wrap(first, wide - width - 2)
-            emit(f"{known.name:<{width}}  " + ("\n" + " " * (width + 2)).join(lines))
+            session.emit(f"{known.name:<{width}}  " + ("\n" + " " * (width + 2)).join(lines))
         return ExitCode.OK
     asked = " ".join(term)
     found = find_term(asked)
     if found is None:
         names = [name for known in all_terms() for name in (known.name, *known.also)]
-        near = difflib.get_close_matches(asked.lower(), names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "`remat explain` lists the words"
+        near = nearest(asked, names)
+        hint = f"did you mean {near!r}?" if near else "`remat explain` lists the words"
         raise OptionError(f"no such word: {asked!r}; {hint}")
     for paragraph in explained(found):
         drawn = paragraph.startswith(" ")
-        emit(paragraph if drawn else textwrap.fill(paragraph, wide))
+        session.emit(paragraph if drawn else textwrap.fill(paragraph, wide))
     return ExitCode.OK

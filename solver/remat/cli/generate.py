@@ -165,7 +165,7 @@ def _kind_command(kind: str) -> click.Command:
     @click.command(kind, cls=_KindCommand, help=f"Make an instance of kind {kind}.")
     @click.option("--family", metavar="NAME", shell_complete=_complete_family, help="Family of instances.")
     @click.option("--name", metavar="TEXT", help="Name of the instance. [default: from the family]")
-    @click.option("-o", "--output", metavar="FILE", default="-", help="Output file (.gz too); - is standard output.")
+    @common.instance_output_option
     @common.verbosity_options
     @click.pass_obj
     def make(

@@ -158,7 +158,7 @@ class _Matrix:
     help="Bytes of an entry; without it sizes count entries.",
 )
 @click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's, and the ordering].")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Output file (.gz too); - is standard output.")
+@common.instance_output_option
 @common.verbosity_options
 @click.pass_obj
 def matrix(session: Session, /, **given: Any) -> int:
@@ -190,7 +190,7 @@ def matrix(session: Session, /, **given: Any) -> int:
 )
 @click.option("--schedule", metavar="FILE", help="Where to write the schedule, remat.schedule/2 with orders.")
 @click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's].")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Output file (.gz too); - is standard output.")
+@common.instance_output_option
 @common.verbosity_options
 @click.pass_obj
 def pipeline_csv(
@@ -226,7 +226,7 @@ def pipeline_csv(
 @click.option("--split", metavar="FILE", type=click.Path(), help="Which nodes each accelerator and CPU runs.")
 @click.option("--schedule", metavar="FILE", help="Where to write the split, as a schedule.")
 @click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's].")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Output file (.gz too); - is standard output.")
+@common.instance_output_option
 @common.verbosity_options
 @click.pass_obj
 def partitioning(session: Session, /, **given: Any) -> int:
@@ -289,7 +289,7 @@ class _Partitioning:
     show_default=True,
 )
 @click.option("--name", metavar="TEXT", help="Name of the instance [default: the file's].")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Output file (.gz too); - is standard output.")
+@common.instance_output_option
 @common.verbosity_options
 @click.pass_obj
 def piper(session: Session, /, path: str, name: str | None, output: str, **given: Any) -> int:
@@ -317,7 +317,7 @@ def piper(session: Session, /, path: str, name: str | None, output: str, **given
 @click.option(
     "--optimizer", metavar=OPTIMIZER, help="Optimizer whose states count as static memory. [default: no states]"
 )
-@click.option("-o", "--output", metavar="FILE", default="-", help="Output file (.gz too); - is standard output.")
+@common.instance_output_option
 @common.verbosity_options
 @click.pass_obj
 def torch(session: Session, /, factory: str, costs: str | None, optimizer: str | None, output: str) -> int:

@@ -71,6 +71,11 @@ class Session:
 
             click.echo(f"remat: {printable(text)}", err=True)
 
+    def emit(self, text: str) -> None:
+        """Write text for people to standard output, unless nothing is to be said."""
+        if not self.quiet:
+            emit(text)
+
     def note(self, text: str) -> None:
         """Say on standard error what the answer leaves out, unless nothing is to be said."""
         if not self.quiet:

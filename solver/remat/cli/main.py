@@ -15,7 +15,7 @@ import click
 
 from remat.cli.io_session import ExitCode, Session, abandon
 from remat.errors import AlgorithmError, ClaimError, OptionError, RematError
-from remat.messages import LONGEST_MESSAGE, one_line
+from remat.messages import LONGEST_MESSAGE, nearest, one_line
 from remat.version import __version__
 
 # Name -> (module, one line of help). The modules are imported when their command is called, not for this list.
@@ -92,10 +92,8 @@ class CommandTable(click.Group):
                 raise click.UsageError(f"{name!r} is reserved for a later release", ctx)
             if name.startswith("-"):
                 raise click.NoSuchOption(name, ctx=ctx)
-            import difflib
-
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it is one of {', '.join(COMMANDS)}"
+            near = nearest(name, COMMANDS)
+            hint = f"did you mean {near!r}?" if near else f"it is one of {', '.join(COMMANDS)}"
             raise click.UsageError(f"unknown command {name!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 

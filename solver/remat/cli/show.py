@@ -66,12 +66,17 @@ def command(session: Session, /, **given: Any) -> int:
 
         emit(json.dumps(json_schema(), indent=2))
     elif asked.examples:
-        _print_examples(asked.format_)
+        _print_examples(session, asked.format_)
     elif asked.instance is not None and (document := _schedule(asked.instance, asked.of)) is not None:
+        if common.lacks_steps(document):
+            if asked.plot is not None or asked.view is not None:
+                raise OptionError("an answer without a schedule has no pictures", argument="plot")
+            _print_answer(session, document, asked)
+            return ExitCode.OK
         examined = _examined(session, document, asked.instance, asked.of, asked.machine, asked.plot, asked.view)
         if asked.plot is not None or asked.view is not None:
             _plot(examined, asked.plot, asked.view)
-        _print_schedule(examined, asked.format_)
+        _print_schedule(session, examined, asked.format_)
     elif asked.instance is not None:
         if asked.plot is not None or asked.view is not None:
             raise OptionError("of instances there are no pictures; name a schedule", argument="plot")
@@ -81,14 +86,14 @@ def command(session: Session, /, **given: Any) -> int:
     return ExitCode.OK
 
 
-def _print_examples(format_: str) -> None:
+def _print_examples(session: Session, format_: str) -> None:
     from remat.instance.shipped import examples
 
     listed = examples()
     if format_ == "json":
         emit(json.dumps({name: str(path) for name, path in listed.items()}, indent=2))
         return
-    emit("\n".join(f"{common.EXAMPLE}{key.partition('/')[2]:<40} {path}" for key, path in listed.items()))
+    session.emit("\n".join(f"{common.EXAMPLE}{key.partition('/')[2]:<40} {path}" for key, path in listed.items()))
 
 
 def _schedule(path: str, of: str | None) -> dict[str, Any] | None:
@@ -141,7 +146,6 @@ def _examined(
         common.check_distinct({"SCHEDULE": path, "--of": of, "--machine": machine, "--plot": plot})
         common.check_writable("--plot", plot)
         common.check_plot(plot, view)
-    common.refuse_answers_without_steps(document, path)
     loaded = common.load_instance(of) if of is not None else common.instance_of_schedule(document, path)
     examined = examine(loaded, document, machine=common.load_machine_option(machine, loaded.units.build()))
     session.remark(f"loaded {loaded.kind} {loaded.name or '(unnamed)'} and its schedule")
@@ -156,7 +160,18 @@ def _plot(examined: Examined, path: str | None, view: str | None) -> None:
     plot(examined.as_result(), path, view=view or "time")
 
 
-def _print_schedule(examined: Examined, format_: str) -> None:
+def _print_answer(session: Session, document: dict[str, Any], asked: _Given) -> None:
+    """Print what the file of an infeasible or unknown answer states."""
+    units = None if asked.of is None else common.load_instance(asked.of).units.build()
+    if asked.format_ == "json":
+        emit(json.dumps(document, indent=2, ensure_ascii=False, default=float))  # decimals, as they are read
+    else:
+        from remat.report.text.stated_answer import stated_answer
+
+        session.emit(stated_answer(document, units))
+
+
+def _print_schedule(session: Session, examined: Examined, format_: str) -> None:
     if format_ == "json":
         from remat.report.text.schedule_view import to_dict
 
@@ -164,7 +179,7 @@ def _print_schedule(examined: Examined, format_: str) -> None:
     else:
         from remat.report.text.schedule_view import schedule_view
 
-        emit(schedule_view(examined))
+        session.emit(schedule_view(examined))
 
 
 def _print_facts(session: Session, instance: str, budget: tuple[str, ...], machine: str | None, format_: str) -> None:
@@ -182,4 +197,4 @@ def _print_facts(session: Session, instance: str, budget: tuple[str, ...], machi
     else:
         from remat.report.text.facts import facts_table
 
-        emit(facts_table(facts))
+        session.emit(facts_table(facts))

@@ -20,6 +20,7 @@ from remat.comparing.supervision import Limits
 from remat.documents import write_text
 from remat.errors import OptionError, RematError
 from remat.instance import MachineModel
+from remat.messages import nearest
 from remat.solving.problem_setup import read_seconds, read_share
 from remat.solving.relative_budget import plain_budget, share_of
 from remat.units import parse_size
@@ -216,16 +217,14 @@ def _checked(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> 
     dict of algorithm to options
         Converted: ``"3"`` and ``3`` are one option, and one job.
     """
-    import difflib
-
     from remat.plugin.options import make_options
     from remat.plugin.registry import algorithms
 
     known = {algorithm.name: algorithm for algorithm in algorithms()}
     for where, name in [*(("algorithms", name) for name in names), *(("options", name) for name in options)]:
         if name not in known and (where == "options" or name not in ("auto", "all")):
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            near = nearest(name, known)
+            hint = f"; did you mean {near!r}?" if near else ""
             raise OptionError(f"unknown algorithm {name!r}{hint}", argument=where)
     converted = {}
     for name, given in options.items():

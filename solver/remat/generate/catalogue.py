@@ -96,9 +96,9 @@ _CATALOGUE = (
             DTYPE,
             choice(
                 "optimizer",
-                ("momentum", "sgd", "none"),
-                "What stays resident: 3, 2 or 0 copies of the weights.",
-                "none",
+                ("momentum", "sgd", "none", "omitted"),
+                "What stays resident: 3, 2, 2 or 0 copies of the weights.",
+                "omitted",
             ),
             *DEVICE,
         ),

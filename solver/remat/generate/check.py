@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
+
+from remat.messages import nearest
 
 Number = int | float
 
@@ -96,8 +97,8 @@ def known(given: Iterable[str], names: Iterable[str]) -> None:
 
 def suggestion(value: object, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` where a known name is close to `value`, else nothing."""
-    close = get_close_matches(value, list(known), n=1) if isinstance(value, str) else []
-    return f"; did you mean {close[0]!r}?" if close else ""
+    near = nearest(value, known)
+    return f"; did you mean {near!r}?" if near else ""
 
 
 def _shown(value: object) -> str:

@@ -141,7 +141,7 @@ HOST = (
 OPTIMIZER = choice(
     "optimizer",
     ("adam", "adam8", "momentum", "adafactor", "sgd", "none"),
-    "What lies there for each parameter, at 16 bit: 16, 10, 12, 8, 4 or 0 bytes (docs/weights.md).",
+    "Bytes per parameter in 16-bit training, with its gradient: 16, 10, 12, 8, 4 or 4 (docs/weights.md).",
 )
 SUMS = (
     boolean("master", None, "Whether states hold a copy of 16-bit parameters (default: where there are states)."),
@@ -152,9 +152,10 @@ STATES = (
     *SUMS,
     choice(
         "parameters",
-        ("static", "device", "host", "nvme", "any"),
-        "Static memory, or values of the graph: where they lie; any: the schedule says.",
+        ("static", "none", "device", "host", "nvme", "any"),
+        "Static memory, left out, or values of the graph: where they lie; any: the schedule says.",
     ),
+    boolean("frozen", False, "Static parameters are not trained: no gradients, no states."),
     choice("states", ("host", "device", "nvme", "any"), "Where optimizer states lie, if parameters are values."),
     *HOST,
     rate("nvme", 3e9, "Bandwidth between host and NVMe, where something lies there."),

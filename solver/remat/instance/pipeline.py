@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from difflib import get_close_matches
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
@@ -28,6 +27,7 @@ from remat.instance.data_parallel import PipelineSharding
 from remat.instance.fields import LARGEST_COUNT, Count, Many, check_total, fail
 from remat.instance.layers import OF_FORWARDS, PHASE_TIMES, PREVIOUS, Layer, LayerWork
 from remat.instance.tensor import Degree, check_tensor, in_groups, of_group, ways_of
+from remat.messages import nearest
 
 ROUNDING = 1e-9
 """Share by which sums of given times may be off."""
@@ -530,8 +530,8 @@ class PipelineInstance(BaseInstance):
                 if names.count(name) > 1:
                     raise fail(f"{names.count(name)} layers are called {name!r}", at)
                 if name not in names[:index]:
-                    near = get_close_matches(name, filter(None, names[:index]), 1)
-                    hint = f"; did you mean {near[0]!r}?" if near else ""
+                    near = nearest(name, filter(None, names[:index]))
+                    hint = f"; did you mean {near!r}?" if near else ""
                     raise fail(f"no layer before is called {name!r}{hint}", at)
                 if names.index(name) == index - 1:
                     raise fail(f'{name!r} is the layer before, which "{PREVIOUS}" means', at)

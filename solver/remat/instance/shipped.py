@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from remat.errors import OptionError
+from remat.messages import listing, nearest
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -50,12 +51,10 @@ def example_path(name: str) -> Path:
         return listed[matches[0]]
     if matches:
         raise OptionError(f"several shipped instances begin with {name!r}: {', '.join(matches)}")
-    import difflib
-
     short = {key.partition("/")[2]: key for key in listed}
-    near = difflib.get_close_matches(name, short, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(listed)}"
-    raise OptionError(f"no shipped instance is called {name!r}; {hint}")
+    near = nearest(name, short)
+    hint = f"did you mean {near!r}?" if near else f"there are {listing(listed)}"
+    raise OptionError(f"no shipped instance is called {name!r}; {hint}; remat generate makes others")
 
 
 def example(name: str) -> Instance:

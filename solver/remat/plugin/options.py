@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from remat.errors import OptionError
-from remat.messages import brief, listing
+from remat.messages import brief, listing, nearest
 from remat.plugin.registry import Algorithm
 
 
@@ -52,10 +52,8 @@ def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
         if name in (gone := getattr(model, "gone", {})):
             raise OptionError(f"{algorithm.name}'s option {name!r} is gone: {gone[name]}", argument="options")
         if name not in model.model_fields:
-            import difflib
-
-            near = difflib.get_close_matches(name, model.model_fields, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {listing(model.model_fields)}"
+            near = nearest(name, model.model_fields)
+            hint = f"did you mean {near!r}?" if near else f"it has {listing(model.model_fields)}"
             raise OptionError(f"{algorithm.name} has no option {name!r}; {hint}", argument="options")
     try:
         return model.model_validate(dict(given))

@@ -9,7 +9,7 @@ from importlib import import_module, util
 from typing import TYPE_CHECKING, Any, Literal
 
 from remat.errors import OptionError
-from remat.messages import listing
+from remat.messages import listing, nearest
 from remat.plugin.entry_points import entry_points
 
 if TYPE_CHECKING:
@@ -341,10 +341,8 @@ def find(name: str, kind: str) -> Algorithm:
     known = _registered()
     algorithm = known.get(name)
     if algorithm is None:
-        import difflib
-
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known for {kind}: {_names(algorithms(kind))}"
+        near = nearest(name, known)
+        hint = f"; did you mean {near!r}?" if near else f"; known for {kind}: {_names(algorithms(kind))}"
         raise OptionError(f"unknown algorithm {name!r}{hint}", argument="algorithm")
     if not algorithm.accepts(kind):
         raise OptionError(

@@ -16,7 +16,7 @@ from remat.graph.names import Names
 from remat.graph.taskgraph import NumberArray, TaskGraph
 from remat.instance.fields import units_scope
 from remat.lazy_text import ListText
-from remat.messages import brief, listing
+from remat.messages import brief, listing, nearest
 from remat.schedule.reading import columns_of
 from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps
 from remat.units import LARGEST_SIZE, LARGEST_TOTAL, Number, Units, parse_size, parse_time
@@ -246,11 +246,9 @@ def _check_keys(document: dict[str, Any]) -> None:
 
 def _refuse_unknown(document: dict[str, Any], known: Collection[str], where: str, path: str) -> None:
     if extra := document.keys() - known:
-        import difflib
-
         key = min(extra)
-        near = difflib.get_close_matches(key, sorted(known), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {listing(sorted(known))}"
+        near = nearest(key, sorted(known))
+        hint = f"did you mean {near!r}?" if near else f"known are {listing(sorted(known))}"
         raise InstanceError(f"unknown key {brief(key)} in {where}; {hint}", path)
 
 

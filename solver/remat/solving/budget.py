@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -108,7 +109,7 @@ MUCH_TOO_SMALL = 1000
 def meant_size(size: object, problem: Problem, memory: str) -> str:
     """Return the size that a bare number of bytes was probably meant to be, such as ``16GB``; empty if itself.
 
-    It is a thousandth or less of what any schedule needs of that memory, and would do with the unit.
+    It is a thousandth or less of what any schedule needs of that memory; with the unit it is nearest to that need.
     """
     if problem.units.memory == "unit" or not str(size).strip().isdecimal():
         return ""
@@ -116,7 +117,5 @@ def meant_size(size: object, problem: Problem, memory: str) -> str:
     number = int(str(size).strip()[:30])
     if bound is None or number == 0 or number * MUCH_TOO_SMALL > bound.size:
         return ""
-    for power, unit in enumerate(("kB", "MB", "GB", "TB"), start=1):
-        if number * 1000**power >= bound.size:
-            return f"{number}{unit}"
-    return ""
+    power = min(range(1, 5), key=lambda power: abs(math.log(number * 1000**power / bound.size)))
+    return f"{number}{('kB', 'MB', 'GB', 'TB')[power - 1]}"

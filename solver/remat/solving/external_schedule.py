@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from remat.errors import OptionError
 from remat.graph.taskgraph import IntArray, TaskGraph
 from remat.instance import load
-from remat.messages import brief
+from remat.messages import brief, nearest
 from remat.placement import Unplaceable, place
 from remat.plugin.applicability import check_reach
 from remat.plugin.emit import check_length, run_in_order
@@ -83,8 +82,8 @@ def _tasks(graph: TaskGraph, runs: Iterable[str]) -> IntArray:
     for name in runs:
         index = graph.tasks.find(name) if isinstance(name, str) else None
         if index is None:
-            near = difflib.get_close_matches(str(name), list(graph.tasks[:10_000]), n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            near = nearest(name, list(graph.tasks[:10_000]))
+            hint = f"; did you mean {near!r}?" if near else ""
             raise OptionError(f"run {len(found)}: there is no task {brief(name)}{hint}", argument="runs")
         found.append(index)
     check_length(len(found), "the given plan")

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from remat.errors import AlgorithmError, OptionError, RematError
+from remat.messages import nearest
 from remat.plugin import registry, selection
 from remat.plugin.applicability import check_reach
 from remat.plugin.context import Context
@@ -109,10 +110,8 @@ def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[st
     solvers = _with_options(problem) if others else {}
     for name, value in others.items():
         if name not in solvers:
-            import difflib
-
-            near = difflib.get_close_matches(name, [*solvers, "order"], n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"here there are {', '.join(sorted({*solvers, 'order'}))}"
+            near = nearest(name, [*solvers, "order"])
+            hint = f"did you mean {near!r}?" if near else f"here there are {', '.join(sorted({*solvers, 'order'}))}"
             raise OptionError(f"no algorithm that auto asks has an option {name!r}; {hint}", argument="options")
         _check_option(solvers[name], name, value)
     read: AutoOptions = make_options(AUTO, own)

@@ -182,8 +182,12 @@ def make_problem(
     return apply_budget(Problem(instance, machine_of(instance, model)), budget)
 
 
+LEAST_PERCENT = 2
+"""From here on a bare number may well be meant in per cent."""
+
+
 def read_share(value: object, argument: str) -> Fraction:
-    """Read ``0.2``, ``"0.2"`` or ``"20%"`` exactly."""
+    """Read ``0.2``, ``"0.2"`` or ``"20%"`` exactly; of a bare 10, which may mean 10 %, the sign is asked for."""
     text = value.strip() if isinstance(value, str) else ""
     try:
         number = Decimal(text.removesuffix("%").strip() if isinstance(value, str) else str(parse_number(value)))
@@ -194,7 +198,13 @@ def read_share(value: object, argument: str) -> Fraction:
             raise ValueError
     except (InvalidOperation, ValueError):
         raise OptionError(f"{brief(value)} is no share >= 0; write 0.2 or 20%", argument=argument) from None
-    return Fraction(number) / (100 if text.endswith("%") else 1)
+    percent = text.endswith("%")
+    if number >= LEAST_PERCENT and not percent:
+        raise OptionError(
+            f"{brief(value)} may mean {float(number):g}% or {float(100 * number):g}%; write the one that is meant",
+            argument=argument,
+        )
+    return Fraction(number) / (100 if percent else 1)
 
 
 def read_seconds(limit: float | str | None, default: float | None, argument: str = "time_limit") -> float | None:

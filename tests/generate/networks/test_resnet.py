@@ -85,7 +85,7 @@ def test_half_precision_halves_the_activations_but_not_the_statistics() -> None:
         ({"image": 8}, "image must be at least 32, not 8"),
         ({"batch": 0}, "batch must be at least 1, not 0"),
         ({"classes": 0}, "classes must be at least 1, not 0"),
-        ({"optimizer": "adam"}, "optimizer must be one of momentum, sgd, none"),
+        ({"optimizer": "adam"}, "optimizer must be one of momentum, sgd, none, omitted"),
         ({"batch": 10**12}, "make the batch or the image smaller"),
     ],
 )

@@ -95,7 +95,7 @@ def test_a_slow_memory_makes_the_step_bound_by_traffic() -> None:
 
 def test_agrees_with_the_traced_model() -> None:
     trace = json.loads(TRACE.read_text())
-    made = transformer(dtype="fp32", dropout=False, batch=8, optimizer="none")
+    made = transformer(dtype="fp32", dropout=False, batch=8, parameters="none")
     assert made["input_size"] == trace["input_size"]
     for stage, index in zip(made["stages"], (0, 1, 13), strict=True):
         traced = trace["stages"][index]
@@ -130,7 +130,7 @@ def test_dropout_and_precision_change_what_is_saved() -> None:
 
 @pytest.mark.parametrize(
     ("optimizer", "dtype", "per_parameter"),
-    [("adam", "bf16", 16), ("adam", "fp32", 16), ("sgd", "bf16", 4), ("sgd", "fp32", 8), ("none", "bf16", 0)],
+    [("adam", "bf16", 16), ("adam", "fp32", 16), ("sgd", "bf16", 4), ("sgd", "fp32", 8), ("none", "bf16", 4)],
 )
 def test_static_memory(optimizer: str, dtype: str, per_parameter: int) -> None:
     made = transformer(optimizer=optimizer, dtype=dtype)

@@ -327,7 +327,7 @@ def test_a_budget_that_is_refused(monkeypatch):
         assert {point.notes for point in refused} == {"that would take too long"}
     with pytest.raises(remat.OptionError, match="too long"):
         remat.sweep(CHAIN, "frugal", budgets=[20, 33])
-    found = remat.least_budget(CHAIN, algorithm="frugal", max_overhead=100)
+    found = remat.least_budget(CHAIN, algorithm="frugal", max_overhead="10000%")
     assert found.answer.value == 33
     assert not found.answer.proved
     assert found.notes[0].startswith("keep this schedule, or ask for a budget of 34: ")

@@ -107,6 +107,8 @@ class Operation:
         if self.passes_gradient or not _differentiable(self.writes):
             return 0.0
         produced = _bytes(_differentiable(self.reads)) if input_gradient else 0
+        if self.weights and not self.weight_gradient and not produced:
+            return 0.0
         arriving = _bytes(_differentiable(self.writes))
         read = 0 if self.gathered else self.weights
         traffic = _bytes(self.saves) + arriving + produced + read + self.weight_gradient

@@ -11,7 +11,7 @@ from remat.generate.check import Number
 from remat.generate.document import Document
 from remat.generate.networks.operations import Device
 
-HOMES = ("static", "device", "host", "nvme", "any")
+HOMES = ("static", "none", "device", "host", "nvme", "any")
 STATE_HOMES = ("host", "device", "nvme", "any")
 ACCUMULATIONS = ("same", "fp32")
 FLOAT32 = 4
@@ -44,14 +44,16 @@ class States:
     Parameters
     ----------
     optimizer : str
-        ``adam``, ``adam8``, ``momentum``, ``adafactor``, ``sgd`` (no state), ``none`` (nothing for parameters at all).
+        ``adam``, ``adam8``, ``momentum``, ``adafactor``, ``sgd`` or ``none``; the last two have no states.
     master : bool, optional
         Whether the states of 16-bit parameters hold a copy of these in fp32; default: where there are states.
     accumulation : {"same", "fp32"}
         Type in which gradients are added up: that of the parameters, or fp32.
     parameters, states : str
         Where they lie between iterations: ``device``, ``host``, ``nvme`` (behind the host), ``any`` (the schedule
-        says); ``static`` parameters, and all that belongs to them, are static memory.
+        says); ``static`` parameters, and all that belongs to them, are static memory; ``none`` leaves them out.
+    frozen : bool
+        Static parameters are not trained: they have neither gradients nor states.
     link, host_speed, nvme : float
         Bytes/s each way to the host; its speed at updates, the device's being 1; bytes/s between host and NVMe.
     data, zero : int
@@ -68,6 +70,7 @@ class States:
     master: bool | None = None
     accumulation: str = "same"
     parameters: str = "static"
+    frozen: bool = False
     states: str = "host"
     link: float = 12e9
     host_speed: float = 1 / 16
@@ -97,7 +100,11 @@ class States:
         check.integer("bucket", self.bucket, minimum=0)
         if self.zero and self.data == 1:
             raise ValueError(f"zero {self.zero} shares states out among several ranks: data says how many, and is 1")
-        if self.parameters == "static" and (self.data > 1 or self.staleness is not None):
+        if not isinstance(self.frozen, bool):
+            raise ValueError(f"frozen must be true or false, not {self.frozen!r:.60}")
+        if self.frozen and self.parameters not in ("static", "none"):
+            raise ValueError(f"frozen parameters have no updates and are static memory, not {self.parameters}")
+        if self.parameters in ("static", "none") and (self.data > 1 or self.staleness is not None):
             key = "data" if self.data > 1 else "staleness"
             raise ValueError(f"{key} is of parameters that are values: give parameters device, host, nvme or any")
         if self.staleness is not None:
@@ -119,8 +126,10 @@ class States:
 
     def static_bytes(self, element: int, count: int, factors: int) -> int:
         """Bytes of parameters, gradients and states on one rank that has all of them."""
-        if self.optimizer == "none":
+        if self.parameters == "none":
             return 0
+        if self.frozen:
+            return element * count
         return (element + self.gradient_bytes(element)) * count + self.state_bytes(element, count, factors)
 
 

@@ -35,7 +35,7 @@ def resnet(
     batch: int = 32,
     classes: int = 1000,
     dtype: str = "fp32",
-    optimizer: str = "none",
+    optimizer: str = "omitted",
     flops: float | None = None,
     bandwidth: float | None = None,
     device: str = DEFAULT,
@@ -50,8 +50,8 @@ def resnet(
     batch, classes : int
     dtype : {"fp16", "bf16", "fp32"}
         Of activations, gradients and weights.
-    optimizer : {"momentum", "sgd", "none"}
-        What stays resident: weights, gradients and (momentum) one state each, at the size of `dtype`; none
+    optimizer : {"momentum", "sgd", "none", "omitted"}
+        What stays resident: weights, gradients and (momentum) one state each, at the size of `dtype`; omitted
         counts nothing, the budget then speaks of activations alone.
     flops : float, optional
         FLOP/s; default: the device's for `dtype`.
@@ -73,7 +73,7 @@ def resnet(
     """
     check.choice("depth", depth, tuple(BLOCKS))
     check.choice("dtype", dtype, tuple(BYTES))
-    copies = {"momentum": 3, "sgd": 2, "none": 0}
+    copies = {"momentum": 3, "sgd": 2, "none": 2, "omitted": 0}
     check.choice("optimizer", optimizer, tuple(copies))
     check.integer("image", image, minimum=SMALLEST_IMAGE, maximum=1_000_000)
     check.integer("batch", batch, minimum=1)

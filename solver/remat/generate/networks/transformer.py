@@ -183,7 +183,7 @@ def transformer(
     many = check.integer("batch", batch, minimum=1)
     kernels = Kernels(model, many, BYTES[dtype], flash, check.integer("before", before, maximum=LONGEST))
     machine = roofline(dtype, flops, bandwidth, device)
-    stages = _stages(kernels, granularity, machine)
+    stages = _stages(kernels, granularity, machine, frozen=training.frozen)
     softmax = FLOAT32 * kernels.tokens * model.vocabulary
     sizes, factors = model.stage_parameters(granularity), model.stage_factors(granularity)
     static = training.static_bytes(BYTES[dtype], model.parameters, _repeated(stages, factors))
@@ -191,7 +191,7 @@ def transformer(
     made = document(
         kind="chain",
         name=_name(preset, model, batch, dtype, flash, granularity),
-        description=f"{_described(kernels, dtype)}, optimizer {training.optimizer}; published formulas, roofline times "
+        description=f"{_described(kernels, dtype)}, {_trained(training)}; published formulas, roofline times "
         f"at {machine.flops / 1e12:g} TFLOP/s and {machine.bandwidth / 1e12:g} TB/s",
         units=SECONDS_AND_BYTES,
         static_memory=static or None,
@@ -200,7 +200,7 @@ def transformer(
         loss={"time": _loss_time(stages[-1]["output_size"], softmax, machine), "workspace": softmax},
         input_gradient=False,
     )
-    if training.parameters == "static":
+    if training.parameters in ("static", "none"):
         return made
     return with_parameters(made, sizes, factors, states=training, element=BYTES[dtype], device=machine)
 
@@ -230,18 +230,28 @@ def _described(kernels: Kernels, dtype: str) -> str:
     )
 
 
-def _stages(kernels: Kernels, granularity: str, machine: Device) -> list[dict[str, Any]]:
+def _trained(training: States) -> str:
+    """Say what becomes of the parameters."""
+    if training.parameters == "none":
+        return "parameters left out"
+    return "frozen" if training.frozen else f"optimizer {training.optimizer}"
+
+
+def _stages(kernels: Kernels, granularity: str, machine: Device, *, frozen: bool) -> list[dict[str, Any]]:
     """Return the stages: embedding, blocks or their halves, head."""
     layers = kernels.model.layers
-    stages = [stage(name="embedding", operations=kernels.embedding(), device=machine, input_gradient=False)]
+
+    def made(name: str, operations: list[Operation], **more: Any) -> dict[str, Any]:
+        own = [replace(operation, gradient=0) for operation in operations] if frozen else operations
+        return stage(name=name, operations=own, device=machine, **more)
+
+    stages = [made("embedding", kernels.embedding(), input_gradient=False)]
     if granularity == "block":
-        block = [*kernels.attention(), *kernels.mlp()]
-        stages.append(stage(name="block", operations=block, device=machine, repeat=layers))
+        stages.append(made("block", [*kernels.attention(), *kernels.mlp()], repeat=layers))
     else:
-        parts = {"attention": kernels.attention(), "mlp": kernels.mlp()}
-        sublayers = [stage(name=name, operations=part, device=machine) for name, part in parts.items()]
+        sublayers = [made("attention", kernels.attention()), made("mlp", kernels.mlp())]
         stages += [{**sublayer, "name": f"{sublayer['name']}{i}"} for i in range(layers) for sublayer in sublayers]
-    stages.append(stage(name="head", operations=kernels.head(), device=machine))
+    stages.append(made("head", kernels.head()))
     return stages
 
 

@@ -1,0 +1,147 @@
+"""Slips of newcomers are met with the remedy, and short answers hide nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import remat
+from remat.generate import generate
+from tests.cli.helpers import CHAIN, Run, Save
+
+LLAMA_8B = {
+    "preset": "llama-7b-like",
+    "layers": 32,
+    "hidden": 4096,
+    "heads": 32,
+    "key_heads": 8,
+    "feedforward": 14336,
+    "vocabulary": 128256,
+    "sequence": 2048,
+    "batch": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def llama() -> dict[str, Any]:
+    """A step of Llama 3 8B with Adam: 128.5 GB for its parameters alone."""
+    return generate("chain", "transformer", **LLAMA_8B)
+
+
+def test_a_bare_24_is_meant_in_gigabytes(run: Run, save: Save, llama: dict[str, Any]) -> None:
+    assert run("show", save(llama), "-b", "24").err == "Warning: --budget: 24 bytes: did you mean 24GB?\n"
+
+
+@pytest.mark.parametrize("given", ["10", "2.5", "1e3"])
+def test_bare_numbers_that_may_be_percentages_are_refused(run: Run, tiny: str, given: str) -> None:
+    meant = f"{float(given):g}% or {100 * float(given):g}%"
+    run("solve", tiny, "--max-overhead", given).assert_refused("--max-overhead", f"may mean {meant}")
+    run("solve", tiny, "--gap", given).assert_refused("--gap", f"may mean {meant}")
+    assert run("solve", tiny, "-a", "rotor", "--max-overhead", f"{float(given):g}%").code == 0
+
+
+def test_bare_numbers_that_may_be_percentages_are_refused_in_python() -> None:
+    with pytest.raises(remat.OptionError, match="may mean 10% or 1000%"):
+        remat.least_budget(CHAIN, max_overhead=10)
+
+
+def test_quiet_commands_say_nothing(run: Run, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = str(tmp_path / "schedule.json")
+    assert run("solve", tiny, "-a", "keep-all", "-qo", schedule).code == 0
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for asked in (
+        ("show", tiny),
+        ("show", schedule, "--of", tiny),
+        ("show", "--examples"),
+        ("verify", tiny, schedule),
+        ("decisions", schedule, "--of", tiny),
+        ("diff", schedule, schedule, "--of", tiny),
+        ("layout", schedule, "--of", tiny),
+        ("sweep", tiny, "-a", "keep-all"),
+        ("compare", tiny, "-a", "keep-all", "-o", tmp_path / "compared"),
+        ("algorithms",),
+        ("algorithms", "rotor"),
+        ("algorithms", "auto"),
+        ("explain", "gap"),
+        ("explain",),
+        ("completion", "bash", "--install"),
+        ("completion", "bash", "--install"),
+        ("generate", "tree", "--family", "random", "--nodes", 5, "-o", tmp_path / "tree.json"),
+    ):
+        outcome = run(*asked, "-q")
+        assert (outcome.code, outcome.out, outcome.err) == (0, "", ""), asked
+
+
+@pytest.mark.parametrize(("given", "per_parameter"), [({}, 4), ({"frozen": True}, 2), ({"parameters": "none"}, 0)])
+def test_without_an_optimizer_parameters_and_gradients_stay(given: dict[str, Any], per_parameter: int) -> None:
+    """They take 2 bytes each at 16 bit; only frozen ones have no gradients, and only what is left out takes nothing."""
+    made = generate("chain", "transformer", optimizer="none", **given)
+    assert made.get("static_memory", 0) == per_parameter * 124_439_808
+
+
+def test_frozen_parameters_take_no_time_for_their_gradients() -> None:
+    """A block's backward makes one product of each matrix instead of two; attention has no parameters."""
+    trained, frozen = (generate("chain", "transformer", frozen=frozen)["stages"][1] for frozen in (False, True))
+    assert frozen["forward_time"] == trained["forward_time"]
+    assert trained["forward_time"] < frozen["backward_time"] < trained["backward_time"]
+    with pytest.raises(ValueError, match="frozen parameters have no updates and are static memory, not host"):
+        generate("chain", "transformer", frozen=True, parameters="host")
+
+
+def test_a_resnet_without_an_optimizer_keeps_its_weights() -> None:
+    bare, plain, left_out = (generate("chain", "resnet", optimizer=name) for name in ("none", "sgd", "omitted"))
+    assert bare["static_memory"] == plain["static_memory"] == 2 * 4 * 25_557_032
+    assert "static_memory" not in left_out
+
+
+def test_an_instance_on_a_terminal_asks_for_a_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ("generate", "tree", "--family", "random", "--nodes", 5)
+    assert run(*asked).document["kind"] == "tree"
+    real = sys.stdout
+    monkeypatch.setattr(type(real), "isatty", lambda self: True)
+    run(*asked).assert_refused("name a file with -o FILE")
+    run("import", "matrix", "x.mtx").assert_refused("name a file with -o FILE")
+    assert run(*asked, "-o", "-").document["kind"] == "tree"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "offered"),
+    [
+        (("algorithms", "pofa"), "pofo"),
+        (("algorithms", "revolve-chian"), "revolve-chain"),
+        (("algorithms", "offload"), None),
+        (("algorithms", "checkpoint"), None),
+        (("explain", "memory"), None),
+        (("planner",), None),
+        (("sovle", "x.json"), "solve"),
+        (("show", "example:llama3"), None),
+    ],
+)
+def test_only_what_is_near_is_offered(run: Run, arguments: tuple[str, ...], offered: str | None) -> None:
+    outcome = run(*arguments)
+    assert outcome.code == 2
+    assert ("did you mean" in outcome.err) == (offered is not None), outcome.err
+    assert offered is None or f"did you mean {offered!r}?" in outcome.err
+
+
+def test_answers_without_a_schedule_are_shown(run: Run, tiny: str, tmp_path: Path) -> None:
+    path = tmp_path / "answer.json"
+    assert run("solve", tiny, "-b", 3, "-qo", path).code == 3
+    for more in ((), ("--of", tiny)):
+        outcome = run("show", path, *more)
+        assert (outcome.code, outcome.err) == (0, "")
+        assert "infeasible, proved over all schedules" in outcome.out
+        assert "memory: 3" in outcome.out
+        assert "least budget" in outcome.out
+    assert run("show", path, "--format", "json").document == json.loads(path.read_text())
+    run("show", path, "--plot", tmp_path / "x.svg").assert_refused("no pictures")
+    run("verify", tiny, path).assert_refused("has no steps", "remat show")
+
+
+def test_what_is_no_file_points_to_examples_and_generators(run: Run) -> None:
+    run("solve", "llama3").assert_refused("'llama3'", "remat show --examples", "remat generate")
+    run("solve", "example:llama3").assert_refused("'llama3'", "remat generate")
