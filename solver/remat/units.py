@@ -296,6 +296,12 @@ def _scaled(size: int, base: int, names: tuple[str, ...]) -> str:
     return f"{size / base**power:.4g} {names[power]}"
 
 
+def format_percent(share: float, digits: int = 1) -> str:
+    """Print a share: ``12.3 %``; what rounds to nothing has no sign."""
+    text = f"{100 * share:.{digits}f}"
+    return f"{text.removeprefix('-') if float(text) == 0 else text} %"
+
+
 def format_time(time: Number, units: Units | None = None) -> str:
     """Print a time with a unit that suits its magnitude; bare where the instance counts in units."""
     unit = units.time if units is not None else "s"

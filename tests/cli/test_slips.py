@@ -11,6 +11,9 @@ import pytest
 
 import remat
 from remat.generate import generate
+from remat.report.text.summary import _percent
+from remat.solving.verifying import examine
+from remat.units import format_percent
 from tests.cli.helpers import CHAIN, Run, Save
 
 LLAMA_8B = {
@@ -145,3 +148,24 @@ def test_answers_without_a_schedule_are_shown(run: Run, tiny: str, tmp_path: Pat
 def test_what_is_no_file_points_to_examples_and_generators(run: Run) -> None:
     run("solve", "llama3").assert_refused("'llama3'", "remat show --examples", "remat generate")
     run("solve", "example:llama3").assert_refused("'llama3'", "remat generate")
+
+
+def test_a_schedule_that_its_file_calls_optimal_is_shown_as_optimal(tmp_path: Path) -> None:
+    """Times with a fraction are read as decimals, which equal no float."""
+    chain = remat.chain(forward_time=[0.1, 0.2], backward_time=0.7, output_size=4, input_size=4)
+    path = tmp_path / "schedule.json"
+    found = remat.solve(chain, algorithm="keep-all")
+    found.save(path)
+    read = examine(chain, str(path)).as_result()
+    assert (read.status, read.lower_bound) == (found.status, found.lower_bound)
+    assert str(read.status) == "optimal"
+
+
+def test_what_rounds_to_nothing_has_no_sign() -> None:
+    assert [format_percent(share) for share in (-1e-17, -0.0004, -0.0006, 0.166)] == [
+        "0.0 %",
+        "0.0 %",
+        "-0.1 %",
+        "16.6 %",
+    ]
+    assert _percent(-1e-12) == "0 %"

@@ -172,6 +172,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _leave_at_once_if_asked_again()
         return _complain("interrupted", ExitCode.INTERRUPTED)
     except click.UsageError as error:
+        if isinstance(error, click.NoSuchOption):
+            near = nearest(error.option_name, error.possibilities or ())
+            error.possibilities = [near] if near else None
         command = error.ctx.command_path if error.ctx is not None else "remat"
         return _complain(f"{error.format_message().rstrip('.')} (see {command} --help)", ExitCode.USAGE)
     except click.ClickException as error:

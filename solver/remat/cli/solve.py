@@ -354,6 +354,6 @@ def _print(result: Result, outputs: _Outputs, session: Session) -> None:
         from remat.report.text.summary import summary
 
         if outputs.schedule == common.STANDARD_STREAM or outputs.format == "actions":
-            click.echo(summary(result), err=True)
+            click.echo(summary(result, verbose=session.verbose), err=True)
         else:
-            emit(summary(result))
+            emit(summary(result, verbose=session.verbose))

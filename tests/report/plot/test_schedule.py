@@ -35,7 +35,7 @@ def test_what_a_plot_says(chain, tmp_path):
     assert "three stages" in said
     head = next(text for text in said if text.startswith("algorithm rotor"))
     assert f"makespan {chain.makespan} ms" in head
-    assert f"overhead {chain.overhead:.1%}" in head
+    assert f"overhead {100 * chain.overhead:.1f} %" in head
     assert "budget 6 MiB" in said
     peak = chain.report.peaks["memory"]
     assert any(text.startswith("peak ") and text.endswith(f": {chain.peak_step('memory')}") for text in said)

@@ -10,6 +10,7 @@ from remat.bridges.torch.costs import Costs
 from remat.bridges.torch.factory import capture_factory
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Plan, TooSmallError, costs_of, make_plan
+from remat.solving.decisions.words import module_words
 from remat.solving.problem_setup import read_share
 from remat.units import Units, format_size, format_time
 
@@ -67,6 +68,7 @@ class Fitted:
         if self.batch is not None:
             limited = "" if self.most is None else f", recomputation taking at most {100 * self.most:g} % more"
             yield "Batch", f"{self.batch} is the largest that fits{limited}"
+        yield "Decisions", module_words(((row.module, row.again, row.time_again) for row in self.modules), units)
         yield "Peak", f"{format_size(plan.peak)}, and {format_size(plan.split.get('reserve', 0))} in reserve"
         for name, size in plan.split.items():
             if size and name != "reserve":

@@ -20,7 +20,7 @@ from remat.report.views.composition import Extra, Kind
 from remat.report.views.phases import Phase, phase_labels
 from remat.report.views.residents import fullest_memory
 from remat.solving.result import Result
-from remat.units import format_size, format_time
+from remat.units import format_percent, format_size, format_time
 from remat.version import __version__
 
 SCRIPTS = ("figures.js", "page.js", "panels.js", "pointer.js")
@@ -155,7 +155,7 @@ def _facts(result: Result) -> Iterator[str]:
         yield f"overhead {share_text(result.overhead)}"
     yield str(result.status)
     if result.lower_bound:
-        gap = f", gap {result.gap:.2%}" if result.gap else ""
+        gap = f", gap {format_percent(result.gap, 2)}" if result.gap else ""
         yield f"lower bound {format_time(result.lower_bound, units)}{gap}"
     name = fullest_memory(result)
     memory = result.machine.memories[result.machine.memory_index[name]]

@@ -9,7 +9,7 @@ from remat.errors import OptionError
 from remat.plugin.context import Progress
 from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles, count_ticks
 from remat.solving.result import Result
-from remat.units import Number
+from remat.units import Number, format_percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,6 +59,6 @@ def convergence(result: Result) -> Figure:
 
 
 def _notes(result: Result, events: Sequence[Progress]) -> list[str]:
-    gap = "" if result.gap is None else f"gap {result.gap:.3%}"
+    gap = "" if result.gap is None else f"gap {format_percent(result.gap, 3)}"
     sources = dict.fromkeys(event.source for event in events if event.source)
     return [part for part in (gap, ", ".join(sources)) if part]

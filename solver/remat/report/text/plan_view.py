@@ -11,7 +11,7 @@ from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
 from remat.report.text.columns import aligned, room
-from remat.report.text.summary import class_bounds, figures
+from remat.report.text.summary import class_bounds, decision_lines, figures
 from remat.schedule.orders import Orders, Stage
 from remat.schedule.recompute import segments_of
 from remat.schedule.steps import StepKind
@@ -173,6 +173,7 @@ def plan_lines(planned: Planned) -> Iterator[tuple[str, str]]:
             yield "least memory", f"{format_size(least.size, units, both=True)} of a device{task}"
         yield from (("note", note) for note in result.notes)
         return
+    yield from decision_lines(result)
     yield "time of a step", format_time(result.report.makespan, units)
     batches = f"{instance.micro_batches} micro-batches"
     ranks = "" if instance.ranks == 1 else f" on each of {instance.ranks} ranks"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from remat.report.text.readable_names import shown_in_module, shown_name, shown_step
-from remat.report.text.summary import table
+from remat.report.text.summary import decision_lines, table
 from remat.report.views.residents import Resident, residents_at
 from remat.report.views.slices import slice_maxima, without_dips
 from remat.report.views.static_memory import by_term, traffic_by_term
@@ -73,6 +73,8 @@ def _figures(examined: Examined) -> Iterator[tuple[str, str]]:
     if examined.document.get("algorithm"):
         yield "algorithm", shown_name(str(examined.document["algorithm"]))
     yield "verdict", "ok" if report.ok else f"{len(report.violations)} violations (remat verify names them)"
+    if report.ok:
+        yield from decision_lines(examined.as_result())
     yield "makespan", format_time(report.makespan, units)
     yield "recompute time", format_time(report.recompute_time, units)
     yield "steps", f"{len(examined.steps):,}"

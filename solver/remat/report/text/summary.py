@@ -10,6 +10,7 @@ from remat.messages import printable
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.report.text.columns import text_width
 from remat.report.text.readable_names import shown_name, shown_step, shown_task
+from remat.solving.decisions.words import decision_words
 from remat.solving.hints import PORTFOLIO
 from remat.solving.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time
@@ -28,12 +29,12 @@ MOST_STAGES = 16
 """Stages of a pipeline that are listed one by one."""
 
 
-def summary(result: Result) -> str:
-    """Return what a solve found, as aligned text of at most `WIDTH` columns.
+def summary(result: Result, *, verbose: bool = False) -> str:
+    """Return what a solve found, as aligned text of at most `WIDTH` columns: first what to do, then what it gives.
 
-    Without a schedule it says why, and what budget would do.
+    Without a schedule it says why, and what budget would do. `verbose` lists all decisions.
     """
-    return table(lines_of(result))
+    return table(lines_of(result, verbose=verbose))
 
 
 def table(lines: Iterable[tuple[str, str]]) -> str:
@@ -103,7 +104,7 @@ def steady_document(steady: Steady) -> dict[str, Any]:
     }
 
 
-def lines_of(result: Result) -> Iterator[tuple[str, str]]:
+def lines_of(result: Result, *, verbose: bool = False) -> Iterator[tuple[str, str]]:
     """Yield the rows of a summary as (label, text); an empty label continues the one above."""
     units = result.units
     yield "instance", shown_name(result.instance_name) or "(unnamed)"
@@ -114,6 +115,7 @@ def lines_of(result: Result) -> Iterator[tuple[str, str]]:
     if result.report is None:
         yield from _without_schedule(result)
     else:
+        yield from decision_lines(result, verbose=verbose)
         yield from _schedule(result, result.report)
     yield "lower bound", _lower_bound(result)
     yield from class_bounds(result)
@@ -130,6 +132,11 @@ def lines_of(result: Result) -> Iterator[tuple[str, str]]:
         words = terms_in(result.optimal_within, result.scope, None if least is None else least.scope)
         if words:
             yield "words", ", ".join(f"remat explain {word}" for word in words)
+
+
+def decision_lines(result: Result, *, verbose: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield what to do, in words."""
+    yield from _labelled("decisions", decision_words(result, all_of_them=verbose))
 
 
 def _algorithm(result: Result) -> str:
@@ -375,6 +382,7 @@ def _percent(share: float, *, signed: bool = True) -> str:
     """Print a share in per cent, three digits: ``+12.3 %``."""
     value = 100 * share if abs(share) > 1e-9 else 0.0  # sums of floats in another order
     text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    text = "0" if float(text.replace(",", "")) == 0 else text  # no "-0"
     return f"+{text} %" if signed and value > 0 else f"{text} %"
 
 

@@ -110,15 +110,14 @@ def decisions_of(result: Result) -> Decisions:
     made = graph.writes.gather(steps.item[runs])
     times = (report.end - report.start)[runs]
     number = np.bincount(made.items, minlength=count)
-    again: list[Number] = [0] * count
-    seen = np.zeros(count, dtype=bool)
-    for value, row in zip(made.items.tolist(), made.rows.tolist(), strict=True):
-        if seen[value]:
-            again[value] += times[row].item()
-        seen[value] = True
-    moving: list[Number] = [0] * count
-    for step in np.flatnonzero(is_copy).tolist():
-        moving[int(steps.item[step])] += (report.end[step] - report.start[step]).item()
+    _, first = np.unique(made.items, return_index=True)
+    later = np.ones(len(made.items), dtype=bool)
+    later[first] = False
+    again = np.zeros(count, dtype=times.dtype)
+    np.add.at(again, made.items[later], times[made.rows[later]])
+    copies = np.flatnonzero(is_copy)
+    moving = np.zeros(count, dtype=times.dtype)
+    np.add.at(moving, steps.item[copies], (report.end - report.start)[copies])
     readers = _readers(result, steps.item[runs], count)
     stays, present, left = _stays(result)
     rows = []
@@ -133,9 +132,9 @@ def decisions_of(result: Result) -> Decisions:
                     int(number[value]), bool(stays[value]), bool(readers[value]) or value in left, value in present
                 ),
                 runs=int(number[value]),
-                recompute_time=again[value],
+                recompute_time=again[value].item(),
                 offloaded=tuple(stays[value]),
-                transfer_time=moving[value],
+                transfer_time=moving[value].item(),
                 readers=tuple(readers[value]),
             )
         )
@@ -153,11 +152,15 @@ def _decision(runs: int, offloaded: bool, wanted: bool, present: bool) -> str:
 
 
 def _readers(result: Result, tasks: IntArray, count: int) -> list[list[str]]:
-    found: list[dict[int, None]] = [{} for _ in range(count)]
     read = result.graph.reads.gather(tasks)
-    for value, row in zip(read.items.tolist(), read.rows.tolist(), strict=True):
-        found[value][int(tasks[row])] = None
-    return [[result.graph.tasks[task] for task in row] for row in found]
+    pairs = read.items * len(result.graph.tasks) + tasks[read.rows]
+    _, first = np.unique(pairs, return_index=True)
+    first.sort()
+    found: list[list[str]] = [[] for _ in range(count)]
+    names = result.graph.tasks
+    for value, task in zip(read.items[first].tolist(), tasks[read.rows[first]].tolist(), strict=True):
+        found[value].append(names[task])
+    return found
 
 
 def _stays(result: Result) -> tuple[list[list[Stay]], set[int], set[int]]:
@@ -166,29 +169,36 @@ def _stays(result: Result) -> tuple[list[list[Stay]], set[int], set[int]]:
     assert steps is not None
     assert report is not None
     residencies = residencies_of(graph, result.machine, steps)
+    memories = len(result.machine.memories)
     used = _uses(result)
+    touched = np.isin(residencies.value, used // memories)
+    here = np.isin(residencies.value * memories + residencies.memory, used)
+    idle = np.flatnonzero((residencies.value != WORKSPACE) & touched & ~here)
     stays: list[list[Stay]] = [[] for _ in range(len(graph.values))]
     columns = (residencies.memory, residencies.value, residencies.first_step, residencies.last_step)
-    for memory, value, begin, end in zip(*(column.tolist() for column in columns), strict=True):
-        if value == WORKSPACE or memory in used.get(value, {memory}):
-            continue
+    for memory, value, begin, end in zip(*(column[idle].tolist() for column in columns), strict=True):
         start = report.start[begin].item() if begin >= 0 else 0
         last = report.end[end].item() if end < len(steps) else report.makespan
         stays[value].append(Stay(result.machine.memories[memory].name, start, last))
-    there = {*residencies.value.tolist(), *graph.available}
+    there = {*np.unique(residencies.value).tolist(), *graph.available}
     left = set(residencies.value[residencies.last_step == len(steps)].tolist())
     return stays, there, left | {place.value for place in graph.outputs}
 
 
-def _uses(result: Result) -> dict[int, set[int]]:
-    """Return the memories in which the schedule's runs read or write each value."""
+def _uses(result: Result) -> IntArray:
+    """Return where the schedule's runs read or write each value: value times memories, plus memory, each once."""
     graph, machine, steps = result.graph, result.machine, result.columns
     assert steps is not None
     memory = memory_of_steps(machine, steps)
-    found: dict[int, set[int]] = {}
-    for step in np.flatnonzero(steps.kind == StepKind.RUN).tolist():
+    memories = len(machine.memories)
+    runs = np.flatnonzero(steps.kind == StepKind.RUN)
+    tasks = steps.item[runs]
+    found = [
+        np.unique(accesses.items * memories + memory[runs[accesses.rows]])
+        for accesses in (graph.reads.gather(tasks), graph.writes.gather(tasks))
+    ]
+    for step in runs[np.isin(tasks, list(graph.parts))].tolist() if graph.parts else ():
         task = int(steps.item[step])
-        places = set(memories_of(machine, steps, step)) if task in graph.parts else {int(memory[step])}
-        for value in (*graph.reads[task].tolist(), *graph.writes[task].tolist()):
-            found.setdefault(value, set()).update(places)
-    return found
+        values = np.concatenate((graph.reads[task], graph.writes[task]))
+        found += [values * memories + place for place in memories_of(machine, steps, step)]
+    return np.unique(np.concatenate(found))

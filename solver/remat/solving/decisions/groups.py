@@ -1,0 +1,351 @@
+"""Decisions by the parts of an instance that people think in: stages, steps, layers and micro-batches, else values."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from remat.instance.kinds import is_pipeline
+from remat.schedule.steps import StepKind
+from remat.solving.decisions.values import KEPT, OFFLOADED, RECOMPUTED, UNUSED, Decision, Stay
+from remat.units import Number
+
+if TYPE_CHECKING:
+    from remat.solving.result import Result
+
+NUMBERED = re.compile(r"([a-z]+)([0-9]+)(?:\.([0-9]+))?")
+"""A value of a stage, step or layer: ``x7``; with a branch before the stage, or a variant or micro-batch behind it."""
+
+ROLES = {
+    "x": "outputs",
+    "s": "saved values",
+    "y": "output gradients",
+    "w": "parameters",
+    "nw": "new parameters",
+    "p": "new parameters",
+    "f": "gathered parameters",
+    "g": "gradients",
+    "r": "gradients",
+    "b": "gradients",
+    "o": "optimizer states",
+    "no": "new optimizer states",
+}
+"""What a value of a stage is, by the letters that its name begins with."""
+
+
+CHOSEN = "chosen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Values of one kind with one decision.
+
+    Attributes
+    ----------
+    decision : str
+        ``kept``, ``recomputed``, ``offloaded`` or ``chosen``, of variants.
+    values : tuple of str
+    size : int
+        Bytes of these values, each once.
+    unit : str
+        ``stages``, ``steps`` or ``layers``; empty for values that have no such number.
+    numbers : tuple of int
+        Of the units, ascending.
+    role : str
+        What the values are for their stages, where not all of a stage is meant.
+    memory : str
+        Where they wait, if they are offloaded.
+    home : bool
+        They wait there from the start, or have to be there at the end.
+    at_once, bytes_at_once : int
+        How many of them, and how many bytes, wait there at one time, at most.
+    time : int or float
+        Of recomputation: the time beyond the first runs.
+    runs : int
+        Of recomputation: runs beyond the first ones.
+    most_runs : int
+        Of recomputation: runs of one unit, at most.
+    of : str
+        The branch, or the stage and device, that it belongs to.
+    batches : tuple of int
+        The micro-batches, from 0; empty where there are none.
+    """
+
+    decision: str
+    values: tuple[str, ...]
+    size: int
+    unit: str = ""
+    numbers: tuple[int, ...] = ()
+    role: str = ""
+    memory: str = ""
+    home: bool = False
+    at_once: int = 0
+    bytes_at_once: int = 0
+    time: Number = 0
+    runs: int = 0
+    most_runs: int = 0
+    of: str = ""
+    batches: tuple[int, ...] = ()
+
+
+def groups_of(result: Result) -> tuple[Group, ...]:
+    """Return the decisions of a result in groups, recomputation first; none without a schedule."""
+    rows = [row for row in result.decisions if row.decision != UNUSED]
+    instance = result.instance
+    if not rows:
+        return ()
+    if instance is not None and result.pattern is None:
+        if instance.is_chain or instance.kind == "join":
+            unit = "steps" if instance.kind == "adjoint" else "stages"
+            return tuple(_of_stages(result, rows, unit, branched=instance.kind == "join"))
+        if is_pipeline(instance):
+            return tuple(_of_layers(result, rows))
+    return tuple(_of_values(result, rows))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a name says: the letters, and the two numbers."""
+
+    letters: str
+    first: int
+    second: int | None
+
+
+def _place(name: str) -> _Place | None:
+    found = NUMBERED.fullmatch(name)
+    return None if found is None else _Place(found[1], int(found[2]), None if found[3] is None else int(found[3]))
+
+
+def _waiting(result: Result, rows: Sequence[Decision]) -> Iterator[tuple[Decision, str, bool, list[Stay]]]:
+    """Yield for each value and memory in which it waits whether that is its home, and when it is there."""
+    graph, machine, end = result.graph, result.machine, result.report.makespan if result.report else 0
+    first = machine.memories[0].name
+    inputs = {(graph.values[place.value], place.memory or first) for place in graph.inputs}
+    outputs = {(graph.values[place.value], place.memory or first) for place in graph.outputs}
+    for row in rows:
+        for memory in dict.fromkeys(stay.memory for stay in row.offloaded):
+            stays = [stay for stay in row.offloaded if stay.memory == memory]
+            at_home = {
+                stay
+                for stay in stays
+                if ((row.value, memory) in inputs and stay.start == 0)
+                or ((row.value, memory) in outputs and stay.end == end)
+            }
+            for home in (True, False):
+                own = [stay for stay in stays if (stay in at_home) == home]
+                if own:
+                    yield row, memory, home, own
+
+
+def _of_stages(result: Result, rows: Sequence[Decision], unit: str, *, branched: bool) -> Iterator[Group]:
+    """Group the values of a chain, an adjoint or the branches of a join by stages."""
+
+    def split(place: _Place) -> tuple[int, int]:
+        return (place.first, place.second or 0) if branched else (0, place.first)
+
+    again: dict[int, dict[int, list[Decision]]] = defaultdict(lambda: defaultdict(list))
+    kept: dict[int, dict[int, list[Decision]]] = defaultdict(lambda: defaultdict(list))
+    variants: dict[int, list[tuple[int, Decision]]] = defaultdict(list)
+    for row in rows:
+        place = _place(row.value)
+        if place is None or place.letters not in ("x", "s"):
+            continue
+        branch, stage = split(place)
+        if stage > 0:
+            (again if row.runs > 1 else kept)[branch][stage].append(row)
+        if place.letters == "s" and place.second is not None and not branched and row.runs:
+            variants[place.second].append((stage, row))
+    for branch in sorted({*again, *kept}):
+        of = f"branch {branch}" if branched else ""
+        if branch in again:
+            yield _recomputed(again[branch], unit, of)
+        left = {stage: listed for stage, listed in kept[branch].items() if stage not in again[branch]}
+        left = {stage: listed for stage, listed in left.items() if not any(row.offloaded for row in listed)}
+        if left and unit == "stages":
+            values = [row for listed in left.values() for row in listed if row.readers]
+            yield _group(KEPT, values, unit=unit, numbers=tuple(sorted(left)), of=of)
+    away: dict[tuple[str, str, int, bool], list[tuple[int, Decision, list[Stay]]]] = defaultdict(list)
+    for row, memory, home, stays in _waiting(result, rows):
+        place = _place(row.value)
+        if place is not None and (role := ROLES.get(place.letters)):
+            branch, stage = split(place)
+            away[memory, "states" if (unit, role) == ("steps", "outputs") else role, branch, home].append(
+                (stage, row, stays)
+            )
+    for (memory, role, branch, home), members in away.items():
+        yield _away(
+            [row for _, row, _ in members],
+            {row.value: stays for _, row, stays in members},
+            unit=unit,
+            numbers=tuple(sorted({stage for stage, _, _ in members})),
+            role=role,
+            memory=memory,
+            home=home,
+            of=f"branch {branch}" if branched else "",
+        )
+    for variant, chosen in sorted(variants.items()):
+        yield _group(
+            CHOSEN,
+            [row for _, row in chosen],
+            unit=unit,
+            numbers=tuple(sorted(stage for stage, _ in chosen)),
+            role=f"variant {variant}",
+        )
+
+
+def _group(decision: str, rows: Iterable[Decision], **more: Any) -> Group:
+    listed = [*rows]
+    values = tuple(row.value for row in listed)
+    return Group(decision=decision, values=values, size=sum(row.size for row in listed), **more)
+
+
+def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], **more: Any) -> Group:
+    """Return the group of values that wait somewhere, each with its stays there."""
+    listed = [*rows]
+    events = sorted(
+        event
+        for row in listed
+        for stay in stays[row.value]
+        for event in ((stay.start, 1, row.size), (stay.end, -1, -row.size))
+    )
+    most = now = bytes_now = bytes_most = 0
+    for _, change, size in events:
+        now, bytes_now = now + change, bytes_now + size
+        most, bytes_most = max(most, now), max(bytes_most, bytes_now)
+    return _group(OFFLOADED, listed, at_once=most, bytes_at_once=bytes_most, **more)
+
+
+def _recomputed(stages: Mapping[int, list[Decision]], unit: str, of: str) -> Group:
+    """Return the group of stages that run again; what one run makes counts once."""
+    longest = [max(rows, key=lambda row: row.runs) for rows in stages.values()]
+    return _group(
+        RECOMPUTED,
+        [row for rows in stages.values() for row in rows],
+        unit=unit,
+        numbers=tuple(sorted(stages)),
+        time=sum(max(row.recompute_time for row in rows) for rows in stages.values()),
+        runs=sum(row.runs - 1 for row in longest),
+        most_runs=max(row.runs for row in longest),
+        of=of,
+    )
+
+
+def _of_layers(result: Result, rows: Sequence[Decision]) -> Iterator[Group]:
+    """Group the layers of a pipeline by stage, and micro-batches with the same decisions together."""
+    homes = _homes(result)
+
+    def home_of(layer: int, batch: int | None) -> str:
+        return homes.get((layer, batch or 0)) or homes.get((layer, 0), "")
+
+    again: dict[tuple[str, int, str], dict[int, list[Decision]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        place = _place(row.value)
+        if place is not None and place.letters in ("x", "s") and place.second is not None and row.runs > 1:
+            again[home_of(place.first, place.second), place.second, ""][place.first].append(row)
+    away: dict[tuple[str, int, str], dict[int, list[Decision]]] = defaultdict(lambda: defaultdict(list))
+    lasting: dict[tuple[str, str, str, bool], list[tuple[int, Decision, list[Stay]]]] = defaultdict(list)
+    for row, memory, at_home, stays in _waiting(result, rows):
+        place = _place(row.value)
+        if place is None or place.letters not in ROLES:
+            continue
+        home = home_of(place.first, place.second)
+        if place.second is None:
+            lasting[home, ROLES[place.letters], memory, at_home].append((place.first, row, stays))
+        else:
+            away[home, place.second, memory][place.first].append(row)
+    order = {home: number for number, home in enumerate(dict.fromkeys(homes.values()))}
+    yield from _alike(RECOMPUTED, again, order)
+    yield from _alike(OFFLOADED, away, order)
+    for (home, role, memory, at_home), members in lasting.items():
+        yield _away(
+            [row for _, row, _ in members],
+            {row.value: stays for _, row, stays in members},
+            unit="layers",
+            numbers=tuple(sorted({layer for layer, _, _ in members})),
+            role=role,
+            memory=memory,
+            home=at_home,
+            of=home,
+        )
+
+
+def _alike(
+    decision: str, found: Mapping[tuple[str, int, str], Mapping[int, list[Decision]]], order: Mapping[str, int]
+) -> Iterator[Group]:
+    """Yield a group for micro-batches of one stage that do the same with the same layers."""
+    alike: dict[tuple[str, str, tuple[int, ...]], list[int]] = defaultdict(list)
+    for (home, batch, memory), layers in found.items():
+        alike[home, memory, tuple(sorted(layers))].append(batch)
+    for (home, memory, numbers), batches in sorted(
+        alike.items(), key=lambda item: (order.get(item[0][0], -1), min(item[1]), item[0][1])
+    ):
+        members = [rows for batch in batches for rows in found[home, batch, memory].values()]
+        once = [max(rows, key=lambda row: row.runs) for rows in members]
+        again = decision == RECOMPUTED
+        yield _group(
+            decision,
+            [row for rows in members for row in rows],
+            unit="layers",
+            numbers=numbers,
+            memory=memory,
+            of=home,
+            batches=tuple(sorted(batches)),
+            time=sum(row.recompute_time for row in once) if again else 0,
+            runs=sum(row.runs - 1 for row in once) if again else 0,
+            most_runs=max(row.runs for row in once) if again else 0,
+        )
+
+
+def _homes(result: Result) -> dict[tuple[int, int], str]:
+    """Return the stage, or the device, at which each layer of each micro-batch runs forward first."""
+    steps, machine = result.columns, result.machine
+    found: dict[tuple[int, int], str] = {}
+    if steps is None:
+        return found
+    stages = {} if result.orders is None else _stages_by_place(result)
+    for index, (kind, item) in enumerate(zip(steps.kind.tolist(), steps.item.tolist(), strict=True)):
+        name = result.graph.tasks[item] if kind == StepKind.RUN else ""
+        place = _place(name[:1].lower() + name[2:]) if name.startswith("Fe") else None
+        if place is None:
+            continue
+        row = [] if steps.on is None else steps.on[index].tolist()
+        device = row[0] if row else 0
+        home = stages.get((place.first, device)) or machine.processors[device].name
+        found.setdefault((place.first, place.second or 0), home)
+    return found
+
+
+def _stages_by_place(result: Result) -> dict[tuple[int, int], str]:
+    """Name the stage of each layer on each device."""
+    assert result.orders is not None
+    found: dict[tuple[int, int], str] = {}
+    for number, stage in enumerate(result.orders.stages):
+        for layer in stage.layers:
+            name = result.machine.processors[stage.device].name
+            found.setdefault((layer + 1, stage.device), f"stage {number} ({name})")
+    return found
+
+
+def _of_values(result: Result, rows: Sequence[Decision]) -> Iterator[Group]:
+    """Group the values of a graph by decision, and by where they wait, the largest first."""
+
+    def by_size(listed: Iterable[Decision]) -> list[Decision]:
+        return sorted(listed, key=lambda row: (-row.size, row.value))
+
+    again = by_size(row for row in rows if row.runs > 1)
+    if again:
+        runs = sum(row.runs - 1 for row in again)
+        yield _group(RECOMPUTED, again, runs=runs, most_runs=max(row.runs for row in again))
+    away: dict[tuple[str, bool], list[tuple[Decision, list[Stay]]]] = defaultdict(list)
+    for row, memory, home, stays in _waiting(result, rows):
+        away[memory, home].append((row, stays))
+    for (memory, home), members in away.items():
+        stays_of = {row.value: stays for row, stays in members}
+        yield _away(by_size(row for row, _ in members), stays_of, memory=memory, home=home)
+    kept = by_size(row for row in rows if row.decision == KEPT)
+    if kept:
+        yield _group(KEPT, kept)

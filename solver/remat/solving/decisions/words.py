@@ -1,0 +1,199 @@
+"""The decisions of a schedule in a few sentences: what to recompute, to keep and to offload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from remat.messages import elided, printable
+from remat.solving.decisions.groups import CHOSEN, Group, groups_of
+from remat.solving.decisions.values import KEPT, OFFLOADED, RECOMPUTED
+from remat.units import Number, Units, format_size, format_time
+
+if TYPE_CHECKING:
+    from remat.solving.result import Result
+
+MOST_STEPS = 200_000
+"""Steps of a schedule whose decisions are put into words; of more, that alone would take seconds."""
+
+MOST_RANGES = 8
+"""Ranges of numbers that a sentence lists."""
+
+MOST_NAMES = 3
+"""Values that a sentence names."""
+
+MOST_GROUPS = 8
+"""Sentences on the stages of a pipeline."""
+
+NOTHING = "keep everything until its last use; recompute and offload nothing"
+
+
+def decision_words(result: Result, *, all_of_them: bool = False) -> Iterator[str]:
+    """Yield sentences that say what a schedule decides, the costly decisions first; none without a schedule.
+
+    Parameters
+    ----------
+    result : Result
+    all_of_them : bool
+        Whether to name every stage of a pipeline and every range; otherwise long lists are cut.
+    """
+    steps = result.columns
+    if steps is None:
+        return
+    if len(steps) > MOST_STEPS:
+        yield f"not put into words for {len(steps):,} steps: result.decisions and remat decisions list them"
+        return
+    groups = groups_of(result)
+    acting = [group for group in groups if group.decision in (RECOMPUTED, OFFLOADED)]
+    variants = [group for group in groups if group.decision == CHOSEN]
+    yield from _stages(result, all_of_them)
+    yield from (sentence(group, result, all_of_them=all_of_them) for group in variants)
+    if not acting:
+        yield NOTHING
+        return
+    told = [sentence(group, result, all_of_them=all_of_them) for group in acting]
+    if len(told) > MOST_GROUPS and not all_of_them:
+        more = len(told) - MOST_GROUPS + 1
+        told = [*told[: MOST_GROUPS - 1], f"and {more} more such lines: remat decisions lists all values"]
+    yield from told
+    yield from (sentence(group, result, all_of_them=all_of_them) for group in groups if group.decision == KEPT)
+
+
+def _stages(result: Result, all_of_them: bool) -> Iterator[str]:
+    """Say which layers of a pipeline run where."""
+    if result.orders is None:
+        return
+    stages = result.orders.stages
+    shown = stages if all_of_them else stages[:MOST_GROUPS]
+    names = [processor.name for processor in result.machine.processors]
+    listed = [
+        f"{ranges([layer + 1 for layer in stage.layers])} on {'+'.join(printable(names[k]) for k in stage.devices)}"
+        for stage in shown
+    ]
+    more = f" and {len(stages) - len(shown)} more stages" if len(shown) < len(stages) else ""
+    yield f"run layers {', '.join(listed)}{more}"
+
+
+def module_words(modules: Iterable[tuple[str, int, int]], units: Units) -> str:
+    """Say what a plan recomputes, module by module, the costly ones first.
+
+    Parameters
+    ----------
+    modules : iterable of (name, runs beyond the first of each task, time of these)
+    units : Units
+    """
+    again = sorted(((name, runs, time) for name, runs, time in modules if runs), key=lambda row: (-row[2], row[0]))
+    if not again:
+        return NOTHING
+    shown = [f"{elided(printable(name or '(no module)'), 36)} ({_time(time, units)})" for name, _, time in again]
+    more = f" and {len(shown) - MOST_RANGES:,} more modules" if len(shown) > MOST_RANGES else ""
+    total = sum(runs for _, runs, _ in again)
+    return f"recompute {total:,} operator{'s' if total > 1 else ''}: in {', '.join(shown[:MOST_RANGES])}{more}"
+
+
+def sentence(group: Group, result: Result, *, all_of_them: bool = False) -> str:
+    """Return what a group says."""
+    units = result.units
+    if group.batches:
+        return _of_batches(group, units, all_of_them)
+    begins = f"{group.of}: " if group.of else ""
+    if not group.unit:
+        return _of_values(group, result, len(group.values) if all_of_them else MOST_NAMES)
+    what = _numbered(group, None if all_of_them else MOST_RANGES) + _modules(group, result)
+    if group.decision == RECOMPUTED:
+        often = f", up to {group.most_runs - 1} times each" if group.most_runs > 2 else ""
+        runs = f", {group.runs:,} extra runs" if group.runs > len(group.numbers) else ""
+        return f"{begins}recompute {what}{often} ({_time(group.time, units)}{runs})"
+    if group.decision == OFFLOADED:
+        return begins + _waits(group, what, units)
+    if group.decision == CHOSEN:
+        return f"{begins}run {what} in {group.role}"
+    return f"{begins}keep {what} ({_size(group.size, units)})"
+
+
+def _of_values(group: Group, result: Result, most: int) -> str:
+    """Say what becomes of values of a graph, and name the largest."""
+    units, count = result.units, len(group.values)
+    what = f"{count:,} values" if count > 1 else "1 value"
+    figures, rest = _size(group.size, units), ""
+    if group.decision == RECOMPUTED:
+        verb, figures = "recompute", f"{figures}, {_time(result.recompute_time or 0, units)}"
+    elif group.decision == OFFLOADED:
+        verb, where = ("hold", "in") if group.home else ("offload", "to")
+        rest = f" {where} {printable(group.memory)}{_at_once(group, units)}"
+    else:
+        return f"keep {count:,} other value{'s' if count > 1 else ''} ({figures})"
+    decisions = result.decisions
+    shown = [f"{elided(printable(name), 36)} ({_size(decisions[name].size, units)})" for name in group.values[:most]]
+    more = f" and {count - most:,} more" if count > most else ""
+    return f"{verb} {what}{rest} ({figures}): {', '.join(shown)}{more}"
+
+
+def _numbered(group: Group, most: int | None) -> str:
+    return f"{group.unit if len(group.numbers) > 1 else group.unit[:-1]} {ranges(group.numbers, most)}"
+
+
+def _modules(group: Group, result: Result) -> str:
+    """Return the name that all stages of a group share, or those of a few, in parentheses."""
+    names = dict.fromkeys(row.module for value in group.values if (row := result.decisions[value]).module)
+    if not names or (len(names) > 1 and (len(group.numbers) > MOST_NAMES or len(names) != len(group.numbers))):
+        return ""
+    return f" ({', '.join(elided(printable(name), 36) for name in names)})"
+
+
+def _time(time: Number, units: Units) -> str:
+    return f"time {format_time(time, units)}" if units.time == "unit" else format_time(time, units)
+
+
+def _size(size: int, units: Units) -> str:
+    return f"size {format_size(size, units)}" if units.memory == "unit" else format_size(size, units)
+
+
+def _at_once(group: Group, units: Units) -> str:
+    if group.bytes_at_once == group.size:
+        return ""
+    return f", at most {_size(group.bytes_at_once, units)} at a time"
+
+
+def _waits(group: Group, what: str, units: Units) -> str:
+    """Say what waits in a memory: checkpoints of a time loop, offloaded values, or values that lie there anyway."""
+    memory = printable(group.memory)
+    if group.unit == "steps":
+        once = "" if group.at_once == len(group.values) else f", at most {group.at_once:,} at a time"
+        verb = "hold" if group.home else "checkpoint"
+        states = f"{len(group.values):,} {group.role if len(group.values) > 1 else group.role.removesuffix('s')}"
+        return f"{verb} {states} in {memory}{once} ({_size(group.bytes_at_once, units)}): of {what}"
+    whose = f"the {group.role} of {what}" if group.role else what
+    if group.role == "outputs" and group.numbers[:1] == (0,):  # what the first stage reads
+        rest = replace(group, numbers=group.numbers[1:])
+        whose = "the input" + (f" and the outputs of {_numbered(rest, None)}" if rest.numbers else "")
+    verb, where = ("hold", "in") if group.home else ("offload", "to")
+    return f"{verb} {whose} {where} {memory} ({_size(group.size, units)}{_at_once(group, units)})"
+
+
+def _of_batches(group: Group, units: Units, all_of_them: bool) -> str:
+    limit = None if all_of_them else MOST_RANGES
+    many = len(group.batches) > 1
+    batches = f"micro-batch{'es' if many else ''} {ranges(group.batches, limit)}"
+    layers = f"layer{'s' if len(group.numbers) > 1 else ''} {ranges(group.numbers, limit)}"
+    begins = f"{group.of}: {batches} " if group.of else f"{batches} "
+    if group.decision == RECOMPUTED:
+        return f"{begins}recompute{'' if many else 's'} {layers} ({_time(group.time, units)})"
+    size = _size(group.size, units)
+    return f"{begins}offload{'' if many else 's'} {layers} to {printable(group.memory)} ({size})"
+
+
+def ranges(numbers: Sequence[int], most: int | None = None) -> str:
+    """Return ascending numbers as ranges: ``2-14, 17 and 20-22``; of too many the first, and how many follow."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in found]
+    if most is not None and len(shown) > most:
+        left = sum(last - first + 1 for first, last in found[most - 1 :])
+        return f"{', '.join(shown[: most - 1])} and {left:,} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)

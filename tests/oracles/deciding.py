@@ -1,0 +1,46 @@
+"""What a schedule decides, recounted from its steps by names alone: how often tasks run, and what waits where.
+
+Nothing here knows of residencies, of decisions or of their words.
+"""
+
+from collections import Counter, defaultdict
+
+from remat.schedule.document import Copy, Drop, Run
+
+
+def runs_of_tasks(result):
+    """Return how often each task runs."""
+    return Counter(step.task for step in result.steps if isinstance(step, Run))
+
+
+def runs_of_values(result):
+    """Return how often each value is made."""
+    graph, found = result.graph, Counter()
+    for task, count in runs_of_tasks(result).items():
+        for value in graph.writes[graph.tasks.find(task)].tolist():
+            found[graph.values[value]] += count
+    return found
+
+
+def waiting(result):
+    """Return the values that wait in each memory: they lie there and no run uses them there, but some run elsewhere."""
+    graph, machine = result.graph, result.machine
+    home = {processor.name: machine.memories[processor.memory].name for processor in machine.processors}
+    first = machine.memories[0].name
+    lies, used = defaultdict(set), defaultdict(set)
+    for place in graph.inputs:
+        lies[place.memory or first].add(graph.values[place.value])
+    for step in result.steps:
+        match step:
+            case Run():
+                memory = home[step.on[0]] if step.on else home[machine.processors[0].name]
+                task = graph.tasks.find(step.task)
+                touched = [graph.values[v] for v in (*graph.reads[task].tolist(), *graph.writes[task].tolist())]
+                used[memory].update(touched)
+                lies[memory].update(touched)
+            case Copy():
+                lies[step.target].add(step.value)
+            case Drop():
+                pass
+    anywhere = set().union(*used.values())
+    return {memory: found for memory in lies if (found := (lies[memory] & anywhere) - used[memory])}

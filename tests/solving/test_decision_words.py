@@ -1,0 +1,235 @@
+"""Sentences on decisions agree with the decisions, and these with the steps, recounted by an oracle."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import remat
+from remat.solving.decisions.groups import groups_of
+from remat.solving.decisions.words import NOTHING, decision_words, module_words, ranges
+from remat.solving.result import Result
+from remat.solving.verifying import examine
+from remat.testing import strategies
+from remat.units import Units
+from tests.oracles import deciding
+
+QUICK = settings(max_examples=10, deadline=None, phases=[Phase.explicit, Phase.generate])
+ROLES = {
+    "outputs": "x",
+    "states": "x",
+    "saved values": "s",
+    "output gradients": "y",
+    "parameters": "w",
+    "gradients": "g",
+    "optimizer states": "o",
+}
+
+
+def numbers(text: str) -> set[int]:
+    """Read ``2-14, 17 and 20-22``."""
+    found = set()
+    for part in re.split(r", | and ", text):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def told(result: Result) -> list[str]:
+    return [*decision_words(result, all_of_them=True)]
+
+
+def recomputed_stages(result: Result) -> set[int]:
+    """Stages whose forwards run more than once, by the names of the tasks."""
+    found: dict[int, int] = defaultdict(int)
+    for task, count in deciding.runs_of_tasks(result).items():
+        if stage := re.fullmatch(r"Fe?([0-9]+)(?:\.[0-9]+)?", task):
+            found[int(stage[1])] += count
+    return {stage for stage, count in found.items() if count > 1}
+
+
+def check_decisions(result: Result) -> None:
+    """The decisions of values agree with the oracle."""
+    runs, away = deciding.runs_of_values(result), deciding.waiting(result)
+    waits: dict[str, set[str]] = defaultdict(set)
+    for row in result.decisions:
+        assert row.runs == runs[row.value]
+        assert (row.decision == "recomputed") == (runs[row.value] > 1)
+        for stay in row.offloaded:
+            waits[stay.memory].add(row.value)
+    assert dict(waits) == away
+
+
+def check_stages(result: Result) -> None:
+    """The sentences on a chain or an adjoint name the stages that run again, and the states that wait."""
+    check_decisions(result)
+    lines = told(result)
+    again = {k for line in lines if (m := re.match(r"recompute (?:stages?|steps?) ([0-9, \-and]+?)(?:,? up| \()", line))
+             for k in numbers(m[1])}  # fmt: skip
+    assert again == recomputed_stages(result)
+    away = deciding.waiting(result)
+    waits: dict[str, set[str]] = defaultdict(set)
+    for line in lines:
+        line = re.sub("the input and the outputs of stages? ", "the outputs of stages 0, ", line)
+        line = re.sub(r"^offload the input to", "offload the outputs of stage 0 to", line)
+        if m := re.match(
+            r"(?:hold|offload) the ([a-z ]+) of stages? ([0-9, \-and]+?) (?:\(.*?\) )?(?:in|to) (\S+)", line
+        ):
+            if m[1] in ROLES:
+                waits[m[3]] |= {f"{ROLES[m[1]]}{k}" for k in numbers(m[2])}
+        elif m := re.match(r"(?:hold|checkpoint) ([0-9,]+) states? in (\w+).*: of steps? ([0-9, \-and]+)$", line):
+            waits[m[2]] |= {f"x{k}" for k in numbers(m[3])}
+            assert int(m[1].replace(",", "")) == len(numbers(m[3]))
+    states = {memory: {v for v in found if v[0] in "xs"} for memory, found in away.items()}
+    assert dict(waits) == {m: f for m, f in states.items() if f}
+    assert (NOTHING in lines) == (not again and not any(away.values()))
+
+
+@QUICK
+@given(strategies.chains(plain=True, exact=True), st.integers(50, 95))
+def test_chains(instance: Any, percent: int) -> None:
+    plain = remat.solve(instance, algorithm="keep-all", budget=None)
+    if plain.report is None:
+        return
+    check_stages(plain)
+    less = remat.solve(instance, algorithm="rotor", budget=max(plain.peak_memory.values()) * percent // 100)
+    if less.report is not None:
+        check_stages(less)
+
+
+@settings(QUICK, max_examples=8)
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(45, 95))
+def test_chains_with_a_host(sizes: list[int], percent: int) -> None:
+    chain = remat.chain(
+        forward_time=sizes,
+        backward_time=2,
+        output_size=[10 * size for size in sizes],
+        saved_size=5,
+        input_size=20,
+        machine=remat.device(None, link=10),
+        time_unit="unit",
+        size_unit="unit",
+    )
+    whole = remat.solve(chain, algorithm="keep-all").peak_memory["device"]
+    found = remat.solve(chain, algorithm="offload-greedy", budget={"device": whole * percent // 100})
+    if found.report is not None:
+        check_stages(found)
+
+
+@settings(QUICK, max_examples=10)
+@given(st.integers(3, 12), st.integers(1, 2), st.integers(0, 3))
+def test_adjoints_by_levels(steps: int, ram: int, disk: int) -> None:
+    storage = [{"name": "ram", "slots": ram}, *([{"name": "disk", "slots": disk, "write_time": 1}] if disk else [])]
+    found = remat.solve(remat.adjoint(steps, storage=storage), algorithm="h-revolve" if disk else "revolve")
+    assert found.report is not None
+    check_stages(found)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_pipelines_by_stage_and_micro_batch(seed: int) -> None:
+    """All forwards, then all backwards, with drawn recomputation: the sentences tell which."""
+    draw = random.Random(seed)
+    devices, batches = draw.randint(2, 3), draw.randint(1, 4)
+    held = [draw.randint(1, 3) for _ in range(devices)]
+    instance = remat.pipeline(
+        forward_time=[draw.randint(1, 3) for _ in range(sum(held))],
+        backward_time=2,
+        output_size=2,
+        saved_size=3,
+        devices=devices,
+        micro_batches=batches,
+        time_unit="unit",
+        size_unit="unit",
+    )
+    wanted, stages, layer = set(), [], 1
+    for device, count in enumerate(held):
+        layers = list(range(layer, layer + count))
+        stage: dict[str, Any] = {"layers": layers, "device": f"gpu{device}"}
+        segments = []
+        for one in layers:
+            chosen = sorted(draw.sample(range(batches), draw.randint(0, batches)))
+            if chosen:
+                segments.append({"layers": [one], "micro_batches": chosen})
+                wanted |= {(one, batch) for batch in chosen}
+        stages.append(stage | ({"recompute": segments} if segments else {}))
+        layer += count
+    orders = {
+        stage["device"]: [
+            *(f"F{k}.{batch}" for batch in range(batches)),
+            *(f"B{k}.{batch}" for batch in range(batches)),
+        ]
+        for k, stage in enumerate(stages)
+    }
+    document = {"schema": "remat.schedule/2", "stages": stages, "orders": orders}
+    result = examine(instance, document).as_result()
+    check_decisions(result)
+    found = set()
+    for line in told(result):
+        if m := re.match(r"stage ([0-9]+) .*: micro-batch(?:es)? (.+) recomputes? layers? (.+) \(", line):
+            mine = {(one, batch) for one in numbers(m[3]) for batch in numbers(m[2])}
+            assert {one for one, _ in mine} <= set(stages[int(m[1])]["layers"])
+            found |= mine
+    assert found == wanted
+    counted = {
+        (int(m[1]), int(m[2]))
+        for task, count in deciding.runs_of_tasks(result).items()
+        if count > 1 and (m := re.fullmatch(r"Fe([0-9]+)\.([0-9]+)", task))
+    }
+    assert counted == wanted
+    assert (NOTHING in told(result)) == (not wanted)
+
+
+@settings(QUICK, max_examples=10)
+@given(strategies.dags(plain=True), st.integers(50, 95))
+def test_graphs(instance: Any, percent: int) -> None:
+    plain = remat.solve(instance, algorithm="keep-all")
+    if plain.report is None:
+        return
+    budget = max(plain.peak_memory.values()) * percent // 100
+    for result in (plain, remat.solve(instance, algorithm="linearized-greedy", budget=budget)):
+        if result.report is None:
+            continue
+        check_decisions(result)
+        again = {value for value, count in deciding.runs_of_values(result).items() if count > 1}
+        line = next((line for line in told(result) if line.startswith("recompute")), "")
+        assert bool(line) == bool(again)
+        groups = {group.decision: group for group in groups_of(result)}
+        assert set(groups["recomputed"].values if again else ()) == again
+        assert not again or f"recompute {len(again):,} value" in line
+        assert all(f"{value} (" in line for value in again)
+
+
+@given(st.sets(st.integers(0, 60), min_size=1))
+@settings(max_examples=50)
+def test_ranges_are_read_back(chosen: set[int]) -> None:
+    assert numbers(ranges(sorted(chosen))) == chosen
+    short = ranges(sorted(chosen), 3)
+    if " more" in short:
+        listed, _, rest = short.rpartition(" and ")
+        assert len(numbers(listed)) + int(rest.removesuffix(" more")) == len(chosen)
+
+
+def test_long_answers_are_cut() -> None:
+    found = remat.solve(remat.adjoint(40, storage=[{"name": "ram", "slots": 3}]), algorithm="revolve")
+    short, whole = ("\n".join(decision_words(found, all_of_them=every)) for every in (False, True))
+    assert len(short) <= len(whole)
+    assert "recompute steps" in short
+    assert f"decisions       {short.splitlines()[0][:30]}" in found.summary()
+
+
+def test_without_a_schedule_nothing_is_said() -> None:
+    chain = remat.chain(forward_time=[1, 1], backward_time=1, output_size=4, input_size=4)
+    assert told(remat.solve(chain, budget=1)) == []
+
+
+def test_modules_are_listed_by_what_they_cost() -> None:
+    rows = [("a", 2, 10), ("b", 1, 30), ("c", 0, 0), ("", 1, 5)]
+    told_of = module_words(rows, Units("us", "B"))
+    assert told_of == "recompute 4 operators: in b (30 us), a (10 us), (no module) (5 us)"
+    assert module_words([("c", 0, 0)], Units("us", "B")) == NOTHING
