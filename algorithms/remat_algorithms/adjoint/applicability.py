@@ -84,6 +84,8 @@ def moderate_table(problem: Problem) -> bool:
 
 def fits_whole(problem: Problem) -> bool:
     """Whether all states fit at once, into the storage or into the one memory; then nothing is recomputed."""
+    if problem.instance.has_parameters:
+        return False
     chain, machine = problem.chain, problem.machine
     states = chain.activation_size.tolist()
     if len(machine.memories) > 1:

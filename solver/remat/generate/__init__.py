@@ -1,7 +1,7 @@
 """Seeded and analytic instances of every kind, as plain documents of `remat.instance/1`.
 
-Nothing here depends on the rest of remat. `FAMILIES` describes what there is as data; the generators are
-imported when they are used.
+Nothing here depends on the rest of remat, but for texts of errors. `FAMILIES` describes what there is as data; the
+generators are imported when they are used.
 """
 
 from __future__ import annotations

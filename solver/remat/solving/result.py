@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from remat.schedule.samples import SamplePattern
     from remat.solving.decisions.stages import StageDecisions
     from remat.solving.decisions.values import Decisions
+    from remat.solving.shortfall import Shortfall
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,6 +197,13 @@ class Result(Shown):
         from remat.solving.decisions.values import decisions_of
 
         return decisions_of(self)
+
+    @cached_property
+    def shortfall(self) -> Shortfall | None:
+        """Why there is no schedule: what is needed, what it consists of, what would help; None if there is one."""
+        from remat.solving.shortfall import shortfall_of
+
+        return shortfall_of(self)
 
     @property
     def stage_decisions(self) -> StageDecisions:

@@ -11,6 +11,7 @@ from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
 from remat.report.text.columns import aligned, room
+from remat.report.text.shortfall_lines import shortfall_lines
 from remat.report.text.summary import class_bounds, decision_lines, figures
 from remat.schedule.orders import Orders, Stage
 from remat.schedule.recompute import segments_of
@@ -171,6 +172,7 @@ def plan_lines(planned: Planned) -> Iterator[tuple[str, str]]:
         if least is not None:
             task = "" if least.task is None else f", set by {result.graph.described(least.task)}"
             yield "least memory", f"{format_size(least.size, units, both=True)} of a device{task}"
+        yield from shortfall_lines(result)
         yield from (("note", note) for note in result.notes)
         return
     yield from decision_lines(result)

@@ -10,6 +10,7 @@ from remat.messages import printable
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.report.text.columns import text_width
 from remat.report.text.readable_names import shown_name, shown_step, shown_task
+from remat.report.text.shortfall_lines import shortfall_lines
 from remat.solving.decisions.words import decision_words
 from remat.solving.hints import PORTFOLIO
 from remat.solving.result import Answer, Result
@@ -290,7 +291,12 @@ def _without_schedule(result: Result) -> Iterator[tuple[str, str]]:
     for label, memory in _labelled("capacity", given):
         assert memory.capacity is not None
         yield label, f"{shown_name(memory.name)}: {format_size(memory.capacity, units, both=True)}"
-    least = result.least_budget
+    yield from _least_budget(result)
+    yield from shortfall_lines(result)
+
+
+def _least_budget(result: Result) -> Iterator[tuple[str, str]]:
+    least, units = result.least_budget, result.units
     if least is None:
         return
     name = result.machine.memories[least.memory].name

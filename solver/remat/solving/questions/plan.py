@@ -32,6 +32,9 @@ OBJECTIVES = ("sample", "makespan")
 
 DATA_ALL = "any"
 
+LEAST_LIMIT = 5.0
+"""Seconds for each of two solves that look for the smallest budget where nothing was found."""
+
 LEAST = 0.05
 """Seconds for which it is worth asking about another way to share the batch, where there is a plan."""
 
@@ -146,6 +149,8 @@ def plan(
     control = Control(None, gap, patience, seed, threads, progress, cancel)
     found = _solve_all(ways, options, control, deadline)
     best = min(found, key=lambda one: _rank(one, objective))
+    if best.result.report is None:
+        best = replace(best, result=_with_least(best, options, seed, deadline))
     return replace(best, tried={one.degrees: one.result.makespan for one in found})
 
 
@@ -173,6 +178,24 @@ def _solve_all(
             continue
         found.append(_planned(way, put_back(way, result)))
     return found
+
+
+def _with_least(planned: Planned, options: Mapping[str, Any] | None, seed: int, deadline: float | None) -> Result:
+    """Return an answer without a plan with the smallest budget that `auto` names, if there is a plan for that."""
+    result = planned.result
+    if result.least_budget is not None or planned.degrees != Degrees():
+        return result
+    left = LEAST_LIMIT if deadline is None else min(LEAST_LIMIT, (deadline - time.monotonic()) / 2)
+    if left < LEAST:
+        return result
+    capacities = {memory.name: memory.capacity for memory in result.machine.memories}
+    more: dict[str, Any] = {"seed": seed, "time_limit": left}
+    least = solve(planned.instance, budget=capacities, **more).least_budget
+    if least is None or not least.sufficient:
+        return result
+    enough = capacities | {result.machine.memories[p.memory].name: least.size for p in result.machine.processors}
+    found = solve(planned.instance, algorithm=ALGORITHM, budget=enough, options=options, **more)
+    return result if found.report is None else replace(result, least_budget=least)
 
 
 def _planned(way: Way, result: Result) -> Planned:

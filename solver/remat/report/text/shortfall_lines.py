@@ -1,0 +1,66 @@
+"""Why a budget is too small, in a few lines: the need and its parts, what would help, and a budget to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from remat.report.text.readable_names import shown_name, shown_task
+from remat.solving.shortfall import READ, REST, STATIC, WORKSPACE, WRITTEN, Part, Shortfall
+from remat.units import format_percent, format_size
+
+if TYPE_CHECKING:
+    from remat.solving.result import Result
+
+WORDS = {
+    STATIC: "static memory, which lies there throughout",
+    READ: "what {task} reads",
+    WRITTEN: "what {task} writes",
+    WORKSPACE: "workspace of {task}",
+    REST: "values kept for other tasks",
+}
+"""What a part is, with the critical task."""
+
+
+def shortfall_lines(result: Result) -> Iterator[tuple[str, str]]:
+    """Yield (label, text) pairs on why there is no schedule; an empty label continues the one above."""
+    found = result.shortfall
+    if found is None:
+        return
+    units = result.units
+
+    def size(figure: int) -> str:
+        return format_size(figure, units)
+
+    task = "" if found.task is None else shown_task(result.graph, found.task)
+    at_least = "every schedule needs at least" if found.proved else "the smallest need known is"
+    short = size(found.need - found.capacity)
+    yield "why", f"{at_least} {size(found.need)} in {shown_name(found.memory)}, {short} more than there is:"
+    for part in found.parts:
+        yield "", f"{size(part.size)} ({format_percent(part.size / found.need)}) {_what(part, task, found.proved)}"
+    if found.split:
+        listed = ", ".join(f"{term} {size(figure)}" for term, figure in found.split.items())
+        each = (
+            " a device, shared equally" if result.instance is not None and result.instance.budgets_are_for_all else ""
+        )
+        yield "", f"of training{each}: {listed}"
+    helpful = [remedy for remedy in found.remedies if remedy.helps]
+    for k, remedy in enumerate(helpful):
+        yield "would help" if k == 0 else "", f"{remedy.what}: at least {size(remedy.need)}"
+    for remedy in found.remedies:
+        if not remedy.helps:
+            yield "in vain", f"{remedy.what}: parameters, gradients and states alone take {size(remedy.need)}"
+    if found.budget:
+        yield "try", " ".join(budget_flags(found))
+
+
+def _what(part: Part, task: str, proved: bool) -> str:
+    if part.what == REST and (proved or not task):
+        return "other values that have to be there" if task else "values that lie there"
+    return WORDS.get(part.what, part.what).format(task=f"task {task}")
+
+
+def budget_flags(found: Shortfall) -> Iterator[str]:
+    """Yield the options of the command line for a budget with which a schedule is found."""
+    for name, figure in found.budget.items():
+        yield f"--budget {f'{name}={figure}' if name and len(found.budget) > 1 else figure}"
