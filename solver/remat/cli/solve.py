@@ -353,7 +353,17 @@ def _print(result: Result, outputs: _Outputs, session: Session) -> None:
     elif not session.quiet:
         from remat.report.text.summary import summary
 
+        text = summary(result, verbose=session.verbose) + (_peak(result) if session.verbose else "")
         if outputs.schedule == common.STANDARD_STREAM or outputs.format == "actions":
-            click.echo(summary(result, verbose=session.verbose), err=True)
+            click.echo(text, err=True)
         else:
-            emit(summary(result, verbose=session.verbose))
+            emit(text)
+
+
+def _peak(result: Result) -> str:
+    """Return the values at the peak, for those who want to know."""
+    from remat.report.text.peak_table import MOST_STEPS, peak_table
+
+    if result.columns is None or len(result.columns) > MOST_STEPS or (peak := result.peak) is None:
+        return ""
+    return "\n\n" + peak_table(peak, result.units)

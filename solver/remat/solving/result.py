@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from remat.schedule.samples import SamplePattern
     from remat.solving.decisions.stages import StageDecisions
     from remat.solving.decisions.values import Decisions
+    from remat.solving.peak import Peak
     from remat.solving.shortfall import Shortfall
 
 
@@ -197,6 +198,29 @@ class Result(Shown):
         from remat.solving.decisions.values import decisions_of
 
         return decisions_of(self)
+
+    @cached_property
+    def peak(self) -> Peak | None:
+        """The values at the peak of the working memory (of a pipeline, of the fullest device); None without a schedule.
+
+        Examples
+        --------
+        >>> import remat
+        >>> chain = remat.chain(forward_time=[1, 1, 1], backward_time=1, output_size=4, input_size=2)
+        >>> peak = remat.solve(chain, algorithm="keep-all").peak
+        >>> [(held.name, held.size, held.waits_for) for held in peak.held][:2]
+        [('x1', 4, ('B2', 'B1')), ('x2', 4, ('B2',))]
+        """
+        from remat.solving.peak import fullest_memory
+
+        memory = fullest_memory(self)
+        return None if memory is None else self.peak_of(memory)
+
+    def peak_of(self, memory: str) -> Peak | None:
+        """Return the values at the peak of a memory: size, producer, since when, and whom each waits for."""
+        from remat.solving.peak import peak_of
+
+        return peak_of(self, memory)
 
     @cached_property
     def shortfall(self) -> Shortfall | None:

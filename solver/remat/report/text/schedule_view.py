@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from remat.report.text.peak_table import MOST_STEPS, peak_table
 from remat.report.text.readable_names import shown_in_module, shown_name, shown_step
 from remat.report.text.summary import decision_lines, table
 from remat.report.views.residents import Resident, residents_at
@@ -90,6 +91,7 @@ def _traffic(examined: Examined) -> dict[str, dict[str, int]]:
 
 
 def _memory(examined: Examined, index: int, name: str, capacity: int | None) -> Iterator[str]:
+    memory_name = name
     report, units = examined.report, examined.instance.units.build()
     peak = report.peaks[name]
     limit = "" if capacity is None else f" of {format_size(capacity, units, both=True)}"
@@ -107,6 +109,9 @@ def _memory(examined: Examined, index: int, name: str, capacity: int | None) -> 
     for term, size in terms.items():
         share = 100 * size / peak.size if peak.size else 0.0
         yield f"  {term:<40} {format_size(size, units):>12} {share:5.1f} %"
+    if report.ok and len(examined.steps) <= MOST_STEPS and (found := examined.as_result().peak_of(memory_name)):
+        yield peak_table(found, units)
+        return
     yield f"largest of {len(listed):,} {step}:"
     for resident in listed[:LARGEST]:
         share = 100 * resident.size / peak.size if peak.size else 0.0

@@ -353,7 +353,15 @@ def class_bounds(result: Result) -> Iterator[tuple[str, str]]:
 
 def _other_bounds(result: Result) -> list[Bound]:
     """Bounds on classes of schedules that say more than the best one over all schedules, which is shown already."""
-    return [bound for bound in result.bounds if bound.scope != ALL_SCHEDULES and bound.value > result.lower_bound]
+    makespan = result.makespan
+    return [
+        bound
+        for bound in result.bounds
+        # Above the makespan, a bound is one on schedules of which this is none.
+        if bound.scope != ALL_SCHEDULES
+        and bound.value > result.lower_bound
+        and (makespan is None or bound.value <= makespan)
+    ]
 
 
 def traffic(report: Report, machine: Machine, units: Units, *, idle: bool = True) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,216 @@
+"""What lies in a memory at its peak: each value with its size, who made it, since when, and for whom it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from remat.schedule.steps import StepKind
+from remat.solving.minimum_budget import device_memories
+from remat.units import Number
+from remat.verifier.collectives import memories_of
+from remat.verifier.residencies import WORKSPACE, Residencies, residencies_of
+from remat.verifier.residency import memory_of_steps
+
+if TYPE_CHECKING:
+    from remat.graph.taskgraph import IntArray
+    from remat.solving.result import Result
+
+START = "there from the start"
+STATIC = "static memory"
+SHARED = "bytes used twice: in place, or in parts"
+"""What is left where values overlap, or where a part of one is elsewhere; mostly negative."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Something that takes bytes at a peak.
+
+    Attributes
+    ----------
+    name : str
+        A value, ``workspace of`` a task, or static memory.
+    size : int
+    module : str
+        The stage, layer or module of the task that makes the value; empty where nobody said.
+    made_by : str
+        The task that made it, ``copy from`` a memory, or `START`; empty for what is no value.
+    since : int or float
+        When that began.
+    waits_for : tuple of str
+        The tasks that read it from then on while it stays, and ``copy to`` memories, in order; empty if it only stays.
+    in_use : bool
+        Whether a task that runs at the peak reads or writes it.
+    """
+
+    name: str
+    size: int
+    module: str = ""
+    made_by: str = ""
+    since: Number = 0
+    waits_for: tuple[str, ...] = ()
+    in_use: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        names = ("name", "size", "module", "made_by", "since", "in_use")
+        return {name: getattr(self, name) for name in names} | {"waits_for": list(self.waits_for)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """The peak of a memory.
+
+    Attributes
+    ----------
+    memory : str
+    size : int
+        Verified.
+    capacity : int or None
+    step : int or None
+        The step at which it stands; None before the first.
+    task : str
+        What that step does, as `Result.peak_step` says.
+    time : int or float
+    held : tuple of Held
+        The largest first; their sizes add up to `size`.
+    """
+
+    memory: str
+    size: int
+    capacity: int | None
+    step: int | None
+    task: str
+    time: Number
+    held: tuple[Held, ...]
+
+
+def fullest_memory(result: Result) -> str | None:
+    """Return the memory whose peak is looked at first: the working memory, of a pipeline the fullest device's."""
+    report, machine = result.report, result.machine
+    if report is None:
+        return None
+    own = {machine.processors[0].memory}
+    if result.instance is not None:
+        own = device_memories(result.instance, machine) or own
+    names = [machine.memories[index].name for index in sorted(own)]
+    return max(names, key=lambda name: report.peaks[name].size)
+
+
+def peak_of(result: Result, memory: str) -> Peak | None:
+    """Return the peak of a memory; None without a schedule. O(steps + accesses)."""
+    steps, report = result.columns, result.report
+    if steps is None or report is None:
+        return None
+    index = result.machine.memory_index[memory]
+    found = report.peaks[memory]
+    at = found.step
+    time = 0 if at is None else report.start[at].item()
+    return Peak(
+        memory=memory,
+        size=found.size,
+        capacity=result.machine.memories[index].capacity,
+        step=at,
+        task=result.peak_step(memory),
+        time=time,
+        held=tuple(_held(result, index, at, found.size)),
+    )
+
+
+def _held(result: Result, memory: int, at: int | None, size: int) -> Iterator[Held]:
+    steps, report, graph = result.columns, result.report, result.graph
+    assert steps is not None
+    assert report is not None
+    residencies = residencies_of(graph, result.machine, steps)
+    rows = residencies.of_memory(memory)
+    begun = rows[residencies.first_step[rows] == (-1 if at is None else at)]
+    position = int(residencies.first[begun].max(initial=0))
+    rows = rows[(residencies.first[rows] <= position) & (residencies.last[rows] > position)]
+    uses = _uses(result, np.unique(residencies.value[rows]), memory)
+    found = [_one(result, residencies, row, uses.get(int(residencies.value[row]), []), at) for row in rows.tolist()]
+    if static := graph.static_bytes(result.machine, memory):
+        found.append(Held(name=STATIC, size=static, made_by=START))
+    if rest := size - sum(one.size for one in found):
+        found.append(Held(name=SHARED, size=rest))
+    yield from sorted(found, key=lambda one: (-one.size, one.name))
+
+
+def _one(result: Result, residencies: Residencies, row: int, uses: list[tuple[int, bool]], at: int | None) -> Held:
+    """Describe one residency; `uses` are the steps that touch its value, and whether they read or copy it."""
+    steps, report, graph = result.columns, result.report, result.graph
+    assert steps is not None
+    assert report is not None
+    value, born, last = (
+        int(column[row]) for column in (residencies.value, residencies.first_step, residencies.last_step)
+    )
+    since = 0 if born < 0 else report.start[born].item()
+    size = int(residencies.size[row])
+    if value == WORKSPACE:
+        task = graph.tasks[int(steps.item[born])]
+        return Held(name=f"workspace of {task}", size=size, since=since, in_use=True)
+    now = 0 if at is None else report.start[at].item()
+    end = report.makespan if last >= len(steps) else report.start[last].item()
+
+    def follows(step: int) -> bool:
+        """Whether a step begins after the peak; of those at the same instant, which of them are listed later."""
+        return bool(report.start[step] > now or (report.start[step] == now and (at is None or step > at)))
+
+    running = [k for k, _ in uses if not follows(k) and (report.end[k] > now or k == at)]
+    later = [
+        k for k, reads in uses if reads and k not in running and k != born and follows(k) and report.start[k] <= end
+    ]
+    return Held(
+        name=graph.values[value],
+        size=size,
+        module=graph.value_module(value),
+        made_by=_maker(result, born),
+        since=since,
+        waits_for=tuple(dict.fromkeys(_name(result, k) for k in later)),
+        in_use=bool(running),
+    )
+
+
+def _uses(result: Result, values: IntArray, memory: int) -> dict[int, list[tuple[int, bool]]]:
+    """Return for each value the steps that touch it in a memory, in the order of their times."""
+    steps, report, graph = result.columns, result.report, result.graph
+    assert steps is not None
+    assert report is not None
+    own = memory_of_steps(result.machine, steps)
+    runs = np.flatnonzero(steps.kind == StepKind.RUN)
+    found: dict[int, set[tuple[Number, int, bool]]] = {}
+
+    def add(step: int, value: int, reads: bool) -> None:
+        found.setdefault(value, set()).add((report.start[step].item(), step, reads))
+
+    for accesses, reads in ((graph.reads, True), (graph.writes, False)):
+        gathered = accesses.gather(steps.item[runs])
+        chosen = np.flatnonzero(np.isin(gathered.items, values))
+        for value, step in zip(gathered.items[chosen].tolist(), runs[gathered.rows[chosen]].tolist(), strict=True):
+            shared = int(steps.item[step]) in graph.parts
+            if memory in memories_of(result.machine, steps, step) if shared else own[step] == memory:
+                add(step, value, reads)
+    copies = (steps.kind == StepKind.COPY) & np.isin(steps.item, values) & (steps.source == memory)
+    for step in np.flatnonzero(copies).tolist():
+        add(step, int(steps.item[step]), True)
+    return {value: [(step, reads) for _, step, reads in sorted(listed)] for value, listed in found.items()}
+
+
+def _maker(result: Result, step: int) -> str:
+    steps = result.columns
+    assert steps is not None
+    if step < 0:
+        return START
+    if steps.kind[step] == StepKind.COPY:
+        return f"copy from {result.machine.memories[int(steps.source[step])].name}"
+    return result.graph.tasks[int(steps.item[step])]
+
+
+def _name(result: Result, step: int) -> str:
+    steps = result.columns
+    assert steps is not None
+    if steps.kind[step] == StepKind.COPY:
+        return f"copy to {result.machine.memories[int(steps.target[step])].name}"
+    return result.graph.tasks[int(steps.item[step])]
