@@ -111,7 +111,7 @@ def test_a_schedule_at_a_glance(run: Run, tiny: str, tmp_path: Path) -> None:
     run("show", schedule).assert_refused("--of", "'tiny' is no shipped one")
     shown = run("show", schedule, "--of", tiny)
     assert shown.code == 0
-    assert "largest of" in shown.out
+    assert "waits for" in shown.out
     assert "█" in shown.out
     document = run("show", schedule, "--of", tiny, "--format", "json").document
     (memory,) = document["memories"].values()

@@ -49,7 +49,7 @@ def test_what_fills_a_chain_at_its_peak():
     assert peak.size == 24
     text = schedule_view(examined)
     assert "peak 24" in text
-    assert "largest of" in text
+    assert "waits for" in text
 
 
 def test_a_profile_fills_its_picture():
