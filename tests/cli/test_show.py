@@ -141,7 +141,7 @@ def test_pictures_of_schedules(run: Run, tiny: str, tmp_path: Path) -> None:
         given = [] if view == "time" else ["--view", view]
         outcome = run("show", schedule, "--of", tiny, "--plot", plot, *given)
         assert (outcome.code, outcome.err) == (0, "")
-        assert "largest of" in outcome.out
+        assert "waits for" in outcome.out
         assert word in plot.read_text()
     plot.unlink()
     of = ("show", schedule, "--of", tiny)

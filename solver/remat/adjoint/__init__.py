@@ -1,4 +1,4 @@
-"""The old path of `remat.time_loops`, for one release; `remat.adjoint(...)` is the builder of time loops."""
+"""`remat.adjoint(...)` builds time loops, `remat.adjoint.run` runs their plans; other names moved to `time_loops`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ def __getattr__(name: str) -> Any:
 
     from remat import time_loops
 
+    if name == "run":
+        return time_loops.run
     if name not in time_loops.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warnings.warn(f"remat.adjoint.{name} has moved: import it from remat.time_loops", DeprecationWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""For time-stepping codes and their adjoints: unknown numbers of steps, and the package `checkpoint_schedules`.
+"""For time-stepping codes and their adjoints: run a plan, unknown numbers of steps, the package `checkpoint_schedules`.
 
 `remat.stream` yields the actions of long schedules.
 """
@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from remat.bridges.checkpoint_schedules.export import actions_for_checkpoint_schedules, to_checkpoint_schedules
 from remat.time_loops.online import OnlineSchedule
+from remat.time_loops.running import run
 
-__all__ = ["OnlineSchedule", "actions_for_checkpoint_schedules", "to_checkpoint_schedules"]
+__all__ = ["OnlineSchedule", "actions_for_checkpoint_schedules", "run", "to_checkpoint_schedules"]

@@ -30,6 +30,7 @@ from remat.schedule.operations import Entry, Layout, Operation, chunks
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.budget import Budget
 from remat.solving.problem_setup import AnyInstance, make_problem
+from remat.solving.result import Result
 from remat.units import Number, format_size
 
 LEVELS = {"periodic-disk-revolve": 2, "two-level": 2, "multistage": 99, "revolve": 1}
@@ -68,6 +69,10 @@ class Stream(Iterator[Step]):
         self._steps: Iterator[Step] | None = None
         self._first: Iterator[Entry] | None = self._start()
 
+    def __repr__(self) -> str:
+        options = "" if self.options is None else "".join(f", {name}={value}" for name, value in self.options)
+        return f"Stream({self.algorithm.name}{options})"
+
     def __iter__(self) -> Stream:
         return self
 
@@ -96,9 +101,8 @@ class Stream(Iterator[Step]):
     def _start(self) -> Iterator[Entry]:
         start = self.algorithm.load_stream()
         if start is None:
-            known = [algorithm.name for algorithm in registry.algorithms("adjoint") if algorithm.stream]
             raise OptionError(
-                f"{self.algorithm.name} cannot be streamed; use remat.solve, or one of {', '.join(known)}",
+                f"{self.algorithm.name} cannot be streamed; use remat.solve, or one of {', '.join(_streamed())}",
                 argument="algorithm",
             )
         answer: Iterator[Entry] | Proposal = start(self.problem, self.options, Context())
@@ -130,7 +134,7 @@ class Stream(Iterator[Step]):
 
 
 def stream(
-    instance: AnyInstance,
+    instance: AnyInstance | Result,
     *,
     algorithm: str | None = None,
     budget: Budget = None,
@@ -144,8 +148,8 @@ def stream(
 
     Parameters
     ----------
-    instance : path, open file, dict or instance
-        Of kind `adjoint`.
+    instance : path, open file, dict, instance or Result
+        Of kind `adjoint`. Of a solved plan, the stream has the steps of that plan, and nothing else may be given.
     algorithm : str, optional
         A registry name whose metadata has a `stream`. Default: `revolve`; with several storage levels the quickest of
         `LEVELS` up to `MOST_COUNTED` steps, beyond the first of them that takes the loop. Where levels stay unused
@@ -165,6 +169,10 @@ def stream(
     remat.InstanceError, remat.OptionError
         For input that cannot be used, and where the budget is too small: then the text names the least one.
     """
+    if isinstance(instance, Result):
+        if algorithm is not None or budget is not None or machine is not None or options is not None:
+            raise OptionError("a solved plan has its algorithm, budget, machine and options; give the plan alone")
+        return _of_plan(instance)
     loaded = load(instance)
     if not isinstance(loaded, AdjointInstance):
         raise OptionError(f"stream takes adjoints (time loops) only, not {loaded.kind}; use remat.solve")
@@ -172,6 +180,25 @@ def stream(
     if algorithm is None and len(problem.machine.memories) > 2 and not options:
         return _by_levels(problem, loaded.length)
     return _named(problem, algorithm or "revolve", options)
+
+
+def _of_plan(plan: Result) -> Stream:
+    """Return the stream of a solved plan's algorithm, on its machine and with its options."""
+    if not isinstance(plan.instance, AdjointInstance) or plan.columns is None:
+        raise OptionError("stream takes plans of adjoints (time loops) that have a schedule")
+    found = registry.find(plan.algorithm, "adjoint")
+    if not found.stream:
+        raise OptionError(
+            f"the plan is of {plan.algorithm}, which cannot be streamed: run its steps with remat.time_loops.run, or "
+            f"stream the instance with one of {', '.join(_streamed())}",
+            argument="algorithm",
+        )
+    problem = Problem(plan.instance, plan.machine).used
+    return Stream(problem, found, make_options(found, plan.options))
+
+
+def _streamed() -> list[str]:
+    return [algorithm.name for algorithm in registry.algorithms("adjoint") if algorithm.stream]
 
 
 def _named(problem: Problem, algorithm: str, options: Mapping[str, Any] | None = None) -> Stream:

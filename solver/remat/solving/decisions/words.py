@@ -57,7 +57,23 @@ def decision_words(result: Result, *, all_of_them: bool = False) -> Iterator[str
         more = len(told) - MOST_GROUPS + 1
         told = [*told[: MOST_GROUPS - 1], f"and {more} more such lines: remat decisions lists all values"]
     yield from told
+    yield from _unused(result)
     yield from (sentence(group, result, all_of_them=all_of_them) for group in groups if group.decision == KEPT)
+
+
+def _unused(result: Result) -> Iterator[str]:
+    """Say how many states more the storage levels of a time loop could hold than the schedule ever stores there."""
+    instance, report = result.instance, result.report
+    if instance is None or not instance.has_storage or report is None:
+        return
+    state = max((row.size for row in result.decisions if row.value.startswith("x")), default=0)
+    for memory in result.machine.memories[1:]:
+        if memory.capacity is None or not state:
+            continue
+        free = (memory.capacity - report.peaks[memory.name].size) // state
+        if free > 0:
+            slots = f"{free:,} of {memory.capacity // state:,} slots"
+            yield f"{slots} of {printable(memory.name)} stay unused"
 
 
 def _stages(result: Result, all_of_them: bool) -> Iterator[str]:
