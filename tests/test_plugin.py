@@ -156,3 +156,46 @@ def test_plugin_cannot_take_a_builtin_name(tmp_path):
     entry_point(tmp_path, "aaa", "thief:catalogue")
     program = "import remat; print({a.name: a.solver for a in remat.algorithms()}['keep-all'])"
     assert "remat_algorithms" in python("-c", program, path=[tmp_path], at=tmp_path).stdout
+
+
+def test_the_page_lists_the_fields_of_chains_and_the_names_of_their_tasks():
+    """Fields are those of `Chain`, and names those that the lowering gives, with and without variants."""
+    from dataclasses import fields
+
+    import remat
+    from remat.graph.chain import Chain
+    from remat.solving.problem_setup import make_problem
+
+    text = PAGE.read_text()
+    table = text[text.index("| field | shape | meaning |") :].split("\n\n")[0]
+    listed = {name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert listed == {field.name for field in fields(Chain)} | {"length"}
+    stage = {"forward_time": 1, "backward_time": 1, "output_size": 1, "saved_size": 1}
+    variants = [{}, {"saved_size": 3}]
+    chain = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "stages": [stage, stage, stage]}
+    plain = make_problem(remat.load(chain)).graph
+    assert list(plain.tasks) == [*("F1", "F2", "F3", "Fe1", "Fe2", "Fe3"), "loss", *("B1", "B2", "B3")]
+    assert list(plain.values) == [*("x0", "x1", "x2", "x3"), *("s1", "s2", "s3"), *("y0", "y1", "y2", "y3")]
+    several = make_problem(remat.load(chain | {"stages": [stage, stage, stage | {"variants": variants}]})).graph
+    assert {"Fe3.1", "Fe3.2", "B3.1", "B3.2", "F3"} <= set(several.tasks)
+    assert not {"Fe3", "B3"} & set(several.tasks)
+    assert {"s3.1", "s3.2"} <= set(several.values)
+    for name in ("Fe3.1", "B3.2", "F3"):
+        assert name.partition(".")[0] in text
+        assert several.tasks[several.tasks.find(name)] == name
+
+
+def test_what_the_page_recommends_is_importable_from_the_contract():
+    """Names of the contract that the page mentions, and the modules that its code imports from."""
+    import remat.plugin
+
+    text = PAGE.read_text()
+    mentioned = set(
+        re.findall(r"`(Algorithm|Context|Options|Problem|Proposal|TaskGraph|Chain|Variants|Trial|OptionError)\b", text)
+    )
+    assert {"Context", "Options", "Problem", "TaskGraph", "Trial"} <= mentioned
+    for name in mentioned | set(re.findall(r"`remat\.plugin\.(\w+)`", text)):
+        assert getattr(remat.plugin, name) is not None
+    for module, names in re.findall(r"^from (remat[\w.]*) import (.+)$", text, re.MULTILINE):
+        assert module in ("remat.plugin", "remat.testing")
+        assert all(hasattr(__import__(module, fromlist=["x"]), name.strip()) for name in names.split(","))
