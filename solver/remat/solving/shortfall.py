@@ -26,6 +26,9 @@ MOST_SHARES = 1024
 LEAST_SHARE = 5
 """Per cent of a batch, at the least, that a remedy names."""
 
+MOST_TASKS = 200_000
+"""Tasks of an instance whose peak without recomputation is computed for a suggestion."""
+
 STATIC, READ, WRITTEN, WORKSPACE, REST = "static memory", "read", "written", "workspace", "kept for other tasks"
 
 
@@ -108,7 +111,8 @@ def shortfall_of(result: Result) -> Shortfall | None:
     instance, machine, least = result.instance, result.machine, result.least_budget
     if result.report is not None or instance is None or (least is None and result.scope == ALL_SCHEDULES):
         return None  # no budget would do
-    whole = None if least is not None and least.sufficient else _whole(instance, machine, least)
+    known = least is not None and least.sufficient
+    whole = None if known or len(result.graph.tasks) > MOST_TASKS else _whole(instance, machine, least)
     enough = least if least is not None and least.sufficient else whole
     proof = _proof(result)
     need = proof or least or whole

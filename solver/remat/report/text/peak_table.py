@@ -16,7 +16,7 @@ HEADINGS = ("value", "size", "share", "made by", "since", "waits for")
 LARGEST = 10
 """Values that are listed."""
 
-MOST_STEPS = 200_000
+MOST_STEPS = 100_000
 """Steps of a schedule of which these are found; of more, that alone would take seconds."""
 
 

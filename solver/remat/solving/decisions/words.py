@@ -14,7 +14,7 @@ from remat.units import Number, Units, format_size, format_time
 if TYPE_CHECKING:
     from remat.solving.result import Result
 
-MOST_STEPS = 200_000
+MOST_STEPS = 100_000
 """Steps of a schedule whose decisions are put into words; of more, that alone would take seconds."""
 
 MOST_RANGES = 8
