@@ -117,6 +117,8 @@ def sentence(group: Group, result: Result, *, all_of_them: bool = False) -> str:
     if not group.unit:
         return _of_values(group, result, len(group.values) if all_of_them else MOST_NAMES)
     what = _numbered(group, None if all_of_them else MOST_RANGES) + _modules(group, result)
+    if group.unit == "steps" and not all_of_them and ", " in what and what.endswith(" more"):
+        what = f"{len(group.numbers):,} steps"  # of time loops the numbers say more than which ones
     if group.decision == RECOMPUTED:
         often = f", up to {group.most_runs - 1} times each" if group.most_runs > 2 else ""
         runs = f", {group.runs:,} extra runs" if group.runs > len(group.numbers) else ""
@@ -179,7 +181,8 @@ def _waits(group: Group, what: str, units: Units) -> str:
         once = "" if group.at_once == len(group.values) else f", at most {group.at_once:,} at a time"
         verb = "hold" if group.home else "checkpoint"
         states = f"{len(group.values):,} {group.role if len(group.values) > 1 else group.role.removesuffix('s')}"
-        return f"{verb} {states} in {memory}{once} ({_size(group.bytes_at_once, units)}): of {what}"
+        which = "" if what.endswith(" steps") else f": of {what}"
+        return f"{verb} {states} in {memory}{once} ({_size(group.bytes_at_once, units)}){which}"
     whose = f"the {group.role} of {what}" if group.role else what
     if group.role == "outputs" and group.numbers[:1] == (0,):  # what the first stage reads
         rest = replace(group, numbers=group.numbers[1:])
