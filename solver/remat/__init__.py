@@ -194,8 +194,15 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'remat' has no attribute {name!r}")
     value = getattr(import_module(home), name)
+    if name == "adjoint":
+        value.run = _run_time_loop
     globals()[name] = value
     return value
+
+
+def _run_time_loop(*arguments: Any, **options: Any) -> Any:
+    """Run a time loop and its adjoint by a plan: `remat.time_loops.run`."""
+    return import_module("remat.time_loops").run(*arguments, **options)
 
 
 def __dir__() -> list[str]:

@@ -15,6 +15,7 @@ import remat
 from remat.cli.main import main
 from remat.generate import generate
 from remat.generate.again import generated_by
+from remat.report.text.summary import summary
 from remat.solving.shortfall import shortfall_of
 
 SMALL = {"layers": 2, "hidden": 64, "heads": 4, "sequence": 32, "vocabulary": 100, "batch": 4}
@@ -97,7 +98,7 @@ def test_the_parts_are_those_of_the_instance_and_the_suggestion_works(
     # The suggestion, as it is printed, pasted.
     path = tmp_path / "instance.json"
     path.write_text(json.dumps(document))
-    shown = result.summary()
+    shown = summary(result, option="--budget ")
     assert "why" in shown
     line = next(line for line in shown.splitlines() if line.startswith("try "))
     more = ["-a", asked["algorithm"]] if "algorithm" in asked else []

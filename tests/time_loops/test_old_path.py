@@ -17,7 +17,8 @@ assert remat.adjoint(3).length == 3
 def test_names_of_the_old_path_warn():
     import remat.adjoint as old
 
-    for name in time_loops.__all__:
+    assert old.run is time_loops.run  # new here, and here to stay
+    for name in set(time_loops.__all__) - {"run"}:
         with pytest.warns(DeprecationWarning, match=f"remat.adjoint.{name} has moved"):
             assert getattr(old, name) is getattr(time_loops, name)
     with pytest.raises(AttributeError, match="nothing"):

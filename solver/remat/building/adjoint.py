@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from remat.building.columns import common_length, listed, rows
@@ -86,11 +85,3 @@ def adjoint(
     else:
         document["steps"] = count
     return cast("AdjointInstance", build(document, _OF_STEPS))
-
-
-def _run(*arguments: Any, **options: Any) -> Any:
-    """Run a time loop and its adjoint by a plan: `remat.time_loops.run`."""
-    return import_module("remat.time_loops").run(*arguments, **options)
-
-
-setattr(adjoint, "run", _run)  # noqa: B010 - a function has no such attribute for type checkers

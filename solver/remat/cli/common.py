@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 EXAMPLE = "example:"
+BUDGET = "--budget "
 STANDARD_STREAM = "-"
 
 WHERE_FROM = "remat show --examples lists the shipped instances, remat generate and remat import make others"

@@ -172,11 +172,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _leave_at_once_if_asked_again()
         return _complain("interrupted", ExitCode.INTERRUPTED)
     except click.UsageError as error:
-        if isinstance(error, click.NoSuchOption):
-            near = nearest(error.option_name, error.possibilities or ())
-            error.possibilities = [near] if near else None
         command = error.ctx.command_path if error.ctx is not None else "remat"
-        return _complain(f"{error.format_message().rstrip('.')} (see {command} --help)", ExitCode.USAGE)
+        return _complain(f"{_with_what_is_near(error).rstrip('.')} (see {command} --help)", ExitCode.USAGE)
     except click.ClickException as error:
         return _complain(error.format_message(), ExitCode.USAGE)
     except OptionError as error:
@@ -201,6 +198,14 @@ AGAIN = "run it again with -v (or REMAT_DEBUG=1) for the traceback"
 
 FLAGS = {"options": "option", "entry_bytes": "bytes", "budget_fractions": "budget-fraction", "budgets": "budget"}
 """Arguments of the library whose options on the command line have other names."""
+
+
+def _with_what_is_near(error: click.UsageError) -> str:
+    """Return what an error says; of options that may have been meant only one that is near."""
+    if not isinstance(error, click.NoSuchOption):
+        return error.format_message()
+    near = nearest(error.option_name, error.possibilities or ())
+    return error.message.rstrip(".") + (f"; did you mean {near}?" if near else "")
 
 
 def _with_flag(error: OptionError) -> str:

@@ -173,7 +173,7 @@ def _print(planned: Planned, asked: _Asked, session: Session, end: float | None)
         return
     if session.quiet:
         return
-    emit(table(plan_lines(planned)))
+    emit(table(plan_lines(planned, option=common.BUDGET)))
     if found:
         emit("\n" + stage_table(planned))
     if more is not None:

@@ -353,7 +353,9 @@ def _print(result: Result, outputs: _Outputs, session: Session) -> None:
     elif not session.quiet:
         from remat.report.text.summary import summary
 
-        text = summary(result, verbose=session.verbose) + (_peak(result) if session.verbose else "")
+        text = summary(result, verbose=session.verbose, option=common.BUDGET) + (
+            _peak(result) if session.verbose else ""
+        )
         if outputs.schedule == common.STANDARD_STREAM or outputs.format == "actions":
             click.echo(text, err=True)
         else:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from remat.schedule.steps import StepKind
-from remat.solving.minimum_budget import device_memories
 from remat.units import Number
 from remat.verifier.collectives import memories_of
 from remat.verifier.residencies import WORKSPACE, Residencies, residencies_of
@@ -94,8 +93,8 @@ def fullest_memory(result: Result) -> str | None:
     if report is None:
         return None
     own = {machine.processors[0].memory}
-    if result.instance is not None:
-        own = device_memories(result.instance, machine) or own
+    if result.instance is not None and result.instance.budgets_are_for_all:
+        own = {processor.memory for processor in machine.processors}
     names = [machine.memories[index].name for index in sorted(own)]
     return max(names, key=lambda name: report.peaks[name].size)
 

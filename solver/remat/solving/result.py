@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from remat.display import Shown
 from remat.documents import write_text
@@ -144,6 +144,8 @@ class Result(Shown):
         steps are those of as many as the instance looks at. What each period takes is `report.steady`.
     """
 
+    _short_by: ClassVar[str] = "remat.solving.shortfall"
+
     instance_name: str
     instance: Instance | None
     graph: TaskGraph
@@ -225,9 +227,8 @@ class Result(Shown):
     @cached_property
     def shortfall(self) -> Shortfall | None:
         """Why there is no schedule: what is needed, what it consists of, what would help; None if there is one."""
-        from remat.solving.shortfall import shortfall_of
-
-        return shortfall_of(self)
+        found: Shortfall | None = import_module(self._short_by).shortfall_of(self)
+        return found
 
     @property
     def stage_decisions(self) -> StageDecisions:

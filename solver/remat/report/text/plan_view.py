@@ -11,7 +11,7 @@ from typing import Any
 
 from remat.graph.taskgraph import TaskGraph
 from remat.report.text.columns import aligned, room
-from remat.report.text.shortfall_lines import shortfall_lines
+from remat.report.text.shortfall_lines import OPTION, shortfall_lines
 from remat.report.text.summary import class_bounds, decision_lines, figures
 from remat.schedule.orders import Orders, Stage
 from remat.schedule.recompute import segments_of
@@ -162,7 +162,7 @@ def stage_table(planned: Planned) -> str:
     return aligned(shown, left=range(len(used)), width=room())
 
 
-def plan_lines(planned: Planned) -> Iterator[tuple[str, str]]:
+def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str, str]]:
     """Yield what a plan is and gives, line by line."""
     result, instance, units = planned.result, planned.instance, planned.result.units
     yield "instance", result.instance_name or "(unnamed)"
@@ -172,7 +172,7 @@ def plan_lines(planned: Planned) -> Iterator[tuple[str, str]]:
         if least is not None:
             task = "" if least.task is None else f", set by {result.graph.described(least.task)}"
             yield "least memory", f"{format_size(least.size, units, both=True)} of a device{task}"
-        yield from shortfall_lines(result)
+        yield from shortfall_lines(result, option=option)
         yield from (("note", note) for note in result.notes)
         return
     yield from decision_lines(result)

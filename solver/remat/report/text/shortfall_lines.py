@@ -21,9 +21,15 @@ WORDS = {
 }
 """What a part is, with the critical task."""
 
+OPTION = "budget "
+"""What stands before a budget where nobody says how it is read."""
 
-def shortfall_lines(result: Result) -> Iterator[tuple[str, str]]:
-    """Yield (label, text) pairs on why there is no schedule; an empty label continues the one above."""
+
+def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[str, str]]:
+    """Yield (label, text) pairs on why there is no schedule; an empty label continues the one above.
+
+    `option` is what stands before each budget that is suggested, as whoever prints the lines reads it back.
+    """
     found = result.shortfall
     if found is None:
         return
@@ -51,7 +57,7 @@ def shortfall_lines(result: Result) -> Iterator[tuple[str, str]]:
         if not remedy.helps:
             yield "in vain", f"{remedy.what}: parameters, gradients and states alone take {size(remedy.need)}"
     if found.budget:
-        yield "try", " ".join(budget_flags(found))
+        yield "try", " ".join(f"{option}{budget}" for budget in budgets(found))
 
 
 def _what(part: Part, task: str, proved: bool) -> str:
@@ -60,7 +66,7 @@ def _what(part: Part, task: str, proved: bool) -> str:
     return WORDS.get(part.what, part.what).format(task=f"task {task}")
 
 
-def budget_flags(found: Shortfall) -> Iterator[str]:
-    """Yield the options of the command line for a budget with which a schedule is found."""
+def budgets(found: Shortfall) -> Iterator[str]:
+    """Yield what to ask for where a schedule is found, memory by memory if there are several."""
     for name, figure in found.budget.items():
-        yield f"--budget {f'{name}={figure}' if name and len(found.budget) > 1 else figure}"
+        yield f"{name}={figure}" if name and len(found.budget) > 1 else f"{figure}"

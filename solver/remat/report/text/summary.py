@@ -10,7 +10,7 @@ from remat.messages import printable
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.report.text.columns import text_width
 from remat.report.text.readable_names import shown_name, shown_step, shown_task
-from remat.report.text.shortfall_lines import shortfall_lines
+from remat.report.text.shortfall_lines import OPTION, shortfall_lines
 from remat.solving.decisions.words import decision_words
 from remat.solving.hints import PORTFOLIO
 from remat.solving.result import Answer, Result
@@ -30,12 +30,13 @@ MOST_STAGES = 16
 """Stages of a pipeline that are listed one by one."""
 
 
-def summary(result: Result, *, verbose: bool = False) -> str:
+def summary(result: Result, *, verbose: bool = False, option: str = OPTION) -> str:
     """Return what a solve found, as aligned text of at most `WIDTH` columns: first what to do, then what it gives.
 
-    Without a schedule it says why, and what budget would do. `verbose` lists all decisions.
+    Without a schedule it says why, and what budget would do. `verbose` lists all decisions; `option` stands
+    before each budget that is suggested.
     """
-    return table(lines_of(result, verbose=verbose))
+    return table(lines_of(result, verbose=verbose, option=option))
 
 
 def table(lines: Iterable[tuple[str, str]]) -> str:
@@ -105,7 +106,7 @@ def steady_document(steady: Steady) -> dict[str, Any]:
     }
 
 
-def lines_of(result: Result, *, verbose: bool = False) -> Iterator[tuple[str, str]]:
+def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> Iterator[tuple[str, str]]:
     """Yield the rows of a summary as (label, text); an empty label continues the one above."""
     units = result.units
     yield "instance", shown_name(result.instance_name) or "(unnamed)"
@@ -114,7 +115,7 @@ def lines_of(result: Result, *, verbose: bool = False) -> Iterator[tuple[str, st
     if result.answer is not None:
         yield from _answer(result.answer, result)
     if result.report is None:
-        yield from _without_schedule(result)
+        yield from _without_schedule(result, option)
     else:
         yield from decision_lines(result, verbose=verbose)
         yield from _schedule(result, result.report)
@@ -285,14 +286,14 @@ def _bubbles(bubble: Mapping[str, float]) -> str:
     return ", ".join(waits)
 
 
-def _without_schedule(result: Result) -> Iterator[tuple[str, str]]:
+def _without_schedule(result: Result, option: str) -> Iterator[tuple[str, str]]:
     units = result.units
     given = [memory for memory in result.machine.memories if memory.capacity is not None]
     for label, memory in _labelled("capacity", given):
         assert memory.capacity is not None
         yield label, f"{shown_name(memory.name)}: {format_size(memory.capacity, units, both=True)}"
     yield from _least_budget(result)
-    yield from shortfall_lines(result)
+    yield from shortfall_lines(result, option=option)
 
 
 def _least_budget(result: Result) -> Iterator[tuple[str, str]]:
