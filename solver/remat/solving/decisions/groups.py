@@ -308,7 +308,7 @@ def _homes(result: Result) -> dict[tuple[int, int], str]:
         return found
     stages = {} if result.orders is None else _stages_by_place(result)
     for index, (kind, item) in enumerate(zip(steps.kind.tolist(), steps.item.tolist(), strict=True)):
-        name = result.graph.tasks[item] if kind == StepKind.RUN else ""
+        name = str(result.graph.tasks[item]) if kind == StepKind.RUN else ""
         place = _place(name[:1].lower() + name[2:]) if name.startswith("Fe") else None
         if place is None:
             continue
