@@ -23,7 +23,7 @@ def question_findings(case, answers, rng):
         given,
         lambda: remat.least_budget(
             document,
-            max_overhead=limit,
+            max_overhead=f"{100 * limit:g}%",
             algorithm=chosen.algorithm,
             options=chosen.options,
             seed=chosen.seed,

@@ -182,7 +182,7 @@ def test_both_questions_agree(document, budget, share):
     """With whole batches: what fits in B - static at batch b fits in (B - static) / b at batch 1."""
     document = {key: value for key, value in document.items() if key != "machine"}
     static = document.get("static_memory", 0)
-    least = remat.least_budget(document, max_overhead=10**9 if share is None else float(share)).answer.value
+    least = remat.least_budget(document, max_overhead="10000000%" if share is None else float(share)).answer.value
     if least == static:
         return
     found = remat.largest_batch(document, budget=budget + static, max_overhead=None if share is None else float(share))

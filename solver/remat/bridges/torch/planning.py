@@ -35,7 +35,7 @@ RESERVE_ON_DEVICE = 1 << 30
 
 LEAST_LIMIT = 15.0
 """Seconds at most that are spent on the least budget, where none was found within the one that was given."""
-ANY_OVERHEAD = 1000.0
+ANY_OVERHEAD = "100000%"
 QUICK: tuple[str, Mapping[str, Any]] = ("dag-auto", {"iterations": 1})
 """Who is asked for it, and with how little work: each of a dozen solves has to end within the time."""
 
