@@ -111,7 +111,7 @@ def cross_modal(
         heads=heads,
         sequence=sequence,
         vocabulary=vocabulary,
-        optimizer="none",
+        parameters="none",
         **common,  # type: ignore[arg-type]
     )
     machine, width = roofline(dtype, flops, bandwidth, device), BYTES[dtype]
