@@ -18,7 +18,7 @@ from remat.plugin.proposal import Status, Termination
 from remat.schedule.orders import Phase
 from remat.schedule.recompute import segments_of
 from remat.solving.budget import Budget
-from remat.solving.entry import Setup
+from remat.solving.entry import Setup, solve
 from remat.solving.problem_setup import AnyInstance, Control, read_seconds
 from remat.solving.questions.chain_as_pipeline import document_of_chain
 from remat.solving.questions.parallel_degrees import ALGORITHM, Degrees, Way, put_back, ways_of
