@@ -11,6 +11,7 @@ from remat.units import (
     LARGEST_SIZE,
     LARGEST_TOTAL,
     Units,
+    format_percent,
     format_size,
     format_time,
     parse_bandwidth,
@@ -309,3 +310,8 @@ def test_sizes_to_paste_are_on_their_side(size, up):
     read = parse_size(size_to_paste(size, up=up))
     assert size <= read <= size * 1.0011 if up else size >= read >= size * 0.9989
     assert size_to_paste(size, UNIT, up=up) == str(size)
+
+
+def test_shares_have_no_sign_at_zero():
+    shown = [format_percent(share) for share in (0.0, -1e-12, -0.0, 0.0004, -0.02, 25.319)]
+    assert shown == [*["0.0 %"] * 4, "-2.0 %", "2,531.9 %"]

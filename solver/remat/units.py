@@ -297,9 +297,9 @@ def _scaled(size: int, base: int, names: tuple[str, ...]) -> str:
 
 
 def format_percent(share: float, digits: int = 1) -> str:
-    """Print a share: ``12.3 %``; what rounds to nothing has no sign."""
-    text = f"{100 * share:.{digits}f}"
-    return f"{text.removeprefix('-') if float(text) == 0 else text} %"
+    """Print a share: ``1,234.5 %``; what rounds to nothing has no sign."""
+    text = f"{100 * share:,.{digits}f}"
+    return f"{text.removeprefix('-') if not text.strip('-0.') else text} %"
 
 
 def format_time(time: Number, units: Units | None = None) -> str:

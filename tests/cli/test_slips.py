@@ -123,7 +123,7 @@ def test_an_instance_on_a_terminal_asks_for_a_file(run: Run, monkeypatch: pytest
         (("sovle", "x.json"), "solve"),
         (("show", "example:llama3"), None),
         (("solve", "--buget", "3"), "--budget"),
-        (("generate", "pipeline", "--family", "transformer", "--layers", "4"), None),
+        (("generate", "dag", "--family", "random", "--heads", "4"), None),
     ],
 )
 def test_only_what_is_near_is_offered(run: Run, arguments: tuple[str, ...], offered: str | None) -> None:

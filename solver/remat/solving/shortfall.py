@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES, TaskGraph
 from remat.instance.kinds import is_pipeline
+from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
 from remat.solving.minimum_budget import device_memories
 from remat.solving.relative_budget import Wholes
@@ -149,7 +150,7 @@ def _proof(result: Result) -> LeastBudget | None:
 
 def _whole(instance: Instance, machine: Machine, least: LeastBudget | None) -> LeastBudget | None:
     """Return the budget with which nothing need be recomputed; None where no such schedule is known."""
-    peaks = Wholes(instance, machine).peaks
+    peaks = Wholes(Problem(instance, machine)).peaks
     if not peaks:
         return None
     devices = device_memories(instance, machine)

@@ -15,7 +15,6 @@ from remat.plugin.context import Progress
 from remat.report import VIEWS
 from remat.report.plot.schedule import plot
 from remat.report.plot.views import MOST_BOXES, drawing
-from remat.report.text.readable_names import share_text
 from remat.solving.verifying import examine
 from tests.report.plot.test_schedule import words
 from tests.report.results import CHAIN, chain_result, long_result, offload_result, result_of
@@ -176,14 +175,6 @@ def test_a_saved_schedule_is_as_optimal_as_its_file_says(tmp_path):
     document = json.loads(path.read_text())
     path.write_text(json.dumps(document | {"makespan": document["makespan"] * 0.99}))
     assert examine(instance, path).as_result().status == "feasible"
-
-
-def test_shares_have_no_sign_at_zero():
-    assert [share_text(share) for share in (0.0, -1e-12, -0.0, 0.0004, -0.02, 25.319)] == [
-        *["0.0%"] * 4,
-        "-2.0%",
-        "2,531.9%",
-    ]
 
 
 def test_a_broken_schedule_has_none():

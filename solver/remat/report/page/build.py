@@ -14,7 +14,7 @@ from remat.documents import write_text
 from remat.errors import OptionError
 from remat.report.page.data import pack
 from remat.report.palette import DARK, GROUPS, GROUPS_DARK, LIGHT, OF_KIND, OF_PHASE, Role
-from remat.report.text.readable_names import share_text, shown_name
+from remat.report.text.readable_names import shown_name
 from remat.report.text.summary import summary
 from remat.report.views.composition import Extra, Kind
 from remat.report.views.phases import Phase, phase_labels
@@ -152,7 +152,7 @@ def _facts(result: Result) -> Iterator[str]:
     if report.steady is not None:  # what the bound and the gap are of
         yield f"{format_time(report.objective, units)} per {report.steady.what}"
     if result.overhead is not None and result.orders is None:
-        yield f"overhead {share_text(result.overhead)}"
+        yield f"overhead {format_percent(result.overhead)}"
     yield str(result.status)
     if result.lower_bound:
         gap = f", gap {format_percent(result.gap, 2)}" if result.gap else ""

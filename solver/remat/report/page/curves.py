@@ -12,11 +12,11 @@ from remat.documents import write_text
 from remat.errors import OptionError
 from remat.messages import printable
 from remat.report.text.curve_tables import HEADER, remark, rows_of
-from remat.report.text.readable_names import share_text, shown_name
+from remat.report.text.readable_names import shown_name
 from remat.report.views.curves import COLOURS, is_logarithmic, label_of, lower_bounds
 from remat.report.views.slices import size_scale
 from remat.solving.questions.curves import Curve, Sweep
-from remat.units import format_size, format_time
+from remat.units import format_percent, format_size, format_time
 
 
 def write_curves(sweep: Sweep, path: str | os.PathLike[str]) -> None:
@@ -99,7 +99,7 @@ def _described(sweep: Sweep, shown: Sequence[Curve]) -> dict[str, object]:
 
 def _texts(curve: Curve, sweep: Sweep) -> Iterator[str]:
     for point in curve.points:
-        overhead = "" if point.overhead is None else f", overhead {share_text(point.overhead)}"
+        overhead = "" if point.overhead is None else f", overhead {format_percent(point.overhead)}"
         finder = "" if point.algorithm == curve.algorithm else f" by {shown_name(point.algorithm)}"
         peak, time = format_size(point.peak or 0, sweep.units), format_time(point.makespan or 0, sweep.units)
         yield f"{time}{overhead}, peak {peak}, {point.status}{finder}"

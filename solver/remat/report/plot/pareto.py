@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from remat.errors import OptionError
 from remat.report.page.curves import write_curves
 from remat.report.plot.style import PAGE, SUFFIXES, TimeScale, check_suffix, count_ticks, save_figure
-from remat.report.text.readable_names import share_text, shown_name
+from remat.report.text.readable_names import shown_name
 from remat.report.views.curves import COLOURS, is_logarithmic, label_of, lower_bounds, ratio_ticks
 from remat.report.views.slices import size_scale
 from remat.solving.questions.curves import Curve, Sweep
-from remat.units import format_size, format_time
+from remat.units import format_percent, format_size, format_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -205,7 +205,7 @@ def _draw_curve(axes: Axes, sweep: Sweep, curve: Curve, colour: str, units: tupl
         x, y = (curve.knee.peak or 0) / factor, float(curve.knee.makespan or 0) / seconds
         axes.plot([x], [y], marker="o", markersize=10, markerfacecolor="none", markeredgecolor=colour)
         share = curve.knee.overhead
-        overhead = "" if share is None else f", {'+' if share > 0 else ''}{share_text(share)}"
+        overhead = "" if share is None else f", {'+' if share > 0 else ''}{format_percent(share)}"
         axes.annotate(
             f"knee {format_size(curve.knee.peak or 0, sweep.units)}{overhead}",
             (x, y),

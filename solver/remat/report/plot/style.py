@@ -12,11 +12,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 from remat.documents import write_atomically
 from remat.errors import MissingExtraError, OptionError
-from remat.report.text.readable_names import share_text, shown_name
+from remat.report.text.readable_names import shown_name
 from remat.report.views.composition import composition_of
 from remat.report.views.residents import fullest_memory
 from remat.solving.result import Result
-from remat.units import Units, format_size, format_time
+from remat.units import Units, format_percent, format_size, format_time
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -156,9 +156,9 @@ def add_titles(figure: Figure, result: Result, height: float, *, about: str = ""
     parts = [f"algorithm {result.algorithm}", f"makespan {format_time(result.report.makespan, result.units)}"]
     if result.orders is not None:
         bubble = sum(result.report.bubble.values()) / len(result.report.bubble)
-        parts.append(f"bubble {share_text(bubble)}")
+        parts.append(f"bubble {format_percent(bubble)}")
     elif result.overhead is not None:
-        parts.append(f"overhead {share_text(result.overhead)}")
+        parts.append(f"overhead {format_percent(result.overhead)}")
     parts.append(str(result.status))
     parts.append(f"{len(result.steps):,} steps")
     if about:

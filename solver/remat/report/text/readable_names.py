@@ -21,12 +21,6 @@ def shown_name(name: str) -> str:
     return f"{text[:half]}...{text[-half:]}"
 
 
-def share_text(share: float) -> str:
-    """Return a share in percent, never ``-0.0%``."""
-    text = f"{share:,.1%}"
-    return text.removeprefix("-") if text.strip("-0.%") == "" else text
-
-
 def short_name(name: str, most: int = 16, end: int = 4) -> str:
     """Return a name that fits into a margin: its beginning, and its last letters."""
     text = shown_name(name)

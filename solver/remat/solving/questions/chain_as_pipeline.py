@@ -23,7 +23,9 @@ CARRIED = frozenset(
 )
 """Fields of a chain and its stages that a pipeline has, too. Of the machine: how much its working memory holds."""
 
-WITHOUT_MEANING = frozenset({"schema_", "kind", "description", "source", "input_size", "input_gradient", "master_copy"})
+WITHOUT_MEANING = frozenset(
+    {"schema_", "kind", "description", "source", "origin", "input_size", "input_gradient", "master_copy"}
+)
 """Fields that change no plan: a pipeline does not count the network's input and its gradient, and its devices keep
 parameters and optimizer states for the whole step."""
 
