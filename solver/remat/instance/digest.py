@@ -27,7 +27,7 @@ _TIMES = frozenset(
 )
 
 
-_KNOWN: dict[int, tuple[weakref.ref[BaseInstance], str]] = {}
+_KNOWN: dict[int, tuple[weakref.finalize[..., BaseInstance], str]] = {}
 """Digests of instances that are there, by their identity: they do not change, and every result names its instance's."""
 
 
@@ -35,10 +35,12 @@ def digest(instance: BaseInstance) -> str:
     """Return ``sha256:`` and the hexadecimal digest; of the same instance, only the first time takes O(its size)."""
     number = id(instance)
     known = _KNOWN.get(number)
-    if known is not None and known[0]() is instance:
+    if known is not None and known[0].alive:
         return known[1]
     found = _digest(instance)
-    _KNOWN[number] = weakref.ref(instance, lambda _: _KNOWN.pop(number, None)), found
+    gone = weakref.finalize(instance, _KNOWN.pop, number, None)
+    gone.atexit = False
+    _KNOWN[number] = gone, found
     return found
 
 
