@@ -135,6 +135,7 @@ def asked(monkeypatch):
                 cheap=("dag",) if name in cheap else (),
                 several_memories=True,
                 trials=() if name.startswith("rest") else (Trial(early=name in first),),
+                covered_by=("one",) if name.startswith("covered") else (),
             )
             for name in solvers
         }
@@ -192,6 +193,27 @@ def test_time_that_is_left_goes_to_algorithms_for_other_instances(asked):
     assert (remat.solve(DAG).algorithm, names) == ("one", ["one"])
     assert remat.solve(DAG, time_limit=100).algorithm == "rest"
     assert names == ["one", "one", "rest"]
+
+
+def test_those_that_are_covered_have_the_rest_of_a_time_that_is_given(asked):
+    """Whoever covers them may still be worse; without a limit they are asked only for want of a schedule."""
+    names = asked(one=slow, rest=slow, covered=keep_all)
+    assert (remat.solve(DAG).algorithm, names) == ("one", ["one"])
+    assert remat.solve(DAG, time_limit=100).algorithm == "covered"
+    assert names == ["one", "one", "rest", "covered"]
+
+
+@pytest.mark.parametrize("limit", [None, 100])
+def test_candidates_know_whether_the_user_gave_the_limit(asked, limit):
+    known = []
+
+    def listens(problem, options, context):
+        known.extend([context.limit_given, context.aside().limit_given])
+        return keep_all(problem, options, context)
+
+    asked(one=listens)
+    remat.solve(DAG, time_limit=limit)
+    assert known == [limit is not None] * 2
 
 
 def test_the_best_schedule_with_all_bounds(asked):

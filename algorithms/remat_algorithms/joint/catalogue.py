@@ -17,11 +17,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         anytime=True,
         trials=(
-            Trial(
-                when="at most 2,000 steps",
-                applies="remat_algorithms.adjoint.applicability:moderate",
-                options={"work": 0.05},
-            ),
+            Trial(when="at most 2,000 steps", applies="remat_algorithms.adjoint.applicability:moderate"),
             Trial(when="more steps", applies="remat_algorithms.adjoint.applicability:many_steps"),
         ),
     ),

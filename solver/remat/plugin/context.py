@@ -294,7 +294,8 @@ class _Aside(Context):
         self, outer: Context, deadline: float | None, threads: int | None, over: Callable[[], bool] | None
     ) -> None:
         self._outer, self._over, self._own = outer, over, False
-        super().__init__(deadline=deadline, seed=outer.seed, threads=outer.threads if threads is None else threads)
+        threads = outer.threads if threads is None else threads
+        super().__init__(deadline=deadline, limit_given=outer.limit_given, seed=outer.seed, threads=threads)
         self.cancel = outer.cancel
 
     @property

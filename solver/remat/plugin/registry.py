@@ -126,8 +126,8 @@ class Algorithm:
         ``"module:function"``, a predicate of a `Problem`: whether `auto` asks it first, as a quick member, where many
         budgets or batches are asked about; empty if it never does.
     covered_by : tuple of str
-        Algorithms that are never worse, such as those that ask it themselves: where `auto` can ask one of them, it asks
-        this one only if that one fails.
+        Algorithms that are hardly ever worse, such as those that ask it themselves: where `auto` can ask one of them,
+        it asks this one last, if there is no schedule yet, or if time is left that the user has given.
     sweep : str
         ``"module:function"`` that answers many budgets at once; empty if each budget is a solve of its own. The
         function is ``sweep(problem, options, context, budgets) -> Iterator[Proposal]``: one proposal for each

@@ -1,7 +1,7 @@
 """Which algorithms `auto` asks for a problem: what they declare of themselves, and nothing else.
 
 No algorithm and no kind of instance has a name here. Each algorithm declares when, and with which options, it is worth
-a try (`Trial`), whether it is cheap, and which others are never worse (`Algorithm.covered_by`). The portfolio in
+a try (`Trial`), whether it is cheap, and which others are hardly ever worse (`Algorithm.covered_by`). The portfolio in
 `remat.solving.portfolio` asks the candidates in this order, so an algorithm of somebody else's is taken up as soon as
 it is installed.
 """
@@ -62,7 +62,7 @@ class Candidates:
     others : tuple of Candidate
         Meant for other instances: asked if nobody has found a schedule, or if time is left.
     covered : tuple of Candidate
-        Never better than another one that is asked: only if nobody has found a schedule.
+        Seldom better than another one that is asked: asked last, if nobody has found a schedule, or if time is left.
     """
 
     early: tuple[Candidate, ...]

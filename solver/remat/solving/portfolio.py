@@ -169,7 +169,7 @@ def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
     Each answer is concluded as if it were asked for: placed, verified, its claims checked. The answer is the shortest
     schedule, with all bounds that hold for it. Of the anytime algorithms each is tried for a while; the one that did
     best has the time that is left. If none of the candidates finds a schedule, and none is proved not to exist, the
-    other algorithms that accept the kind are asked one after the other; so are those that nobody covers, if the user
+    other algorithms that accept the kind are asked one after the other; so are they, the covered ones last, if the user
     has given a time limit that is not used up. Where a memory is too small for every schedule, the candidates are asked
     all the same, for a budget that would do.
     """
@@ -231,12 +231,14 @@ class _Portfolio:
         self._explore_and_commit(self._ordered(chosen.anytime))
         if self.problem.exceeded is not None:
             return
+        # In a time that the user gives, whoever is said to be covered may still be better than others in their share.
         goes_on = self.context.limit_given and len(self.problem.graph.tasks) <= MOST_ASKED_OTHERS
+        later = bool(chosen.covered)
         for k, candidate in enumerate(chosen.others):
             if self.best is None or goes_on:
-                self._ask(candidate, share=1 / (len(chosen.others) - k))
+                self._ask(candidate, share=1 / (len(chosen.others) - k + later))
         for k, candidate in enumerate(chosen.covered):
-            if self.best is None:
+            if self.best is None or goes_on:
                 self._ask(candidate, share=1 / (len(chosen.covered) - k))
 
     def ask_quick(self) -> None:

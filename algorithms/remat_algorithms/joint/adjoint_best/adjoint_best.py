@@ -41,7 +41,7 @@ from remat.plugin import (
     Termination,
 )
 from remat_algorithms.joint.adjoint_best.bound import lower_bound
-from remat_algorithms.joint.adjoint_best.initial_schedules import starts, sufficient, whole_values
+from remat_algorithms.joint.adjoint_best.initial_schedules import LITTLE, starts, sufficient, whole_values
 from remat_algorithms.joint.adjoint_best.model import Model, Operation, cost, operations_of, steps_of
 from remat_algorithms.joint.adjoint_best.persistent_table import LevelTable, SharedTable, stores
 from remat_algorithms.joint.adjoint_best.search import Search
@@ -52,9 +52,6 @@ from remat_algorithms.kit.makespan import timed
 WHOLE_MOVES = "schedules that move whole states, one at a time"
 EXACT_STEPS = 10
 """Most steps for which the exact search is tried: beyond, it would not end."""
-
-LITTLE_WORK = 0.05
-"""CP-SAT's work on each constraint program where there is no time limit: about a second."""
 
 MOST_OPERATIONS = 20_000
 """Longest schedule whose windows are searched."""
@@ -73,7 +70,7 @@ class AdjointBestOptions(Options):
         ge=0,
         le=10_000,
         description="limit on the constraint programs for small instances with storage, in CP-SAT's units of about "
-        "10 s. Default: little, for at most 10 steps; with a time limit, as long as there is time",
+        "10 s. Default: little, for at most 10 steps; with a time limit that is given, as long as there is time",
     )
 
 
@@ -123,9 +120,9 @@ def _work(problem: Problem, options: AdjointBestOptions, context: Context) -> fl
     """Return the limit on constraint programs; infinite where only the clock counts."""
     if options.work is not None:
         return options.work
-    if context.seconds_left is not None:
-        return inf
-    return LITTLE_WORK if problem.chain.length <= EXACT_STEPS else 0.0
+    if context.seconds_left is None:
+        return LITTLE if problem.chain.length <= EXACT_STEPS else 0.0
+    return inf if context.limit_given else LITTLE
 
 
 def _moving_states(problem: Problem, options: AdjointBestOptions, best: Incumbent[Steps], context: Context) -> Proposal:

@@ -48,6 +48,9 @@ OFFLOADING_ROUNDS, MOST_OFFLOADED = 200, 30
 """Most rounds of the search that sends values to storage, and steps up to which it takes about a second: without a time
 limit it is left out beyond."""
 
+LITTLE = 0.05
+"""Work on a constraint program, in CP-SAT's units of about 10 s, with which one over stages finds nothing."""
+
 
 @dataclass(frozen=True)
 class Start:
@@ -162,8 +165,9 @@ def _after(head: Steps, proposal: Proposal) -> Proposal:
 def whole_values(problem: Problem, context: Context, work: float, makespan: Number | None) -> Iterator[Start]:
     """Yield what constraint programming finds for small instances: any value may move, beside computing, too.
 
-    Only schedules of less than a known makespan are looked for: first such without reruns, then all. Where storage is
-    given x0, without that copy first: so it is never worse to be given one.
+    First what a program over stages finds (`poet`), which is smaller, if it is given more than `LITTLE` work. Then only
+    schedules of less than a known makespan are looked for: first such without reruns, then all. Where storage is given
+    x0, without that copy first: so it is never worse to be given one.
 
     Parameters
     ----------
@@ -176,6 +180,11 @@ def whole_values(problem: Problem, context: Context, work: float, makespan: Numb
 
     plain, head = _without_given_x0(problem)
     with_given = [(problem, StepBuilder().build())] if plain is not problem else []
+    if work > LITTLE and not context.stopped:
+        start = _by_stages(problem, context, work)
+        if start is not None and (makespan is None or start.makespan < makespan):
+            makespan = start.makespan
+            yield start
     for (variant, before), (recompute, share) in product([(plain, head), *with_given], ((False, 0.5), (True, 0.9))):
         if work <= 0 or context.stopped:
             return
@@ -190,6 +199,15 @@ def whole_values(problem: Problem, context: Context, work: float, makespan: Numb
         if start is not None and (makespan is None or start.makespan < makespan):
             makespan = start.makespan
             yield start
+
+
+def _by_stages(problem: Problem, context: Context, work: float) -> Start | None:
+    """Return what `poet` finds; None where it is not installed, or refuses the instance."""
+    from remat_algorithms.offload.exact.catalogue import ALGORITHMS as EXACT
+
+    entry = next(entry for entry in EXACT if entry.name == "poet")
+    proposal = asked(entry, problem, context, {} if math.isinf(work) else {"work": work}, share=0.5)
+    return None if proposal is None else judged(problem, entry.name, proposal)
 
 
 def _x0_can_stay(problem: Problem) -> bool:
