@@ -10,6 +10,7 @@ parameters to where they are read, and the proof holds only for a class.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -125,8 +126,30 @@ def _too_many(problem: Problem, model: Model, context: Context, scope: str) -> P
     sizes = [format_size(size, problem.units) for size in (total, sum(capacities), sum(capacities) + missing)]
     why = "" if total > there else ", which cannot be divided as that would take"
     note = f"parameters take {sizes[0]}, and the memories hold {sizes[1]} in all{why}: at least {sizes[2]} would do"
-    least = LeastBudget(capacity + missing, None, False, memory)
+    if problem.instance.budgets_are_for_all:
+        least = _least_of_all(problem, model, sorted(rooms))
+    else:
+        least = LeastBudget(capacity + missing, None, False, memory)
     return Proposal(infeasible_within=scope, least=least, notes=(note,))
+
+
+def _least_of_all(problem: Problem, model: Model, memories: Sequence[int]) -> LeastBudget:
+    """Return a bound on one budget for all memories, none of which has enough now.
+
+    Notes
+    -----
+    With m memories, k + 1 of the largest k m + 1 units lie in one, which holds at least the smallest k + 1 of them.
+    """
+    capacities = [problem.machine.memories[index].capacity or 0 for index in memories]
+    static = min(capacity - (model.room[index] or 0) for capacity, index in zip(capacities, memories, strict=True))
+    total, sizes = parameter_bytes(model), sorted((int(size) for size in model.size), reverse=True)
+    held = -(-total // len(memories))
+    if sum(sizes) == total:  # none is shared by units
+        for count in range(len(sizes) // len(memories) + 1):
+            largest = sizes[: count * len(memories) + 1]
+            if len(largest) == count * len(memories) + 1:
+                held = max(held, sum(largest[-count - 1 :]))
+    return LeastBudget(max(min(capacities) + 1, static + held), None, False, memories[0])
 
 
 def pack(model: Model, context: Context, less: Sequence[int] = (), work: float = WORK) -> Packing:
@@ -141,7 +164,7 @@ def pack(model: Model, context: Context, less: Sequence[int] = (), work: float =
     program: Any = cp_model.CpModel()
     memories = sorted({memory for unit in range(model.units) for memory in _able(model, unit)})
     inside = [{memory: program.new_bool_var("") for memory in _able(model, unit)} for unit in range(model.units)]
-    over = []
+    over: list[Any] = []
     for own in inside:
         program.add_exactly_one(own.values())
     for memory in memories:
@@ -170,5 +193,7 @@ def pack(model: Model, context: Context, less: Sequence[int] = (), work: float =
     answer = watched(job, lambda: context.interrupted)
     if answer.outcome in (Outcome.UNKNOWN, Outcome.INFEASIBLE):
         return Packing(None, 0)
-    bound = max(0, int(answer.bound - 1e-6) + 1 if answer.bound > 1e-6 else 0)
-    return Packing(found[-1] if found else None, bound << shift)
+    bound = max(0, math.ceil(answer.bound - 1e-6))
+    # Of each memory that misses something, all but one byte may come from rounding up.
+    rounded = min(len(over), bound) * ((1 << shift) - 1)
+    return Packing(found[-1] if found else None, (bound << shift) - rounded)
