@@ -1,8 +1,9 @@
-"""Bounds for integer times: no makespan lies between a bound and the next integer."""
+"""Times that are multiples of a step; for integers, no makespan lies between a bound and the next integer."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 
 from remat.plugin import Number, Problem
@@ -30,3 +31,19 @@ def raised(problem: Problem, bound: Number | Fraction) -> Number:
     if is_whole(problem):
         return math.ceil(bound)
     return bound if isinstance(bound, (int, float)) else int(bound) if bound.denominator == 1 else float(bound)
+
+
+def common_step(times: Iterable[Number]) -> int | Fraction:
+    """Return the largest step of which all times are multiples, exactly; 0 if none takes time.
+
+    Multiplied by a constant, times have so much larger a step: what counts steps does not depend on the unit of time.
+
+    Examples
+    --------
+    >>> common_step([6, 0, 4]), common_step([1.5, 1]), common_step([])
+    (2, Fraction(1, 2), 0)
+    """
+    exact = [Fraction(time) for time in set(times) if time]
+    denominator = math.lcm(*(time.denominator for time in exact))
+    step = Fraction(math.gcd(*(int(time * denominator) for time in exact)), denominator)
+    return step.numerator if step.denominator == 1 else step

@@ -189,6 +189,28 @@ def needed(model: PipelineModel, op: Op) -> list[tuple[Op, float]]:
     return [((F, stage, batch), 0), ((B, stage + 1, batch), model.delays[stage + 1])]
 
 
+def flow(op: Op) -> tuple[int, int, int]:
+    """Return a key by which no operation stands before another one that it waits for (see `needed`).
+
+    Operations that take no time may begin at one instant: this is the order in which they can.
+    """
+    phase, stage, batch = op
+    return phase, -stage if phase == B else stage, batch
+
+
+def one_by_one(model: PipelineModel) -> Lists:
+    """Return the lists that run one micro-batch after the other, each forward and back: they take least memory."""
+    lists: list[list[Op]] = [[] for _ in model.fixed]
+    for batch in range(model.batches):
+        for stage in range(model.stages):
+            lists[model.place[stage]].append((F, stage, batch))
+        for stage in reversed(range(model.stages)):
+            lists[model.place[stage]].append((B, stage, batch))
+            if model.weight[stage]:
+                lists[model.place[stage]].append((W, stage, batch))
+    return tuple(map(tuple, lists))
+
+
 def evaluate(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> Evaluation | None:
     """Run lists; None on deadlock: an operation waits for itself, or for one that no list contains.
 

@@ -10,6 +10,7 @@ from pydantic import Field
 from remat.plugin import (
     Bound,
     Context,
+    LeastBudget,
     Number,
     OptionError,
     Options,
@@ -19,7 +20,7 @@ from remat.plugin import (
     Proposal,
     Termination,
 )
-from remat_algorithms.parallel.pipeline.model import Lists
+from remat_algorithms.parallel.pipeline.model import Lists, one_by_one
 from remat_algorithms.parallel.pipeline.named_schedules import named_orders
 from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps, search_hosted
 from remat_algorithms.parallel.pipeline.offload.selective_offload import offload_selectively
@@ -223,12 +224,14 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
         )
         if turn == 0:
             if proof.lists is None and proof.proved:
-                return Proposal(infeasible_within=scope)
+                return Proposal(infeasible_within=scope, least=_least(problem, staged))
             bound = proof.bound
         excess = [] if proof.lists is None else best.consider(staged, proof.lists)
         if not any(excess) or context.stopped:
             break
         staged = staged.tightened(excess)
+    if best.orders is None and not context.stopped:
+        best.consider(staged, one_by_one(staged.model))
     met = staged.chained and best.makespan is not None and best.makespan <= bound
     return Proposal(
         orders=best.answer,
@@ -242,3 +245,16 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
 def _reported(context: Context, scope: str) -> Callable[[float], object]:
     """Return a callback that reports bounds."""
     return lambda value: context.report(bound=value, scope=scope)
+
+
+def _least(problem: Problem, staged: Staging) -> LeastBudget | None:
+    """Return the smallest budget for all devices with which orders on a placement fit; None if they cannot be run.
+
+    No order takes less than one micro-batch after the other.
+    """
+    outcome = placed(problem, staged.orders(one_by_one(staged.model)))
+    if outcome is None:
+        return None
+    _, _, peaks = outcome
+    most = max(range(len(peaks)), key=lambda device: (peaks[device], -device))
+    return LeastBudget(peaks[most], None, True, problem.machine.processors[most].memory)

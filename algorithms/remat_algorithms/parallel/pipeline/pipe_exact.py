@@ -18,11 +18,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from remat_algorithms.kit.integral_bounds import common_step
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.kit.programs.solver_status import Outcome, watched
 from remat_algorithms.parallel.pipeline.bounds import lower_bound, waits
 from remat_algorithms.parallel.pipeline.device_span import least_span
-from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineModel, W, evaluate, needed
+from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineModel, W, evaluate, flow, needed
 from remat_algorithms.parallel.pipeline.pipe_search import Report, figure_of, search
 
 MOVES = 20_000
@@ -147,7 +148,7 @@ class _Program:
     unit : int or float
         Length of a time step.
     exact, rounded : bool
-        Whether its times equal those of the pipeline, all integers; whether they are rounded down.
+        Whether its times equal those of the pipeline, all multiples of an integer unit; whether they are rounded down.
     most : int
         Lower bound in steps on every order, if the program has no solution.
     holds : bool
@@ -159,8 +160,9 @@ class _Program:
 
         self.pipeline = model
         self.model: Any = cp_model.CpModel()
-        self.exact = model.whole and figure <= FINEST
-        common = 1 if self.exact else _common_unit(model, figure)
+        step = int(common_step(time for row in (*model.times, model.delays) for time in row)) if model.whole else 0
+        self.exact = 0 < figure <= FINEST * step
+        common = step if self.exact else _common_unit(model, figure)
         self.unit: float = figure / FINEST if common is None else common
         self.rounded = common is None
         self.holds = True
@@ -170,7 +172,7 @@ class _Program:
         self.horizon = most if not span else 2 * sum(self._steps(model.times[op[0]][op[1]]) for op in self.ops)
         if span:
             self.horizon += 2 * model.batches * sum(map(self._steps, model.delays)) * 2
-        least = math.ceil(bound) if self.exact else math.floor(bound / self.unit * (1 - CLOSE))
+        least = math.ceil(bound / self.unit) if self.exact else math.floor(bound / self.unit * (1 - CLOSE))
         self.most = most - (1 if self.rounded else 0)
         self.figure = self.model.new_int_var(min(least, most - 1), most - 1, "")
         self.time = {op: self._steps(model.times[op[0]][op[1]]) for op in self.ops}
@@ -188,7 +190,7 @@ class _Program:
     def time_of(self, steps: float) -> float:
         """Return a time that is at most the given number of steps."""
         if self.exact:
-            return math.ceil(steps - CLOSE)
+            return math.ceil(steps - CLOSE) * self.unit
         return steps * self.unit * (1 - SAME)
 
     def _end(self, op: Op) -> Any:
@@ -260,6 +262,6 @@ class _Program:
     def lists_of(self, starts: dict[Op, int]) -> Lists:
         """Return the lists ordered by start; zero-length operations come first, in data order."""
         lists: list[list[Op]] = [[] for _ in self.pipeline.fixed]
-        for op in sorted(self.ops, key=lambda op: (starts[op], starts[op] + self.time[op], op[0], op[2])):
+        for op in sorted(self.ops, key=lambda op: (starts[op], starts[op] + self.time[op], flow(op))):
             lists[self.pipeline.place[op[1]]].append(op)
         return tuple(map(tuple, lists))

@@ -11,18 +11,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from pydantic import Field
 
 from remat.plugin import Context, Problem, Proposal, Termination
+from remat_algorithms.kit.integral_bounds import common_step
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.kit.programs.solver_status import watched
-from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineModel, W, needed
+from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineModel, W, flow, needed
 from remat_algorithms.parallel.pipeline.order_search import BestOrders, PlacementOptions, stagings
 
 MOST_STEPS, STEPS = 500, 100
-"""Maximum work of a micro-batch on the busiest device for exact integer times, and the number of steps otherwise."""
+"""Maximum work of a micro-batch on the busiest device, in multiples of the common step of all times, for exact times; the
+number of steps of that work otherwise."""
 
 ROUNDS = 3
 """Maximum number of retries with less memory per device, when transient values do not fit along with the kept ones."""
@@ -71,7 +74,7 @@ def least_repetend(
 ) -> tuple[int, dict[Op, int]] | None:
     """Return the smallest period and the starts of the first `count` micro-batches' operations, in time steps.
 
-    Steps are the unit of time if times are integers; otherwise times are rounded up to steps.
+    Where times have a common step that is not too small for that, they are taken as they are; else they are rounded up.
 
     Notes
     -----
@@ -80,11 +83,14 @@ def least_repetend(
     if not model.feasible:
         return None
     most = max(map(sum, _loads(model)))
-    unit = 1.0 if (model.whole and most <= MOST_STEPS) or not most else most / STEPS
+    step = common_step(time for times in (*_loads(model), model.delays) for time in times)
+    unit = step if most <= MOST_STEPS * step else most / STEPS
+    if not unit:
+        unit = 1
     low = max(1, *(sum(math.ceil(time / unit) for time in loads) for loads in _loads(model))) * count
     # One micro-batch at a time always fits.
     high = count * (sum(sum(math.ceil(time / unit) for time in loads) for loads in _loads(model)))
-    high += 2 * count * sum(math.ceil(delay / unit) for delay in model.delays)
+    high = max(low, high + 2 * count * sum(math.ceil(delay / unit) for delay in model.delays))
     best: dict[Op, int] | None = None
     period = least = low
     while low <= high and not stop():
@@ -108,12 +114,12 @@ def _loads(model: PipelineModel) -> list[list[float]]:
 
 
 def _lists(model: PipelineModel, starts: dict[Op, int], period: int, count: int) -> Lists:
-    """Return the operations of each device: repeated repetends, without those beyond the last micro-batch."""
-    found: list[list[tuple[int, int, Op]]] = [[] for _ in range(model.devices)]
+    """Return what each device runs: a repetend after the other, without what is beyond the last micro-batch."""
+    found: list[list[tuple[int, tuple[int, int, int], Op]]] = [[] for _ in range(model.devices)]
     for (phase, stage, number), start in starts.items():
         for first in range(0, model.batches - number, count):
             op = (phase, stage, first + number)
-            found[model.place[stage]].append((start + first // count * period, phase, op))
+            found[model.place[stage]].append((start + first // count * period, flow(op), op))
     return tuple(tuple(op for _, _, op in sorted(listed)) for listed in found)
 
 
@@ -129,7 +135,9 @@ class _When:
 class _Repetend:
     """The program of one period: each operation starts at an offset in it, some periods after the first one."""
 
-    def __init__(self, model: PipelineModel, period: int, count: int, unit: float, *, soonest: bool = False) -> None:
+    def __init__(
+        self, model: PipelineModel, period: int, count: int, unit: float | Fraction, *, soonest: bool = False
+    ) -> None:
         from ortools.sat.python import cp_model
 
         self.pipeline, self.period, self.count, self.unit = model, period, count, unit

@@ -14,6 +14,7 @@ from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps, sear
 from remat_algorithms.parallel.pipeline.offload.offload_model import Hosting, R
 from remat_algorithms.parallel.pipeline.offload.search import HostSearch, facts_of, keys_of, state_of, worth_sending
 from remat_algorithms.parallel.pipeline.stages import staging
+from tests.fuzz.transformations import scale_times
 from tests.oracles import referee
 
 SETTINGS = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -247,3 +248,22 @@ def test_the_joint_planner_takes_it():
     both = judged(document, budget=10, algorithm="pipe-plan", options={"moves": 20})
     assert both.makespan <= one.makespan
     assert both.lower_bound <= both.makespan
+
+
+@settings(max_examples=12, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@given(pipelines(largest=4, streams=False).map(hosted), st.integers(30, 90), st.sampled_from([2, 1024]))
+def test_the_unit_of_time_does_not_matter(document, share, factor):
+    """Work is counted in steps that are as many in any unit, also where its limit decides."""
+    scaled = scale_times(document, factor)
+    if scaled is None:
+        return
+    try:
+        plain, other = (
+            remat.solve(one, algorithm="optpipe", budget=f"{share}%", options={"work": 0.002})
+            for one in (document, scaled)
+        )
+    except remat.OptionError:
+        return
+    assert (plain.makespan is None) == (other.makespan is None)
+    if plain.makespan is not None:
+        assert other.makespan == pytest.approx(factor * plain.makespan, rel=1e-12)

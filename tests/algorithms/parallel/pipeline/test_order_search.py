@@ -103,3 +103,42 @@ def test_what_only_passes_counts():
     result = remat.solve(document, algorithm="pipe-search", budget=budget, options={"moves": 300})
     assert result.report is not None
     assert max(result.peak_memory.values()) <= budget
+
+
+@settings(max_examples=12, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@given(pipelines(largest=4, streams=False), st.sampled_from(["chain", "v"]))
+def test_the_minimum_budget_is_the_smallest_that_has_orders(document, placement):
+    options = {"placement": placement, "moves": 20, "work": 0.02}
+
+    def solved(budget):
+        return remat.solve(document, algorithm="pipe-exact", budget=budget, options=options)
+
+    try:
+        named = solved(1)
+    except remat.OptionError:
+        return
+    least = named.least_budget
+    if named.columns is not None or named.scope in (None, "all schedules"):
+        return
+    assert least.sufficient
+    assert solved(least.size).columns is not None
+    assert solved(least.size - 1).columns is None
+
+
+@pytest.mark.parametrize("algorithm", ["tessel", "pipe-exact"])
+@pytest.mark.parametrize("placement", ["chain", "v", "interleaved"])
+def test_operations_that_take_no_time_run_as_their_data_goes(algorithm, placement):
+    layers = [{"forward_time": 0, "backward_time": time, "saved_size": 1} for time in (0, 1, 0, 0, 2, 0)]
+    document = {"schema": "remat.instance/3", "kind": "pipeline", "layers": layers, "micro_batches": 3}
+    document["cluster"] = {"devices": [{"name": "gpu", "count": 2}]}
+    options = {"work": 0.05, "placement": placement} | ({"moves": 20} if algorithm == "pipe-exact" else {})
+    found = remat.solve(document, algorithm=algorithm, options=options)
+    assert found.report.ok
+
+
+@pytest.mark.parametrize("algorithm", ["tessel", "pipe-exact"])
+def test_a_pipeline_that_takes_no_time_has_orders(algorithm):
+    layers = [{"forward_time": 0, "backward_time": 0, "optimizer_size": 1}]
+    document = {"schema": "remat.instance/3", "kind": "pipeline", "layers": layers, "micro_batches": 2}
+    found = remat.solve(document | {"cluster": {"devices": [{"name": "gpu", "count": 1}]}}, algorithm=algorithm)
+    assert found.makespan == 0

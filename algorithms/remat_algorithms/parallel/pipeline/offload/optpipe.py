@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, Literal
 
 from pydantic import Field
 
 from remat.plugin import Context, Options, Problem, Proposal, Termination
+from remat_algorithms.kit.integral_bounds import common_step
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.kit.programs.solver_status import watched
-from remat_algorithms.parallel.pipeline.model import B, F, Op, W, needed
+from remat_algorithms.parallel.pipeline.model import B, F, Op, W, flow, needed
 from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps
 from remat_algorithms.parallel.pipeline.offload.offload_model import Hosting, R, check_host
 from remat_algorithms.parallel.pipeline.offload.selective_offload import offload_selectively
@@ -25,7 +27,7 @@ from remat_algorithms.parallel.pipeline.order_search import report_named
 from remat_algorithms.parallel.pipeline.stages import staging
 
 STEPS = 2**20
-"""Time steps of the horizon if times are not integers; times are then rounded up."""
+"""Time steps of the horizon if times have no common step, or a smaller one; times are then rounded up."""
 
 MOST_OPERATIONS = 4_000
 """Maximum number of operations of a program."""
@@ -94,8 +96,8 @@ class _Program:
         self.hosting, self.pipeline = hosting, hosting.model
         self.model: Any = cp_model.CpModel()
         rows = (*self.pipeline.times[:3], *hosting.way, self.pipeline.delays)
-        whole = all(time == int(time) for row in rows for time in row) and makespan <= STEPS
-        self.unit: float = 1 if whole else makespan / STEPS
+        step = common_step(time for row in rows for time in row)
+        self.unit: float | Fraction = step if makespan <= STEPS * step else makespan / STEPS
         self.horizon = math.ceil(makespan / self.unit)
         self.ops = self.pipeline.operations()
         self.time = {op: self._steps(self.pipeline.times[op[0]][op[1]]) for op in self.ops}
@@ -185,5 +187,11 @@ class _Program:
                 begin = value(self.copies[stage, batch][1])
                 found.append((begin, begin + self._steps(self.hosting.way[1][stage]), (R, stage, batch)))
         # At equal starts, shorter operations come first, and zero-length ones follow the flow of their data.
-        found.sort(key=lambda entry: (entry[0], entry[1], entry[2][2]))
+        found.sort(key=lambda entry: (entry[0], entry[1], _flow(entry[2])))
         return tuple(op for _, _, op in found)
+
+
+def _flow(op: Op) -> tuple[int, ...]:
+    """Return the key of `flow`; a return stands before its backward."""
+    phase, stage, batch = op
+    return (*flow((B, stage, batch)), 0) if phase == R else (*flow(op), 1)
