@@ -44,6 +44,13 @@ LARGEST_COST, LARGEST_ROW = 2**50, 2**50
 """Maximum sums of all costs and of the coefficients of a row that are used without scaling."""
 
 
+STUCK, SLOWEST = 5.0, 40.0
+"""Seconds of processor time, and so many more for each unit of a limit of work, after which CP-SAT is held to be stuck.
+
+A unit takes some 10 s. Where a cycle of constraints raises bounds step by step, CP-SAT counts no work.
+"""
+
+
 class CpSatJob(Job):
     """A run of CP-SAT on an arbitrary model.
 
@@ -104,6 +111,8 @@ class CpSatJob(Job):
     def solve(self) -> Answer:
         """Solve; see `Job`."""
         cp, solver = self.cp, self.solver
+        work = float(solver.parameters.max_deterministic_time)
+        self.patience = STUCK + SLOWEST * work if math.isfinite(work) else None
         status = solver.solve(self.model, self.listener)
         self.work = float(solver.response_proto.deterministic_time)
         if status == cp.INFEASIBLE:

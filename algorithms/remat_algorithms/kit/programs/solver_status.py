@@ -59,7 +59,15 @@ class Answer:
 
 
 class Job:
-    """One run of a solver that can be stopped."""
+    """One run of a solver, and a way to stop it.
+
+    Attributes
+    ----------
+    patience : float or None
+        Seconds of its own processor time after which a solver with a limit of work is held to be stuck, and stopped.
+    """
+
+    patience: float | None = None
 
     def solve(self) -> Answer:
         """Solve; called in a separate thread."""
@@ -90,9 +98,11 @@ def watched(job: Job, over: Callable[[], bool], limit: float | None = None) -> A
     """
     answers: list[Answer] = []
     errors: list[BaseException] = []
+    clocks: list[int] = []
 
     def work() -> None:
         try:
+            clocks.extend(_clock_of_this_thread())
             answers.append(job.solve())
         except BaseException as error:  # re-raised in the caller's thread
             errors.append(error)
@@ -104,6 +114,8 @@ def watched(job: Job, over: Callable[[], bool], limit: float | None = None) -> A
     wait = POLL_SECONDS / 20
     try:
         while thread.is_alive() and not over() and (end is None or time.monotonic() < end):
+            if job.patience is not None and clocks and _spent(clocks[0]) > job.patience:
+                break
             thread.join(wait)
             job.poll()
             wait = min(POLL_SECONDS, 2 * wait)
@@ -115,3 +127,17 @@ def watched(job: Job, over: Callable[[], bool], limit: float | None = None) -> A
     if errors:
         raise errors[0]
     return answers[0] if answers else Answer(Outcome.UNKNOWN)
+
+
+def _clock_of_this_thread() -> list[int]:
+    """Return the clock of the processor time of the thread that asks, where the system has one."""
+    find = getattr(time, "pthread_getcpuclockid", None)
+    return [] if find is None else [find(threading.get_ident())]
+
+
+def _spent(clock: int) -> float:
+    """Return the seconds on a clock of a thread, which may have ended."""
+    try:
+        return time.clock_gettime(clock)
+    except OSError:
+        return 0.0

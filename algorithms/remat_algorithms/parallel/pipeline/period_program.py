@@ -76,8 +76,8 @@ class Asked:
 
     def steps(self, time: Number) -> int:
         """Return a time in steps, rounded up."""
-        if isinstance(time, int) and self.unit == 1:
-            return time
+        if isinstance(time, int) and isinstance(self.unit, int):
+            return -(-time // self.unit)
         return math.ceil(time / self.unit * (1 - 1e-12))
 
 

@@ -17,6 +17,12 @@ ROUNDS = 4
 STEPS = 500
 """Number of steps in the smallest possible period, if times are not integers."""
 
+MOST_STEPS, WHOLE_STEPS = 2**31, 2**20
+"""Whole times are taken as they are up to so many steps of the least period; of a longer one it has so many at least.
+
+Each step more is work for the bisection, and the solver takes 64 bits for all periods together.
+"""
+
 
 @dataclass(frozen=True)
 class Least:
@@ -34,8 +40,10 @@ class Least:
 
 
 def unit_of(blocks: Blocks) -> Number:
-    """Return the time step of the programs."""
-    return 1 if blocks.whole else blocks.least_period / STEPS or 1
+    """Return the step that times are taken in: a whole one if all times are."""
+    if not blocks.whole:
+        return blocks.least_period / STEPS or 1
+    return 1 if blocks.least_period <= MOST_STEPS else int(blocks.least_period) // WHOLE_STEPS
 
 
 def able(blocks: Blocks) -> tuple[tuple[int, ...], ...]:
@@ -126,10 +134,14 @@ def _pattern(asked: Asked, found: Found, period: int) -> Pattern:
 
 
 def steps_below(period: Number, unit: Number) -> int:
-    """Return the largest number of steps shorter than a period."""
+    """Return the most steps that are less than a period."""
+    if isinstance(period, int) and isinstance(unit, int):
+        return -(-period // unit) - 1
     return math.ceil(period / unit * (1 - 1e-9)) - 1
 
 
 def steps_from(period: Number, unit: Number) -> int:
-    """Return the smallest number of steps at least as long as a period."""
+    """Return the fewest steps that are no less than a period."""
+    if isinstance(period, int) and isinstance(unit, int):
+        return -(-period // unit)
     return math.ceil(period / unit * (1 - 1e-9))

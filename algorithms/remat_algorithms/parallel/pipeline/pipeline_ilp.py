@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from remat.plugin import Context, Options, Pattern, Problem, Proposal, Termination
+from remat.plugin import Context, Number, Options, Pattern, Problem, Proposal, Termination
 from remat_algorithms.parallel.pipeline.layer_blocks import Blocks, blocks_of
 from remat_algorithms.parallel.pipeline.madpipe import MadPipeOptions
 from remat_algorithms.parallel.pipeline.madpipe import solve as madpipe
@@ -60,7 +60,7 @@ def solve(problem: Problem, options: IlpOptions, context: Context) -> Proposal:
     found = least_period(asked, low, high, lambda: context.stopped)
     best = found.pattern or best
     refuted = found.refuted
-    if best is not None and is_provable(blocks):
+    if best is not None and is_provable(blocks, unit):
         refuted = refute(asked, refuted, steps_from(best.period, unit), lambda: context.stopped)
     return Proposal(
         pattern=best,
@@ -69,16 +69,16 @@ def solve(problem: Problem, options: IlpOptions, context: Context) -> Proposal:
     )
 
 
-def is_provable(blocks: Blocks) -> bool:
-    """Whether a program without a solution is a proof: times are not rounded, and blocks are single layers."""
-    return blocks.whole and len(blocks.parts) == blocks.instance.length
+def is_provable(blocks: Blocks, unit: Number) -> bool:
+    """Whether a program without a solution is a proof: times are as they are, and blocks single layers."""
+    return blocks.whole and unit == 1 and len(blocks.parts) == blocks.instance.length
 
 
 def _about(blocks: Blocks, best: Pattern, refuted: int, *, contiguous: bool) -> str:
     """Describe the gap between the period and the smallest one."""
     parts = "layers" if len(blocks.parts) == blocks.instance.length else f"{len(blocks.parts)} blocks of layers"
     held = f"{parts} that follow each other on each device" if contiguous else f"{parts} on any device"
-    if not is_provable(blocks):
+    if not is_provable(blocks, unit_of(blocks)):
         return f"with {held}, no {'whole ' if blocks.whole else ''}period is below {blocks.least_period}"
     least = refuted + 1
     if best.period == least:

@@ -24,7 +24,7 @@ from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineMo
 from remat_algorithms.parallel.pipeline.order_search import BestOrders, PlacementOptions, stagings
 
 MOST_STEPS, STEPS = 500, 100
-"""Maximum work of a micro-batch on the busiest device, in multiples of the common step of all times, for exact times; the
+"""Maximum work of a micro-batch on the busiest device for exact times, in multiples of their common step; the
 number of steps of that work otherwise."""
 
 ROUNDS = 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,23 @@ def test_a_job_is_stopped_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     job = Waiting()
     assert watched(job, never, 0.01).outcome is Outcome.FEASIBLE
     assert job.stops >= 1
+
+
+@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="no clocks of threads")
+def test_a_job_that_counts_no_work_is_stopped() -> None:
+    """Its own processor time counts: waiting is no work, and what other threads do is none of its own."""
+
+    class Stuck(Waiting):
+        def solve(self) -> Answer:
+            while not self.halted.is_set():
+                pass
+            return Answer(Outcome.UNKNOWN)
+
+    stuck, waiting = Stuck(), Waiting()
+    stuck.patience = waiting.patience = 0.05
+    assert watched(stuck, never).outcome is Outcome.UNKNOWN
+    assert watched(waiting, lambda: waiting.polls > 20).outcome is Outcome.FEASIBLE
+    assert waiting.polls > 20
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])

@@ -109,3 +109,20 @@ def test_they_say_what_they_are_for(name):
     given.pop("update_every", None)
     with pytest.raises(remat.OptionError, match=rf"{name} is for weights stash or double .*, .* are flush"):
         remat.solve(given, algorithm=name)
+
+
+@pytest.mark.parametrize("algorithm", ["madpipe", "pipeline-ilp"])
+@pytest.mark.parametrize("unit", [10**9 + 7, 2**57 - 1])
+def test_long_whole_times_are_counted_in_steps(algorithm, unit):
+    """The solver takes 64 bits, and each bit is a program more; periods are whole, and no shorter than possible."""
+    for number in range(3):
+        stream = drawn(number)
+        longer = stream._replace(
+            forward=[time * unit for time in stream.forward], backward=[time * unit for time in stream.backward]
+        )
+        period, _ = period_of(stream, algorithm, work=0.02)
+        more, _ = period_of(longer, algorithm, work=0.02)
+        assert (period is None) == (more is None)
+        if period is not None:
+            assert type(more) is int
+            assert abs(more - period * unit) <= period * unit // 1000
