@@ -26,9 +26,19 @@ GATHERED, BUCKETS, ACTIVATIONS = "gathered parameters", "buckets", "activations"
 
 
 def number_array(values: Iterable[Number]) -> NumberArray:
-    """Return times as int64 if every one of them is an `int` (exact results), else as float64."""
+    """Return times, which are added up, as int64 if every one of them is an `int` (exact results), else as float64."""
     items = list(values)
-    exact = set(map(type, items)) <= {int} and sum(items) < 2**62
+    return _numbers(items, largest=sum(items))
+
+
+def instant_array(values: Iterable[Number]) -> NumberArray:
+    """Return instants, of which no two are added, as int64 if every one of them is an `int`, else as float64."""
+    items = list(values)
+    return _numbers(items, largest=max(items, default=0))
+
+
+def _numbers(items: list[Number], largest: Number) -> NumberArray:
+    exact = set(map(type, items)) <= {int} and largest < 2**62
     return np.array(items, dtype=np.int64 if exact else np.float64)
 
 

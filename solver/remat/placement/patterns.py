@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import Ragged, TaskGraph, number_array
+from remat.graph.taskgraph import Ragged, TaskGraph, instant_array
 from remat.placement.durations import copy_time, instants, run_time
 from remat.schedule.orders import Pass, Phase, PipelineTasks
 from remat.schedule.patterns import Beat, Pattern
@@ -116,7 +116,7 @@ class _Template:
         batch = np.repeat(np.arange(batches), count)
         each = np.tile(np.arange(count), batches)
         begins = list(zip(self.start, self.shift, strict=True))
-        start = number_array([begin + (shift + m) * period for m in range(batches) for begin, shift in begins])
+        start = instant_array([begin + (shift + m) * period for m in range(batches) for begin, shift in begins])
         # What takes no time goes first: it is over before anything else begins at that instant.
         slack = self._slack(batches)
         takes = np.array([length > slack for length in self.length])[each]

@@ -8,7 +8,7 @@ import numpy as np
 
 from remat.graph.machine import Machine
 from remat.graph.samples import Samples
-from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph, number_array
+from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph, instant_array
 from remat.placement.durations import copy_held, copy_time, instants, run_time
 from remat.schedule.samples import SamplePattern, Turn
 from remat.schedule.steps import WHOLE, StepKind, Steps
@@ -50,7 +50,7 @@ def place_samples(samples: Samples, machine: Machine, pattern: SamplePattern) ->
     index = np.tile(np.arange(len(turns)), rounds)
     number = np.array([turn.sample for turn in turns], dtype=np.int64)[index]
     number = number + each * np.repeat(np.arange(rounds), len(turns))
-    begins = number_array([turn.start + (turn.shift + q) * pattern.period for q in range(rounds) for turn in turns])
+    begins = instant_array([turn.start + (turn.shift + q) * pattern.period for q in range(rounds) for turn in turns])
     seen = number < samples.count
     index, number, begins = index[seen], number[seen], begins[seen]
     slack = _slack(pattern, lasting, begins)
@@ -113,8 +113,8 @@ def _slack(pattern: SamplePattern, lasting: list[Number], begins: NumberArray) -
 def _drops(samples: Samples, machine: Machine, pattern: SamplePattern, lasting: list[Number]) -> Ragged:
     """Return what each turn drops: of a sample's turns that use a value in a memory, the last one drops it there."""
     graph, turns = samples.graph, pattern.turns
-    begins = number_array([pattern.start_of(turn) for turn in turns])
-    ends = number_array([begin + time for begin, time in zip(begins.tolist(), lasting, strict=True)])
+    begins = instant_array([pattern.start_of(turn) for turn in turns])
+    ends = instant_array([begin + time for begin, time in zip(begins.tolist(), lasting, strict=True)])
     slack = _slack(pattern, lasting, begins)
     both = instants(np.concatenate((begins, ends)), slack)
     begins, ends = both[: len(turns)], both[len(turns) :]

@@ -40,7 +40,16 @@ if TYPE_CHECKING:
     from remat.graph.machine import Link, Machine, Memory, Processor
     from remat.graph.names import Names
     from remat.graph.samples import Samples
-    from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged, Resident, TaskGraph, number_array
+    from remat.graph.taskgraph import (
+        BoolArray,
+        IntArray,
+        NumberArray,
+        Ragged,
+        Resident,
+        TaskGraph,
+        instant_array,
+        number_array,
+    )
     from remat.instance import AdjointInstance, ChainInstance, DagInstance, Layer, PipelineInstance, TreeInstance
     from remat.plugin.applicability import check_reach
     from remat.plugin.context import Context, Progress
@@ -131,6 +140,7 @@ _HOME = {
     "make_options": "remat.plugin.options",
     "makespan_bound": "remat.graph.bounds",
     "needed_tasks": "remat.graph.bounds",
+    "instant_array": "remat.graph.taskgraph",
     "number_array": "remat.graph.taskgraph",
     "plan_of": "remat.schedule.step_end",
     "reference_order": "remat.plugin.topological_order",
@@ -210,6 +220,7 @@ __all__ = [
     "expanded",
     "format_size",
     "initial_of",
+    "instant_array",
     "make_options",
     "makespan_bound",
     "needed_tasks",

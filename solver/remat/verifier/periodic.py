@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph, number_array
+from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph, instant_array
 from remat.schedule.orders import Pass, Phase, PipelineTasks
 from remat.schedule.patterns import Pattern
 from remat.schedule.steps import Steps
@@ -201,8 +201,8 @@ def check_samples(
 def _of_samples(period: Number, followed: Followed, sample: IntArray) -> tuple[Number, int]:
     """Return the longest time that a sample takes, and how many there are at once, at most."""
     start, end = followed.timeline.start, followed.timeline.end
-    begins = number_array(start[sample == one].min().item() for one in np.unique(sample))
-    ends = number_array(end[sample == one].max().item() for one in np.unique(sample))
+    begins = instant_array(start[sample == one].min().item() for one in np.unique(sample))
+    ends = instant_array(end[sample == one].max().item() for one in np.unique(sample))
     slack = 0 if isinstance(period, int) and begins.dtype == ends.dtype == np.int64 else TOLERANCE * float(period)
     events: list[tuple[Number, int]] = []
     at_once = 0

@@ -19,7 +19,7 @@ from remat.plugin import (
     StepKind,
     Steps,
     concatenate,
-    number_array,
+    instant_array,
     reference_order,
     useful_runs,
 )
@@ -182,7 +182,7 @@ class Setting:
         builder = StepBuilder()
         for memory in sorted({memory for memory, _ in rest}):
             builder.drop([value for where, value in rest if where == memory], memory)
-        return concatenate([steps, builder.build(number_array([makespan] * len(builder)))])
+        return concatenate([steps, builder.build(instant_array([makespan] * len(builder)))])
 
     def helped_time(self, task: int) -> Number:
         """Return how long the helper takes for a task."""

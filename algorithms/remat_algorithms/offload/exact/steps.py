@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from remat.plugin import Number, StepBuilder, Steps, number_array
+from remat.plugin import Number, StepBuilder, Steps, instant_array
 from remat_algorithms.offload.exact.decision_space import Plan, Setting
 from remat_algorithms.offload.exact.integer_scaling import Scale
 
@@ -134,7 +134,7 @@ def _build(setting: Setting, scale: Scale, entries: list[_Entry], drops: dict[tu
         else:
             ends_of = links[act.link]
             builder.copy(act.item, ends_of.source, ends_of.target, drop=bool(entry.drops))
-    return Timed(builder.build(start=number_array(map(_number, starts))), _number(max(ends)))
+    return Timed(builder.build(start=instant_array(map(_number, starts))), _number(max(ends)))
 
 
 def _number(time: Fraction) -> Number:

@@ -19,7 +19,7 @@ import heapq
 from collections import defaultdict
 from dataclasses import dataclass
 
-from remat.plugin import IntArray, Machine, Number, StepBuilder, Steps, TaskGraph, number_array
+from remat.plugin import IntArray, Machine, Number, StepBuilder, Steps, TaskGraph, instant_array
 from remat_algorithms.offload.swaps.program import Program, Run, planned_profile, reused_bytes, run_time
 
 INSTANT = 1e-9
@@ -416,4 +416,4 @@ class _Simulation:
                 builder.copy(transfer.value, link.source, link.target, drop=self.carries[index])
             else:
                 builder.drop([transfer.value], link.source)
-        return builder.build(number_array(starts))
+        return builder.build(instant_array(starts))

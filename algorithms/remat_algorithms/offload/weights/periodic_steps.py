@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.plugin import Machine, Number, StepBuilder, StepKind, Steps, TaskGraph, number_array
+from remat.plugin import Machine, Number, StepBuilder, StepKind, Steps, TaskGraph, instant_array
 from remat_algorithms.offload.swaps.program import run_time
 
 INSTANT = 1e-9
@@ -440,7 +440,7 @@ class _Repeat:
             for other in late.get(step, ()):
                 starts.append(start[step] + self.time[step])
                 builder.drop([int(steps.item[other])], int(steps.source[other]))
-        return builder.build(number_array(starts))
+        return builder.build(instant_array(starts))
 
 
 def _circle(by: Sequence[Edge | None], at: int) -> list[Edge] | None:
