@@ -243,3 +243,19 @@ def test_trials_and_coverage_decide(monkeypatch):
     assert {candidate.algorithm.name for candidate in chosen.others} == {"for-small-ones", "for-trees", "never"}
     monkeypatch.setattr(registry, "algorithms", lambda kind=None, **_: entries[:1])
     assert asked(DAG) == ["covered"]
+
+
+@pytest.mark.parametrize("budget", [None, 40, 1])
+@pytest.mark.parametrize("document", [PARAMETERS, PARAMETERS | {"machine": OFFLOADING}, VARIANTS, adjoint(), DAG])
+def test_whoever_does_not_know_an_instance_is_not_asked_about_many_budgets(document, budget):
+    """A predicate may ask for what an instance does not have."""
+    problem = make_problem(remat.load(document), budget=budget)
+    entry = selection.for_many(problem)
+    assert entry is None or entry.accepts(problem.kind)
+    remat.solve(document, budget=budget, time_limit=0.5)
+
+
+def test_chains_with_parameters_have_a_minimum_budget():
+    found = remat.solve(PARAMETERS, budget=1, time_limit=2)
+    assert found.least_budget.sufficient
+    assert remat.solve(PARAMETERS, budget=found.least_budget.size, time_limit=2).columns is not None

@@ -107,6 +107,14 @@ def _reaches(problem: Problem, algorithm: Algorithm) -> bool:
     return True
 
 
+def _applies(predicate: str, problem: Problem) -> bool:
+    """Whether a predicate holds; what it asks of a problem may be refused, and then it does not."""
+    try:
+        return bool(registry.load(predicate)(problem))
+    except OptionError:
+        return False
+
+
 def _group(kind: str, algorithm: Algorithm, trial: Trial) -> str:
     if trial.early:
         return "early"
@@ -134,7 +142,8 @@ def _ranking(kind: str) -> Callable[[Candidate], tuple[Any, ...]]:
 def for_many(problem: Problem) -> Algorithm | None:
     """Return the algorithm to ask first about problems that differ in budget or batch; None where there is none."""
     known = registry.algorithms(problem.kind, available=True)
-    found = [algorithm for algorithm in known if algorithm.many and registry.load(algorithm.many)(problem)]
+    found = [algorithm for algorithm in known if algorithm.many and _reaches(problem, algorithm)]
+    found = [algorithm for algorithm in found if _applies(algorithm.many, problem)]
     return min(found, key=lambda algorithm: GUARANTEES.index(algorithm.guarantee), default=None)
 
 
