@@ -10,7 +10,7 @@ from remat.plugin import registry
 from remat.plugin.context import Progress
 from remat.plugin.proposal import Bound, LeastBudget, Status
 from tests.fuzz import __main__ as fuzz
-from tests.fuzz import cases, classes, failures, forms, options, reduction, trial, truth, verdicts, workers
+from tests.fuzz import cases, classes, failures, forms, judging, options, reduction, trial, truth, verdicts, workers
 from tests.fuzz.kinds.machines import memories_of, working_memory
 from tests.oracles import parallel
 
@@ -251,6 +251,8 @@ def test_whole_figures_are_compared_exactly():
     assert not verdicts.at_most(20000000010.5, 20000000010)
     assert not verdicts.at_most(2.0**60 + 2**10, 2**60)
     assert verdicts.at_most(0.1 + 0.2, 0.3)
+    assert verdicts.at_most(float(2**62 + 700), 2**62 + 600)  # the nearest float of a sum that leaves int64
+    assert not verdicts.at_most(2**62 + 1025, 2**62 + 1024)
 
 
 def test_bounds_and_optima_are_exact_but_for_what_adding_rounds_off():
@@ -433,3 +435,11 @@ def test_the_search_on_several_processors_knows_links():
     document["schema"] = "remat.instance/3"
     # x crosses in 2 while t0 runs, a in 1 after it, b comes back at once.
     assert parallel.least_makespan(document) == 9
+
+
+def test_whole_figures_are_whole():
+    assert judging._same(5, 5)
+    assert not judging._same(5.0, 5)
+    assert judging._same(5.0, 5, exact=False)
+    assert not judging._same({"gpu": 5.0}, {"gpu": 5})
+    assert judging._same(0.1 + 0.2, 0.3)

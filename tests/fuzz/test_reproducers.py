@@ -182,3 +182,37 @@ def test_half_of_a_surrogate_pair_is_refused_in_one_line():
     layer = {"forward_time": 0, "tensor": {"\ud800": {"forward_time": 0}}}
     with pytest.raises(remat.InstanceError, match="surrogate"):
         remat.load(pipeline([layer]))
+
+
+def test_chains_with_parameters_that_do_not_fit():
+    stage = {"forward_time": 1, "backward_time": 1, "output_size": 4, "parameter_size": 3}
+    machine = {"memories": [{"name": "dev"}], "processors": [{"name": "gpu", "memory": "dev"}]}
+    head = {"schema": "remat.instance/3", "kind": "chain", "input_size": 2}
+    answers = nothing_in({**head, "stages": [stage, stage], "machine": machine}, 5, "auto", time_limit=2.0)
+    assert answers[0].result.least_budget.sufficient
+
+
+def test_periods_that_leave_64_bits():
+    layer = {"forward_time": 1, "backward_time": 2**60 + 6, "saved_size": 9, "weight_time": 2**60 + 7, "repeat": 4}
+    document = pipeline([layer], 2, weights="double", update_every=2, micro_batches=1)
+    nothing_in(document, 120, "madpipe", "pipeline-ilp", options={"work": 0.02})
+
+
+def test_parameters_of_terabytes_fit_to_the_byte():
+    document = pipeline([{"forward_time": 0, "parameter_size": 2**40}] * 2, weights="fixed", micro_batches=1)
+    for budget in (2**40, 2**41 - 1):
+        for given in nothing_in(document, budget, "tarnawski-dp", "auto", time_limit=2.0):
+            assert given.result.least_budget.size == 2**41
+
+
+def test_data_that_is_on_its_way_keeps_no_link_busy():
+    machine = {
+        "memories": [{"name": "gpu"}, {"name": "host"}],
+        "processors": [{"name": "gpu", "memory": "gpu"}],
+        "links": [{"source": "host", "target": "gpu", "delay": 100}, {"source": "gpu", "target": "host"}],
+    }
+    tasks = [{"id": name, "time": 1, "reads": [f"in{name}"], "writes": [f"out{name}"]} for name in "ab"]
+    values = [{"id": f"{end}{name}", "size": 1} for end in ("in", "out") for name in "ab"]
+    inputs = [{"value": f"in{name}", "memory": "host"} for name in "ab"]
+    document = {"schema": "remat.instance/3", "kind": "dag", "tasks": tasks, "values": values, "inputs": inputs}
+    nothing_in({**document, "machine": machine}, None, "auto", "tarnawski-latency", "dag-offload-best", time_limit=1.0)

@@ -65,10 +65,10 @@ class Answer:
 def at_most(one, other):
     """Whether a figure is at most another one: exactly, unless the makespan to compare with is fractional.
 
-    Whole times that leave int64 are floats in results, the nearest ones.
+    Whole times that leave int64 are floats in results, the nearest ones; an integer is never rounded.
     """
     if isinstance(other, int):
-        return Fraction(one) <= other or (other >= WHOLE and one <= float(other))
+        return Fraction(one) <= other or (other >= WHOLE and isinstance(one, float) and one <= float(other))
     return one - other <= TOLERANCE * max(abs(one), abs(other))
 
 
