@@ -97,7 +97,7 @@ class _Program:
         self.model: Any = cp_model.CpModel()
         rows = (*self.pipeline.times[:3], *hosting.way, self.pipeline.delays)
         step = common_step(time for row in rows for time in row)
-        self.unit: float | Fraction = step if makespan <= STEPS * step else makespan / STEPS
+        self.unit: float | Fraction = (step if makespan <= STEPS * step else makespan / STEPS) or 1
         self.horizon = math.ceil(makespan / self.unit)
         self.ops = self.pipeline.operations()
         self.time = {op: self._steps(self.pipeline.times[op[0]][op[1]]) for op in self.ops}
