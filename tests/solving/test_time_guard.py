@@ -1,5 +1,6 @@
 """The outer guard of a time limit: what does not stop by itself is interrupted, and leaves nothing behind."""
 
+import hashlib
 import subprocess
 import sys
 import threading
@@ -126,6 +127,63 @@ def test_a_thread_that_starts_others_is_interrupted_between_them():
 
     for _ in range(20):
         assert guarded(busy, time.monotonic() + 0.005) == (None, True)
+
+
+class Slow:
+    """An object whose destructor takes long."""
+
+    def __del__(self):
+        spin(0.003)
+
+
+def stored():
+    """Destroy one object after the other: in assignments, in calls, at returns."""
+    while True:
+        one = Slow()
+        one = [Slow()]
+        (lambda given: None)(Slow())
+        spin(0.003)
+        one.clear()
+
+
+def generated():
+    """Close generators that nobody holds."""
+
+    def generator():
+        try:
+            yield
+        finally:
+            spin(0.003)
+
+    while True:
+        one = generator()
+        next(one)
+        one = None
+        spin(0.003)
+
+
+@pytest.mark.parametrize("busy", [stored, generated])
+def test_calls_that_python_shields_are_interrupted_later(busy, monkeypatch):
+    """An exception in a destructor is printed and lost; such places are left out, and tried again soon after."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda about: None)
+    for k in range(4):
+        started = time.monotonic()
+        assert guarded(busy, started + 0.003 * k) == (None, True)
+
+
+def test_code_that_calls_other_languages_only_is_interrupted():
+    def sort():
+        numbers = list(range(200_000))
+        while True:
+            numbers.sort(key=None)
+
+    def digest():
+        content = bytes(20_000_000)
+        while True:
+            hashlib.sha256(content)
+
+    for call in (sort, digest):
+        assert guarded(call, time.monotonic() + 0.05) == (None, True)
 
 
 TRACED = """

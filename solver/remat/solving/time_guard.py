@@ -34,8 +34,9 @@ CANCEL_SECONDS = 0.1
 RETRY_SECONDS = 0.02
 """Time between two attempts to interrupt, where the first one came at a bad moment or was swallowed."""
 
-UNSAFE = ("<frozen importlib", "/ortools/", "\\ortools\\")
-"""Files whose code must not be interrupted: imports of extensions, and callbacks of solvers in other languages."""
+UNSAFE = ("<frozen importlib", "/ortools/", "\\ortools\\", "core/_internal.py", "core\\_internal.py")
+"""Files whose code must not be interrupted: imports of extensions, callbacks of solvers in other languages, and calls
+from numpy's C code, which turns any exception into an error of its own."""
 
 THREADS, WAITING = "threading.py", ("bootstrap", "run", "join", "wait")
 """In this file only functions with these names may be interrupted: not those that hold a lock, nor the start of a
@@ -43,7 +44,18 @@ thread, which counts as the thread that starts it until it runs."""
 
 
 COLLECTING = ("gc_callback", "__del__")
-"""Ends of the names of functions that the garbage collector calls: what is raised there is lost."""
+"""Ends of the names of functions that the garbage collector calls: an exception raised there is lost."""
+
+REFERENCES = ("weakref.py", "_weakrefset.py")
+"""Files with callbacks of weak references: an exception raised there is lost, too."""
+
+CALLS_NOTHING = frozenset(
+    {
+        *("STORE_FAST", "STORE_DEREF", "STORE_GLOBAL", "DELETE_FAST", "DELETE_DEREF", "DELETE_GLOBAL"),
+        *("POP_TOP", "POP_EXCEPT", "RETURN_VALUE", "RETURN_CONST", "END_FOR", "POP_ITER", "NOP"),
+    }
+)
+"""Instructions that call no function: code that runs below one is a destructor, or the callback of a weak reference."""
 
 
 class Overrun(BaseException):
@@ -116,7 +128,7 @@ class _Alarm:
         """Raise the exception, if the thread is not where that would do harm; then, or later, it is raised again."""
         self.due = time.monotonic() + RETRY_SECONDS
         starting = dict(_STARTING)
-        if _interruptible(sys._current_frames().get(self.thread)):
+        if _interruptible(sys._current_frames().get(self.thread)) and not _closes_generator(self.thread):
             self.fired = True
             _raise_in(self.thread, self.raised, starting)
 
@@ -176,14 +188,31 @@ if hasattr(os, "register_at_fork"):
 
 
 def _interruptible(frame: FrameType | None) -> bool:
+    """Whether an exception in this frame does no harm and reaches the guard."""
+    below = None
     while frame is not None:
         code = frame.f_code
         if any(part in code.co_filename for part in UNSAFE) or code.co_name.endswith(COLLECTING):
             return False
+        if code.co_filename.endswith(REFERENCES) or (below is not None and _instruction(frame) in CALLS_NOTHING):
+            return False
         if code.co_filename.endswith(THREADS) and not code.co_name.lstrip("_").startswith(WAITING):
             return False
-        frame = frame.f_back
+        below, frame = frame, frame.f_back
     return True
+
+
+def _instruction(frame: FrameType) -> str:
+    """Return the name of the instruction that a frame executes."""
+    import dis
+
+    return "" if frame.f_lasti < 0 else dis.opname[frame.f_code.co_code[frame.f_lasti]]
+
+
+def _closes_generator(thread: int) -> bool:
+    """Whether a thread handles the end of a generator: an exception raised meanwhile may reach nobody."""
+    handled: Any = sys._current_exceptions().get(thread)
+    return isinstance(handled[1] if isinstance(handled, tuple) else handled, GeneratorExit)
 
 
 _STARTING: dict[Any, Any] = getattr(threading, "_limbo", {})
