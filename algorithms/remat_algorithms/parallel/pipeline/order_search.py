@@ -230,7 +230,7 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
         if not any(excess) or context.stopped:
             break
         staged = staged.tightened(excess)
-    if best.orders is None and not context.stopped:
+    if best.orders is None:  # also where time is over: a budget that is named as enough has orders
         best.consider(staged, one_by_one(staged.model))
     met = staged.chained and best.makespan is not None and best.makespan <= bound
     return Proposal(

@@ -122,6 +122,8 @@ def test_the_minimum_budget_is_the_smallest_that_has_orders(document, placement)
         return
     assert least.sufficient
     assert solved(least.size).columns is not None
+    late = remat.solve(document, algorithm="pipe-exact", budget=least.size, options=options, time_limit=0.001)
+    assert late.columns is not None
     assert solved(least.size - 1).columns is None
 
 
