@@ -140,7 +140,7 @@ class _Eviction:
         for value in written:
             self.locked[value] += 1
         if spent and self._make_room(need, unused=True):
-            spent = []  # without overwriting
+            spent = []  # no need to overwrite an input
         fits = self._make_room(need - min(need - self.workspace[task], sum(self.size[value] for value in spent)))
         for value in written:
             self.locked[value] -= 1
