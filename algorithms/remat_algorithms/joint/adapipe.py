@@ -139,8 +139,10 @@ class _Table:
 def solve(problem: Problem, options: AdaPipeOptions, context: Context) -> Proposal:
     """Cut the layers onto the devices in order, and choose the recomputation of each stage.
 
-    Notes ----- For every limit on the slowest stage, a dynamic program from the last stage on finds the cuts of minimum
-    time for one micro-batch, in O(stages x layers^2). The cuts of minimum (m - 1) x slowest + total are then placed and
+    Notes
+    -----
+    For every limit on the slowest stage, a dynamic program from the last stage on finds the cuts of minimum time for
+    one micro-batch, in O(stages x layers^2). The cuts of minimum (m - 1) x slowest + total are then placed and
     compared, together with 1F1B of even cuts without recomputation.
     """
     instance = problem.instance

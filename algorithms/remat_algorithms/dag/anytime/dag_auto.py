@@ -1,4 +1,4 @@
-"""`dag-auto`: a greedy, ruin and recreate, and bounding programs that exchange plans and bounds."""
+"""`dag-auto`: greedy construction, ruin and recreate, and bounding programs that exchange plans and bounds."""
 
 from __future__ import annotations
 

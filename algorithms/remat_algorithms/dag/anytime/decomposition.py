@@ -104,7 +104,7 @@ class Parted:
             if peak.at is not None:
                 answer = peak.solve(near)
                 bounds = answer.bound, peak.for_all(answer, near)
-            # An infinite bound proves that no schedule exists; only an attempt that has none reports it.
+            # A schedule is known, so an infinite bound cannot be right: ignore it.
             units = [Fraction(0) if bound == math.inf else Fraction(bound) * peak.facts.unit for bound in bounds]
             listed.append(units[0])
             overall.append(units[1])

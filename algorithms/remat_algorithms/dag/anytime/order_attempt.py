@@ -18,7 +18,7 @@ SMALL = 32
 """Maximum number of tasks for which the two sides alternate, with limits that do not depend on the clock."""
 
 SMALL_ROUNDS = 300
-"""Rounds of ruin and recreate for a small graph, times its number of tasks."""
+"""Rounds of ruin and recreate for a small graph: this number divided by its number of tasks."""
 
 SMALL_WORK, WORK = 0.1, 2.0
 """Work limit of a program if the clock does not count, in CP-SAT's units: for small graphs, and for others."""

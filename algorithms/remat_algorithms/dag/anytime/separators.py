@@ -16,7 +16,7 @@ import numpy as np
 from remat.plugin import BoolArray, IntArray, Names, NeededTasks, Problem, Ragged, Resident, TaskGraph, reference_order
 
 NARROW = 500
-"""Divisor for the bytes alive at a separator: it gives their maximum share of the budget for temporary values."""
+"""At a separator, at most one part in `NARROW` of the budget for temporary values is alive."""
 
 FEWEST = 500
 """Minimum number of tasks of a part."""

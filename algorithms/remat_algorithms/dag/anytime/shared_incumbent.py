@@ -176,7 +176,7 @@ class Race:
         return self.halted or self.context.stopped or self.proved
 
     def watch(self) -> bool:
-        """Report news, and return whether to stop; from the thread that solves."""
+        """Report improvements, and return whether to stop; from the thread that solves."""
         best = self.best
         if best is not None and best is not self.reported:
             self.reported = best

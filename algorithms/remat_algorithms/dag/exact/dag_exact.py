@@ -63,8 +63,8 @@ def solve(problem: Problem, options: DagExactOptions, context: Context) -> Propo
 
     The first incumbent is the reference order. If it does not fit, a search of the same kind, by the highest memory on
     the path instead of its length, minimizes the peak until the budget holds. Its result is the incumbent, or it proves
-    infeasibility and gives the minimum budget. If a short search proves nothing, beam searches over runs of equal
-    number look for better incumbents.
+    infeasibility and gives the minimum budget. If a short search proves nothing, beam searches look for better
+    incumbents. They keep a limited number of states for each number of runs.
 
     Accepts instances of any kind. With more than `MOST_TASKS` tasks or values it only tries the reference order.
     Optimal, or infeasible, over all schedules (`ONE_MEMORY` on larger machines). If the search hits a limit, a note

@@ -66,7 +66,7 @@ that rounding.
 up to the moment as listed, and then recomputes each missing value when it is needed.
 
 Without secondary memories, with one moment, one producer per value and one order, the program is a minimum cut with one
-side constraint (memory). Its relaxation is then less than one step between adjacent cuts below the optimum.
+side constraint (memory). The gap of its relaxation is then less than one step between adjacent cuts.
 
 | module | |
 |---|---|

@@ -17,7 +17,7 @@ from remat_algorithms.dag.moments.secondary_memory import Behind
 from remat_algorithms.kit.integral_bounds import raised
 
 APART = 40
-"""Adjacent moments give nearly the same bound: several are at least this divisor of the order's length apart."""
+"""Minimum distance between several moments, as a divisor of the order's length: adjacent ones give similar bounds."""
 
 NEAR = 4
 """Maximum distance of large runs that belong to one layer, in positions."""

@@ -52,13 +52,13 @@ def formulate(
     ------
     TooLarge
 
-    Notes ----- R[t, i] = 1 if the task at position i runs in stage t. A value's life is a chain of segments between the
-    runs that may read or write it, in the order of all stages. The segment x before each of these runs and y after it
-    obey
+    Notes
+    -----
+    R[t, i] = 1 if the task at position i runs in stage t. A value's life is a chain of segments between the runs that
+    may read or write it, in the order of all stages. The segment x before each of these runs and y after it obey
 
         run reads the value:    x >= R,  x >= y            (freed after this use if y = 0),
         run writes the value:   y <= x + R,  x + R <= 1    (an old copy is dropped before it is rewritten),
-
         run does both:          x >= R,  x >= y.
 
     At every instant the budget bounds a sum: the segments' bytes, plus R times the bytes that the run writes and its

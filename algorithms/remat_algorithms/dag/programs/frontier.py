@@ -128,9 +128,11 @@ def frontier(problem: Problem, order: Sequence[int] | None = None) -> Frontier:
     order : sequence of int, optional
         A topological order of the tasks in `problem.needed.once`; default: the reference order.
 
-    Notes ----- Tasks of the order keep it. The others are alternatives, and take the position at which the order has
-    computed their inputs. A value is useful while one of its readers may still run, and a run may be repeated while one
-    of its values is useful. O(tasks * graph) in the worst case.
+    Notes
+    -----
+    Tasks of the order keep it. The others are alternatives, and take the position at which the order has computed their
+    inputs. A value is useful while one of its readers may still run, and a run may be repeated while one of its values
+    is useful. O(tasks * graph) in the worst case.
     """
     graph, machine = problem.graph, problem.machine
     own = machine.processors[0].memory

@@ -47,9 +47,11 @@ class Intervals:
     exact : bool
         Whether neither sizes nor times were rounded (down).
 
-    Notes ----- A slot is a pair (stage, position) at which a task may run, numbered in the order of execution. Each
-    task has up to C runs. The first run of a needed task is in its own stage; the others are optional, at any of the
-    task's slots, ascending. Each run starts a copy of each output, retained over [start, end], and
+    Notes
+    -----
+    A slot is a pair (stage, position) at which a task may run, numbered in the order of execution. Each task has up to
+    C runs. The first run of a needed task is in its own stage; the others are optional, at any of the task's slots,
+    ascending. Each run starts a copy of each output, retained over [start, end], and
 
         for each run that reads a value: some copy has start < slot of the run <= end,
         at each slot: sum of the sizes of the retained copies + workspace <= B      (`cumulative`).

@@ -42,7 +42,7 @@ PATIENCE, PATIENCE_WORK = 1000, 40_000
 """Rounds without a better schedule after which the search stops; more for small graphs."""
 
 LARGE = 65
-"""Minimum number of tasks for this factor."""
+"""Minimum number of tasks for the factor `MORE`."""
 
 
 class DagOffloadBestOptions(Options):

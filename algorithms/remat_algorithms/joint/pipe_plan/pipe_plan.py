@@ -129,8 +129,10 @@ def solve(problem: Problem, options: PlanOptions, context: Context) -> Proposal:
     remat.OptionError
         If parameters change while micro-batches are in progress.
 
-    Notes ----- One move is O(operations x stages). Transient values, contention on links and the end of a step are
-    considered when a plan is placed.
+    Notes
+    -----
+    One move is O(operations x stages). Transient values, contention on links and the end of a step are considered when
+    a plan is placed.
     """
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)

@@ -1,8 +1,8 @@
 """The block bound: Checkmate's program on a subset of the stages, which grows where its solution requires it.
 
 Points t_1 < ... < t_q are stages; block j holds the stages after t_(j-1) up to t_j. S_v,j: value v is resident during
-the first run at t_j. X_k,j: item k is recomputed in block j. Values first computed in the block add no such rows. For
-values computed before the block,
+the first run at t_j. X_k,j: item k is recomputed in block j; X has no meaning for values first computed in that block.
+For values computed before the block,
 
     S_v,j <= S_v,j-1 + X_k,j                                k computes v
     X_k,j <= S_u,j-1 + X_l,j                                u is an input of k, l computes u

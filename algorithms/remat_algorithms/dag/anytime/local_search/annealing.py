@@ -26,7 +26,7 @@ MOVES, INSERTIONS = 0.5, 0.75
 """Cumulative shares of the steps that move a run, and of those that insert reruns; the others delete one."""
 
 REACH = 9.0
-"""A run moves by at most two to this power of positions."""
+"""Exponent of two that bounds the distance of a move, in positions."""
 
 DEEPER = 0.6
 """Share of the dead inputs of a rerun that are recomputed with it, rather than kept longer."""
