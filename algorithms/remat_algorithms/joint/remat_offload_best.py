@@ -150,7 +150,7 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
 
 
 class _Search(BestPlan):
-    """The best plan so far, and the sources of better ones."""
+    """The best known plan, and the sources of better ones."""
 
     def __init__(self, problem: Problem, ways: tuple[Route, ...], context: Context) -> None:
         super().__init__(problem, context)

@@ -51,10 +51,10 @@ class DagAutoOptions(Options):
 def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Proposal:
     """Solve a task graph.
 
-    Accepts instances of any kind; uses one processor and its memory. With one thread, the two sides alternate. The
-    bound for all schedules requires a graph without alternatives, one memory and one processor. Another bound holds
-    within the class of the plans. They run the needed tasks for the first time in the given order (with `reorder`: in
-    the improved order). Between two first runs, they rerun each earlier task at most once, in that order.
+    Accepts instances of any kind; uses one processor and its memory. With one thread, improvement and bounding
+    alternate. The bound for all schedules requires a graph without alternatives, one memory and one processor. Another
+    bound holds within the class of the plans. Plans run the needed tasks for the first time in the given order (with
+    `reorder`: in the improved order). Between two first runs, they rerun each earlier task at most once, in that order.
 
     Notes
     -----

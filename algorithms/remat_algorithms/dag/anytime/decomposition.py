@@ -71,7 +71,7 @@ class Parted:
     _answer: tuple[Steps, Number] | None = None
 
     def begin(self) -> bool:
-        """Search for a first schedule; return whether it exists."""
+        """Search for a first schedule; return whether one was found."""
         for kind in range(len(self.parts.first)):
             problem = self.parts.problem_of(kind, bounding=False)
             model = stage_model(problem)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class Sums:
-    """Table for the sum of the members' weights of a set.
+    """Table for sums of weights over the members of a set.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Sums:
 
 
 class Unions:
-    """Table for the union of the members' sets of a set.
+    """Table for unions of sets over the members of a set.
 
     Parameters
     ----------

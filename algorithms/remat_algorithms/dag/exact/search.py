@@ -75,7 +75,7 @@ Came = dict[int, tuple[int, int, int]]
 def quickest(
     states: States, room: int, work: Work, *, limit: int | None = None, told: Callable[[int], None] | None = None
 ) -> Path:
-    """Find the fastest schedule within `room` bytes (A*).
+    """Find the fastest schedule within a memory limit (A*).
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def lowest(states: States, floor: int, work: Work) -> Path:
 
 
 def beam(states: States, room: int, width: int, work: Work, limit: int | None) -> Path:
-    """Search for a fast schedule within `room` bytes, run by run, keeping at most `width` states after each run.
+    """Search for a fast schedule within a memory limit, run by run, keeping at most `width` states after each run.
 
     It keeps the states whose schedules are fastest if no other task runs twice.
 

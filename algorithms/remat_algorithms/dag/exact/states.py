@@ -173,7 +173,7 @@ class States:
     def moves(self, state: int, room: int | None) -> Iterator[Move]:
         """Yield the possible last runs before a state, in ascending order of the tasks.
 
-        If one of them costs nothing within `room` bytes, it is the only one. Otherwise all are yielded, including those
+        If one of them fits and costs nothing, it is the only one. Otherwise all are yielded, including those
         that do not fit.
 
         Notes

@@ -37,7 +37,7 @@ class Way:
     unit: Fraction
 
     def time(self, size: int) -> int:
-        """Return the minimum units of time, rounded down, for which a value's bytes occupy the links, in parts or not.
+        """Return the minimum units of time, rounded down, for which a value's bytes occupy the links, whole or split.
 
         A part takes at least the same part of that time. With several channels, each carries bytes at its full
         bandwidth.

@@ -40,7 +40,7 @@ def solve(problem: Problem, options: ExactOptions, context: Context) -> Proposal
     up to 2^width * tasks states.
 
     Accepts instances of any kind. Claims makespan and peak; infeasible within `NO_RECOMPUTATION` if the proved bound is
-    above the budget. If it hits a limit (states, time, interrupt, `MOST_TASKS`), it returns the best order so far, with
+    above the budget. If it hits a limit (states, time, interrupt, `MOST_TASKS`), it returns the best known order, with
     a note.
 
     Raises

@@ -124,7 +124,7 @@ def search(block: Block, *, floor: int, ceiling: int, limit: int, stopped: Calla
     after a set do not depend on its order.
 
     From each set, safe moves come first. A safe move is a sequence of tasks, each made ready by the one before, that
-    satisfies two conditions. It stays within the level reached so far. At its end, no more bytes are resident than at
+    satisfies two conditions. It stays within the peak of the path. At its end, no more bytes are resident than at
     its start, and fewer than anywhere within it. Resident bytes are a submodular function of the set, so moving this
     sequence to the front of any completion raises no level.
 

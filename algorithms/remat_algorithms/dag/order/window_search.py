@@ -25,7 +25,7 @@ def improve(graph: TaskGraph, *, context: Context | None = None) -> IntArray:
     graph : TaskGraph
         On one processor and in one memory; every needed task runs once.
     context : Context, optional
-        Returns whether to stop.
+        Tells when to stop.
 
     Returns
     -------

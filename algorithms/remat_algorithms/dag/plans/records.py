@@ -25,14 +25,14 @@ CANDIDATES = 25
 """Candidates that each step of the greedy replays."""
 
 MANY, MANY_FROM = 400, 2000
-"""Number of ranked candidates in large graphs, which take several at once, and minimum number of tasks for it."""
+"""Number of candidates that large graphs rank, to take several at once; minimum number of tasks of these graphs."""
 
 LONGEST = 12
 """Maximum number of runs of a plan, as a multiple of the order's length."""
 
 
 LARGE = 100
-"""Maximum number of tasks for this multiple; in larger graphs, plans are at most four times as long as the order."""
+"""Maximum number of tasks for this multiple; in larger graphs, plans have at most four times the order's runs."""
 
 
 class Packed(NamedTuple):

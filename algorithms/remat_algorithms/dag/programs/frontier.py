@@ -18,7 +18,7 @@ class Frontier:
     """The tasks that may run, by position in the order, and the stages in which they may.
 
     A stage ends with the first run of a task that every schedule needs. Before it, any task of an earlier position may
-    run once, in the order of the positions. A final stage without a required task lets runs recompute outputs.
+    run once, in the order of the positions. After the last of these stages, another one allows reruns for outputs.
 
     Attributes
     ----------
@@ -40,8 +40,8 @@ class Frontier:
     again : list of numbers
         Cost of a rerun; 0 if no task reads its outputs, since the previous run is then omitted.
     unread_until : list of int
-        For tasks that every schedule runs: the last stage before any possible read of their outputs. A rerun until then
-        replaces the previous run, and costs nothing.
+        For tasks that every schedule runs: the last stage in which a rerun precedes every read of their outputs. A
+        rerun until then replaces the previous run, and costs nothing.
     written : list of int
         Bytes that a run writes, including useless and pinned values.
     workspace : list of int

@@ -24,7 +24,7 @@ SAFETY = 1e-6
 
 
 class Search(Incumbent[Execution]):
-    """The best schedule so far and the best bound for one problem.
+    """The incumbent and the best bound for one problem.
 
     Parameters
     ----------

@@ -108,7 +108,7 @@ class Formulation:
         return replace(self, time_unit=1, exact_time=True, base_cost=least * unit)
 
     def program(self) -> Program:
-        """Return the program with all cuts so far."""
+        """Return the program with all current cuts."""
         return self.builder.build()
 
     def point(self, chosen: Iterable[tuple[int, int]]) -> FloatArray:

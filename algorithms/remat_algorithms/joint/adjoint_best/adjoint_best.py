@@ -1,6 +1,6 @@
 """`adjoint-best`: steps of any times and sizes on any storage levels, or in one memory; anytime.
 
-The stages run in this order, and each tries to beat the best schedule so far:
+The parts run in this order, and each tries to beat the best schedule found before:
 
 1. Every other algorithm for adjoints that accepts the instance (`initial_schedules`): the result is never worse than
    any of them. Loops of moderate length also run as chains: in `rotor-float` for the working memory alone, with states
@@ -129,7 +129,7 @@ def _work(problem: Problem, options: AdjointBestOptions, context: Context) -> fl
 
 
 def _moving_states(problem: Problem, options: AdjointBestOptions, best: Incumbent[Steps], context: Context) -> Proposal:
-    """Run all stages except constraint programming; fill `best`."""
+    """Run all parts except constraint programming; fill `best`."""
     model = Model.of(problem)
     bound: Number = problem.no_recompute_time
     for start in starts(problem, context, options.iterations):
@@ -224,11 +224,11 @@ def _least(model: Model, options: AdjointBestOptions, static: int) -> LeastBudge
 
 
 def _least_of_all(problem: Problem, options: AdjointBestOptions, context: Context, least: LeastBudget) -> LeastBudget:
-    """Return the minimum budget for which any stage finds a schedule, not only the exact search.
+    """Return the minimum budget for which any part finds a schedule, not only the exact search.
 
     A bisection below the budget that suffices for that search. Each trial solves the instance: first for the budget
     that another algorithm reports as sufficient, then for one byte less. The result is sufficient, and with one byte
-    less all stages fail.
+    less all parts fail.
     """
     name, low, high = (
         problem.machine.memories[least.memory].name,

@@ -17,7 +17,7 @@ def lower_bound(problem: Problem, context: Context) -> Number:
     """Return a bound for all schedules, including overlapped, partial and parallel moves.
 
     At any time, the states that exist completely, in any memory, take no more bytes than all memories have. Let k be
-    the number of smallest states with this many bytes in total; then at most k states exist. One of them is the working
+    the number of smallest states that fit into these bytes; then at most k states exist. One of them is the working
     one, so the schedule uses k - 1 slots of unlimited size. Walther and Griewank (2008) give the minimum forward time
     for slots. For long loops, the bound is Revolve's number of advances times the minimum forward time, with at least
     one advance to each state.
@@ -35,7 +35,7 @@ def lower_bound(problem: Problem, context: Context) -> Number:
     problem : Problem
         Of kind `adjoint`.
     context : Context
-        Returns whether to stop while a table is filled.
+        Tells when to stop while a table is filled.
     """
     chain, machine = problem.chain, problem.machine
     backward = problem_backward_time(problem)

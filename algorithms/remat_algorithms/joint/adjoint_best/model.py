@@ -82,7 +82,7 @@ class Model:
 
     @property
     def steps(self) -> int:
-        """N."""
+        """Number of steps."""
         return len(self.backward)
 
     @property

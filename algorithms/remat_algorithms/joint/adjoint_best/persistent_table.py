@@ -15,7 +15,7 @@ schedules whose working memory holds one state. In these schedules a checkpoint 
 moves when its range begins again. If the sizes' common divisor is too small for the table, sizes are rounded up to its
 units, and the table is exact up to this rounding.
 
-If all data is in one memory of M bytes besides x_i, adjoints included, and y_{k+1} has y bytes:
+If all data is in one memory of M bytes in addition to x_i, adjoints included, and y_{k+1} has y bytes:
 
     R(i, i, M) = 0 if the backward fits
     R(i, k, M) = min over i < j <= k of U(i, j) + R(j, k, M - s_j) + R(i, j-1, M),  if s_t + y <= M for all i < t <= j
@@ -55,7 +55,7 @@ class Store:
 
 
 def stores(model: Model) -> list[Store] | None:
-    """Return the places for checkpoints besides one working state and adjoint; None if those do not fit."""
+    """Return the places for checkpoints next to one working state and adjoint; None if those do not fit."""
     n = model.steps
     reach, need = 0, 0
     for t in range(n):

@@ -45,7 +45,7 @@ def transfers_pay(setting: Setting, best: Best) -> bool:
 def bound(setting: Setting, best: Best, *, listed: bool) -> None:
     """Take over the bounds of the fullest moments, for all orders or for the listed one.
 
-    Each takes about as long as a linear program with a few columns per value.
+    Each bound takes about as long as a linear program with a few columns per value.
     """
     effort = Effort(relaxed_work=WORK, whole_work=0)
     programs = None if best.done else Programs.of(setting.problem, listed=listed)

@@ -1,4 +1,4 @@
-"""The best schedule so far, with its runs as a start for the search, and all bounds."""
+"""The incumbent of `dag-offload-best`, with its runs as a start for the search, and all bounds."""
 
 from __future__ import annotations
 

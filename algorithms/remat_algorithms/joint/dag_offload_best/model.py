@@ -94,7 +94,7 @@ class Attempt:
 
 
 class Setting:
-    """A problem on a machine with memories besides the processor's.
+    """A problem on a machine with memories other than the processor's.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ needs, for any price a >= 0 of bytes times time,
     T (D + a M) >= n (w + a c + min over Q of (sum of f(l), l in Q) + a (sum of s(l) R(l), l not in Q)
                                              + a (sum of min(s(l), x(l-1)) R(l), l first ones of Q))
 
-for n micro-batches on D devices with M bytes besides parameters: work on one side, Little's law on the other. The
+for n micro-batches on D devices with M bytes without parameters: work on one side, Little's law on the other. The
 minimum is a shortest path over layers with two states, O(layers). Golden-section search finds the best price.
 
 If layers run on the devices that hold their parameters from the start, as in all plans that are orders, devices wait at
@@ -52,7 +52,7 @@ class Limits(NamedTuple):
         Layers, with the minimum times over all types.
     batches, devices : int
     memory : int or None
-        Bytes besides parameters.
+        Bytes without parameters.
     waits : tuple of float
         Wait of each device, the first one first, if each layer stays on one device; empty if layers may move.
     kinds : tuple of (int, tuple of float)
