@@ -1,4 +1,4 @@
-"""Which graphs are for which algorithm."""
+"""Predicates that decide which algorithms apply to a task graph."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 MOST_EXACT = 150
-"""Tasks up to which it is worth a try to look at every schedule."""
+"""Maximum number of tasks for which a search over all schedules is worth a try."""
 
 
 def few_tasks(problem: Problem) -> bool:
-    """Whether all schedules of a graph may be looked at."""
+    """Whether the graph is small enough for a search over all schedules."""
     return plain(problem) and one_processor(problem) and len(problem.graph.tasks) <= MOST_EXACT
 
 
 def stays(problem: Problem) -> bool:
-    """Whether the values of a graph cannot leave the processor's memory, or are too many to search for what should."""
+    """Whether offloading is not an option: it is impossible, or there are too many values to choose from."""
     return plain(problem) and not offloads(problem)
 
 
 def offloads_plain(problem: Problem) -> bool:
-    """Whether values of a plain graph can leave."""
+    """Whether the values of a plain graph can be offloaded."""
     return plain(problem) and offloads(problem)

@@ -1,8 +1,8 @@
-"""A first schedule of a large task graph, in little time: the reference order, and what was evicted is made again.
+"""A quick first schedule of a large task graph: the reference order with evictions and recomputations.
 
-Anytime algorithms report it before anything that takes longer, so that they have an answer wherever they are stopped.
-The tasks run in the reference order. Where the next run does not fit, the value whose next use in that order is
-farthest is evicted; one that is needed again is made again by its quickest producer, which evicts others on the way.
+Anytime algorithms report it before any longer search, so that they have an answer whenever they are stopped.
+The tasks run in the reference order. If the next run does not fit, the schedule evicts the value whose next use in that
+order is farthest. If an evicted value is needed, its fastest producer recomputes it, which may evict other values.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from remat_algorithms.dag.steps import resident_at_ends, steps_of
 from remat_algorithms.kit.makespan import timed
 
 LARGE = 300
-"""Tasks from which the schedule is looked for: smaller graphs are answered in no time."""
+"""Minimum number of tasks for this schedule: other algorithms answer smaller graphs at once."""
 
 MOST_RUNS, MOST_IN_ALL = 30, 200_000
-"""Runs after which it is given up: as a multiple of the tasks, and in all."""
+"""Limits on the number of runs: per task, and in total. Beyond them the construction gives up."""
 
 LOOKED_AT = 256
-"""Runs after which the clock is looked at."""
+"""Number of runs between two checks of the clock."""
 
 NEVER = 2**62
-"""The next use of a value that has none."""
+"""The next use of a value that is not used any more."""
 
 
 def report_first(problem: Problem, context: Context) -> bool:
     """Report a first schedule of a large graph that recomputes in one memory; return whether there is one.
 
-    Without a time limit there is no need for one.
+    Without a time limit, no first schedule is needed.
     """
     small = len(problem.graph.tasks) < LARGE
     if small or context.deadline is None or context.has_schedule or problem.exceeded is not None:
@@ -47,9 +47,9 @@ def report_first(problem: Problem, context: Context) -> bool:
 
 
 def first_runs(problem: Problem, stopped: Callable[[], bool] = lambda: False) -> list[int] | None:
-    """Return the runs of a schedule that fits into the first processor's memory; None where this finds none.
+    """Return the runs of a schedule that fits into the first processor's memory; None if this heuristic finds none.
 
-    O(accesses log accesses) for the order, and for what is made again.
+    O(accesses log accesses), where recomputations count as accesses too.
     """
     order = reference_order(problem.graph, problem.needed.once).tolist()
     if len(order) != int(problem.needed.once.sum()):
@@ -59,7 +59,7 @@ def first_runs(problem: Problem, stopped: Callable[[], bool] = lambda: False) ->
 
 
 class _Eviction:
-    """What is in the memory while the order is followed."""
+    """The contents of the memory while the runs follow the order."""
 
     def __init__(self, problem: Problem, order: list[int], stopped: Callable[[], bool]) -> None:
         graph, machine = problem.graph, problem.machine
@@ -99,7 +99,7 @@ class _Eviction:
         return True
 
     def _perform(self, task: int) -> bool:
-        """Run a task, and before it whatever makes what it reads."""
+        """Run a task after the recomputations that its inputs need."""
         stack: list[tuple[int, list[int]]] = [(task, [])]
         above = {task}
         while stack:
@@ -140,7 +140,7 @@ class _Eviction:
         for value in written:
             self.locked[value] += 1
         if spent and self._make_room(need, unused=True):
-            spent = []  # there is no need to write over anything
+            spent = []  # no need to overwrite an input
         fits = self._make_room(need - min(need - self.workspace[task], sum(self.size[value] for value in spent)))
         for value in written:
             self.locked[value] -= 1
@@ -155,13 +155,13 @@ class _Eviction:
         return True
 
     def _is_spent(self, value: int, last: bool) -> bool:
-        """Whether a run, which may be the one that the order has come to, is the last one to read a value."""
+        """Whether no run after this one reads a value; `last`: this run is the one that the order has reached."""
         uses = self.uses[value]
         over = not uses or (last and len(uses) == 1 and uses[0] <= self.place)
         return over and not self.stays[value] and self.locked[value] == 1
 
     def _make_room(self, need: int, *, unused: bool = False) -> bool:
-        """Evict what is used last of all until so many bytes are free; `unused`: only what is not used any more."""
+        """Free `need` bytes by evicting values with the farthest next use; `unused`: only those without a next use."""
         aside = list[tuple[int, int]]()
         while self.used + need > self.room and self.queue and (not unused or self.queue[0][0] == -NEVER):
             entry = heapq.heappop(self.queue)
@@ -186,16 +186,16 @@ class _Eviction:
         return self.uses[value][-1] if self.uses[value] else NEVER
 
     def _queue(self, value: int) -> None:
-        """Let a value be evicted, if it may be."""
+        """Add a value to the eviction queue if it may be evicted."""
         lost = self.maker[value] < 0 and self.uses[value]
         if self.resident[value] and not self.stays[value] and not lost:
             heapq.heappush(self.queue, (-self._next(value), value))
 
 
 def _makers(problem: Problem) -> tuple[list[int], list[bool]]:
-    """Return the quickest task that may make each value again, or -1; and whether it may go after its last use.
+    """Return the fastest task that can recompute each value, or -1; and whether it may be dropped after its last use.
 
-    A value that nobody makes again may go only where nobody makes anything again from it.
+    A value that no task can recompute may be dropped only if no recomputation reads it.
     """
     graph = problem.graph
     time = graph.time.tolist()

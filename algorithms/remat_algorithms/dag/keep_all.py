@@ -8,10 +8,10 @@ from remat.plugin import Context, Problem, Proposal, reference_order, run_in_ord
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Return the no-recompute schedule.
 
-    The order is the listed one where that is topological, else the topological order that stays closest to
-    it. Of alternative producers the cheapest is chosen. O(size of the graph, times log tasks).
+    The order is the listed one if that is topological, else the topological order that is closest to it. Of
+    alternative producers it takes the cheapest. O(size of the graph, times log tasks).
 
-    Takes instances of any kind. Claims the no-recompute time as makespan.
+    Accepts instances of any kind. Claims the no-recompute time as makespan.
     """
     order = reference_order(problem.graph, problem.needed.once)
     steps = run_in_order(problem.graph, problem.machine, order)

@@ -1,6 +1,6 @@
-"""Layers of a training graph: by the names of its modules or tasks, or between narrow points of its forward.
+"""Layers of a training graph, found by the names of modules or tasks, or by narrow points of the forward.
 
-Rules that people apply layer by layer need to know where a layer begins and ends; task graphs do not say it.
+Layer-by-layer rules need to know where a layer begins and ends, and a task graph does not contain this information.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ import numpy as np
 from remat_algorithms.dag.literature.retention_phases import Training
 
 OUTSIDE = -1
-"""The layer of what belongs to none."""
+"""The layer of a stage that belongs to no layer."""
 
 NUMBER = re.compile(r"(?:^|(?<=[._/]))\d+(?=[._/]|$)")
 
 LEAST_MEAN = 6
-"""Forward tasks that layers have on average, where names would divide them any further."""
+"""Minimum mean number of forward tasks per layer for a division by a further number in the names."""
 
 FEWEST = 1.5
-"""Forward tasks that a layer has on average, where names tell anything."""
+"""Minimum mean number of forward tasks per layer; below it, the names carry no information about layers."""
 
 NEARLY_ALL = 0.9
-"""Share of the names of layers that have a further number, where it counts."""
+"""Minimum share of the names inside layers that have a further number, for a division by that number."""
 
 
 @dataclass(frozen=True)
 class Layering:
-    """Which layer each task is of.
+    """The layer of each task.
 
     Attributes
     ----------
     layer : tuple of int
-        Of each stage (`Training.stages`), forward and backward; `OUTSIDE` for those of no layer.
+        One for each stage (`Training.stages`), forward and backward; `OUTSIDE` for those that belong to no layer.
     count : int
         Number of layers, in the order of the forward.
     """
@@ -60,9 +60,9 @@ def layers_of(training: Training, how: str, count: int = 0) -> Layering:
     ----------
     training : Training
     how : {"names", "narrow"}
-        By names where these tell at least two layers, or at narrow points.
+        "names": divide by names if these give at least two layers, else at narrow points. "narrow": at narrow points.
     count : int
-        Layers between narrow points; 0: about the square root of the forward tasks.
+        Number of layers between narrow points; 0: about the square root of the number of forward tasks.
     """
     if how == "names":
         found = by_names(training)
@@ -75,12 +75,12 @@ def layers_of(training: Training, how: str, count: int = 0) -> Layering:
 
 
 def by_names(training: Training) -> Layering:
-    """Divide by numbers in names: ``transformer.h.3.mlp`` is of layer ``transformer.h.3``.
+    """Divide by numbers in names: ``transformer.h.3.mlp`` belongs to layer ``transformer.h.3``.
 
-    The names are those of modules (`TaskGraph.modules`) where there are some, else those of tasks. Of several numbers
-    in a name as many count, from the left, as nearly all names have, and as leave `LEAST_MEAN` forward tasks to a layer
-    on average. A layer ends where another one's tasks begin. Names of which hardly two tasks share one tell nothing.
-    Chains have a layer a stage.
+    The names are those of modules (`TaskGraph.modules`) if the graph has any, else those of tasks. A name may contain
+    several numbers. They count from the left, while nearly all names have the next one and the layers keep at least
+    `LEAST_MEAN` forward tasks on average. A layer ends where the tasks of another layer begin. If hardly any two tasks
+    share a layer, the names are ignored. In a chain, each stage is a layer.
     """
     graph, stages = training.stages.graph, training.stages
     modules = graph.modules if graph.modules is not None and any(graph.modules) else None
@@ -101,7 +101,7 @@ def by_names(training: Training) -> Layering:
 
 
 def _keys(names: Sequence[str], level: int) -> list[str | None]:
-    """Return each name up to its number of some level, or its last one; None where it has none."""
+    """Return each name up to its number of a given level, or up to its last number; None if it has no number."""
     found: list[str | None] = []
     for name in names:
         ends = [match.end() for match in NUMBER.finditer(name)]
@@ -116,7 +116,7 @@ def _stage_of_chain(name: str) -> str | None:
 
 
 def _numbered(training: Training, keys: Sequence[str | None]) -> Layering:
-    """Number the layers in the order of the forward; tasks of the backward without a key follow what they read."""
+    """Number the layers in the order of the forward; backward tasks without a key follow the values that they read."""
     layer: list[int] = []
     latest: dict[str, int] = {}
     last: str | None = None
@@ -137,9 +137,9 @@ def _numbered(training: Training, keys: Sequence[str | None]) -> Layering:
 
 
 def by_narrow_points(training: Training, count: int) -> Layering:
-    """Cut the forward into layers of about equal time, where the fewest bytes go on from one task to later ones.
+    """Cut the forward into layers of about equal time, where the fewest bytes pass from one task to later ones.
 
-    The i-th cut is looked for within half a layer of where it would be by time. O(count + accesses).
+    The search for the i-th cut covers half a layer on either side of its position by time. O(count + accesses).
     """
     stages, forward = training.stages, training.forward
     if forward < 2:
@@ -150,7 +150,7 @@ def by_narrow_points(training: Training, count: int) -> Layering:
         if 0 <= maker < forward and uses and uses[-1] > maker:
             crossing[maker] += stages.size[value]
             crossing[uses[-1]] -= stages.size[value]
-    crossing = np.cumsum(crossing)[: forward - 1]  # after each stage but the last
+    crossing = np.cumsum(crossing)[: forward - 1]  # after each stage except the last
     ends = np.cumsum(np.array(stages.time[:forward], dtype=np.float64))
     total = float(ends[-1]) or 1.0
     cuts: list[int] = []
@@ -169,9 +169,9 @@ def by_narrow_points(training: Training, count: int) -> Layering:
 
 
 def _backward(training: Training, forward: Sequence[int], known: Sequence[int]) -> list[int]:
-    """Return the layer of each backward stage: its own by name, else the last one whose values it reads.
+    """Return the layer of each backward stage: the one given by its name, else the last one whose values it reads.
 
-    What reads none is of the layer of the stage before it.
+    A stage that reads no value of a layer belongs to the layer of the stage before it.
     """
     stages, found = training.stages, list[int]()
     before = OUTSIDE

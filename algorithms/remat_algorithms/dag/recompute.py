@@ -1,4 +1,4 @@
-"""Runs that make again what the backward needs and the forward has not kept: each task once more, and no sooner."""
+"""Runs that recompute the lost values for the backward, each task at most once more and as late as possible."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from remat_algorithms.dag.literature.retention_phases import Training
 
 MOST_TASKS = 50_000
-"""Most tasks of rules that plan in this way: nothing here is quadratic."""
+"""Maximum number of tasks for rules that plan with this module, in which no step is quadratic."""
 
 
 def runs_with_remaking(training: Training, lost: Iterable[int]) -> tuple[list[int], list[int]]:
-    """Return all runs, and the place of each stage's own run among them.
+    """Return all runs, and the position of each stage's first run among them.
 
-    In the backward a stage's task is preceded by what makes again whatever it reads and is lost, and by what that reads
-    in turn. What has been made again stays until its last use. O(accesses).
+    Before a backward task, the runs recompute the lost values that it reads, and recursively the lost inputs of these
+    recomputations. A recomputed value stays until its last use. O(accesses).
 
     Parameters
     ----------
     training : Training
     lost : iterable of int
-        Values that the forward makes, and that are not there any more in the backward.
+        Values that the forward computes and that are not resident when the backward begins.
     """
     stages, forward = training.stages, training.forward
     away = {value for value in lost if not stages.fixed[value]}.difference(stages.ends)
@@ -36,7 +36,7 @@ def runs_with_remaking(training: Training, lost: Iterable[int]) -> tuple[list[in
 
 
 def remake(training: Training, value: int, away: set[int], tasks: list[int]) -> list[int]:
-    """Append what makes a value, and first what that reads, where they are away; return what is there then."""
+    """Append the runs that recompute a value, preceded by those for its missing inputs; return the values made."""
     stages, waiting = training.stages, [value]
     back: list[int] = []
     while waiting:

@@ -1,4 +1,4 @@
-"""From a sequence of runs to steps; and what lies in the processor's memory before and after it."""
+"""Conversion of a sequence of runs to steps, and the contents of the processor's memory at both ends."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from remat.plugin import BoolArray, IntArray, Machine, Problem, StepBuilder, Ste
 
 
 def steps_of(problem: Problem, tasks: IntArray | Sequence[int]) -> Steps:
-    """Return the steps of runs in order; inputs that nobody reads before they are made anew are dropped before all.
+    """Return the steps of runs in order, preceded by drops of useless inputs.
 
-    So are those that nobody touches and that need not stay. O(accesses log accesses), by array operations.
+    An input is useless if no run reads it before a run rewrites it, or if no run touches it and it need not stay.
+    O(accesses log accesses), by array operations.
     """
     graph, machine = problem.graph, problem.machine
     order = np.asarray(tasks, dtype=np.int64)
@@ -33,7 +34,7 @@ def steps_of(problem: Problem, tasks: IntArray | Sequence[int]) -> Steps:
 
 
 def resident_at_ends(graph: TaskGraph, machine: Machine) -> tuple[BoolArray, BoolArray]:
-    """Return which values are in the first processor's memory at the start, and which must be at the end."""
+    """Return which values are in the first processor's memory at the start, and which must be in it at the end."""
     name, first = machine.memories[machine.processors[0].memory].name, machine.memories[0].name
     found = []
     for places in (graph.inputs, graph.outputs):

@@ -1,1 +1,1 @@
-"""Solvers that combine families: they plan with the answers of others."""
+"""Solvers that combine families: their plans start from the answers of other algorithms."""

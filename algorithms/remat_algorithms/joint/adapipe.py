@@ -1,7 +1,8 @@
-"""`adapipe`: cuts for 1F1B whose stages recompute as their position asks for (after Sun et al. 2024).
+"""`adapipe`: cuts for 1F1B in which each stage recomputes as its position requires (after Sun et al. 2024).
 
-Under 1F1B the k-th stage from the end holds min(k, m) of m micro-batches: the first ones have the least room for each.
-What a stage costs at a position is the least time of its levels (`pipe_plan.levels`) that fit there.
+Under 1F1B the k-th stage from the end holds min(k, m) of m micro-batches, so the first stages have the least memory for
+each. The cost of a stage at a position is the minimum time of its levels that fit there
+(`remat_algorithms.joint.pipe_plan.recompute_options`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from remat_algorithms.parallel.pipeline.order_search import BestOrders
 from remat_algorithms.parallel.pipeline.stages import needs_flush
 
 ROUNDS = 4
-"""How often a device is given less room, where what is only passing does not fit beside what is held."""
+"""Maximum number of rounds that reserve memory on devices, if transient values do not fit next to the held ones."""
 
 
 class AdaPipeOptions(Options):
@@ -54,15 +55,15 @@ class _Cut:
 
 
 class _Table:
-    """What stages cost at their positions, and the cuts of least total time for each limit on the slowest stage.
+    """The costs of stages at their positions, and the cuts of minimum total time for each limit on the slowest stage.
 
     Parameters
     ----------
     problem : Problem
     stages : int
-        Devices that hold layers: the first ones.
+        Number of devices that hold layers: the first ones.
     unseen : list of int
-        Bytes of each device that are left free.
+        Bytes to leave free on each device.
     """
 
     def __init__(self, problem: Problem, costs: StageCosts, stages: int, unseen: list[int]) -> None:
@@ -76,7 +77,7 @@ class _Table:
 
     @cached_property
     def cost(self) -> list[dict[tuple[int, int], tuple[float, Level]]]:
-        """By device: the least time, and the level, of each interval of layers that it can hold at its position."""
+        """By device: the minimum time, and the level, of each interval of layers that fits at its position."""
         count = len(self.layers)
         found: list[dict[tuple[int, int], tuple[float, Level]]] = []
         for device in range(self.stages):
@@ -105,7 +106,7 @@ class _Table:
         return None if best is None else (float(sum(time or 0 for time in work) + best[0]), best[1])
 
     def cuts(self) -> Iterator[_Cut]:
-        """Yield cuts of ever smaller slowest stages, each of the least total time for its limit.
+        """Yield cuts with smaller and smaller slowest stages, each of minimum total time for its limit.
 
         O(stages x layers^2) for each.
         """
@@ -115,7 +116,7 @@ class _Table:
             limit = found.slowest
 
     def _below(self, limit: float) -> _Cut | None:
-        """Return the cuts of the least total time all of whose stages take less than a limit."""
+        """Return the cuts of minimum total time in which every stage takes less than a limit."""
         count = len(self.layers)
         rows: list[dict[int, tuple[float, int]]] = [{count: (0.0, count)}]
         for device in reversed(range(self.stages)):
@@ -136,13 +137,13 @@ class _Table:
 
 
 def solve(problem: Problem, options: AdaPipeOptions, context: Context) -> Proposal:
-    """Cut the layers onto the devices in their order, and choose what each stage recomputes.
+    """Cut the layers onto the devices in order, and choose the recomputation of each stage.
 
     Notes
     -----
-    For every limit on the slowest stage, the cuts of the least time of one micro-batch: a dynamic program from the last
-    stage on, O(stages x layers^2). Of all these, those of the least (m - 1) x slowest + total are placed and weighed;
-    so is 1F1B of even cuts, which recomputes nothing.
+    For every limit on the slowest stage, a dynamic program from the last stage on finds the cuts of minimum time for
+    one micro-batch, in O(stages x layers^2). The cuts of minimum (m - 1) x slowest + total are then placed and
+    compared, together with 1F1B of even cuts without recomputation.
     """
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
@@ -167,7 +168,7 @@ def solve(problem: Problem, options: AdaPipeOptions, context: Context) -> Propos
 
 
 def _on(stages: int, problem: Problem, costs: StageCosts, best: BestOrders, judged: int, context: Context) -> None:
-    """Weigh plans on so many devices; where what is passing does not fit, again with less room."""
+    """Compare plans on a number of devices; if transient values do not fit, repeat with less memory."""
     unseen = [0] * len(problem.machine.processors)
     assert isinstance(problem.instance, PipelineInstance)
     batches = problem.instance.micro_batches
@@ -186,7 +187,7 @@ def _on(stages: int, problem: Problem, costs: StageCosts, best: BestOrders, judg
 
 
 def _orders(problem: Problem, cut: _Cut) -> Orders:
-    """Return 1F1B of stages that recompute."""
+    """Return 1F1B orders with recomputing stages."""
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
     layers, stages = instance.each_layer(), []

@@ -1,18 +1,18 @@
-"""`remat-offload-best`: of every value, keep it, remake it, or send it away; anytime.
+"""`remat-offload-best`: keep, recompute or offload each value of a chain; anytime.
 
-1. The starts are the schedules of `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo`, and others between:
-   rotor's schedules for larger budgets than there is, of which as much leaves as must; and those of the rules of the
-   literature (`tflms`, `capuchin`, `superneurons` and their like), the best of which is the answer if nothing beats it.
-2. A program about one moment of every schedule bounds them all (`remat_algorithms.offload.chains.bound`), and what its
-   solution does is a start, too.
-3. Short chains are given to `poet` as well, and tiny ones, in the end, to the programs of `offload-exact`.
-4. The rest is a local search over bit matrices (`chain.phase_matrix`: which forwards run before which backward). A
-   round spares some forwards, or adds some, or merely ranks anew what shall leave; gaps are then taken in that ranking
-   until everything fits, and the dispatcher says how long it takes. What is not much slower is accepted, and now and
-   then the walk goes back to the best.
+1. The starts are the schedules of `rotor`, `chain-best`, `offload-greedy`, `offload-dp` and `pofo`, and intermediate
+   ones: rotor's schedules for larger budgets, with the excess offloaded. The rules of the literature (`tflms`,
+   `capuchin`, `superneurons` and similar ones) also run, and their best schedule is the answer if none is faster.
+2. A program for one moment of every schedule bounds them all (`remat_algorithms.offload.chains.bound`), and its
+   solution is another start.
+3. Short chains are also solved by `poet`, and tiny ones, at the end, by the programs of `offload-exact`.
+4. The rest is a local search over bit matrices (`remat_algorithms.chain.phase_matrix`: the forwards that run before
+   each backward). A round removes some forwards, adds some, or only changes the ranking for offloading. It then selects
+   gaps in that ranking until everything fits, and the dispatcher determines the time. The search accepts slightly
+   slower plans, and returns to the best one from time to time.
 
-Most rounds end early: the runs alone, or the bytes that must leave and come back, already take too long. All ends where
-the bound is met.
+Most rounds end early, because the runs alone, or the bytes to offload and fetch, already take too long. The solve ends
+when the makespan meets the bound.
 """
 
 from __future__ import annotations
@@ -64,31 +64,33 @@ from remat_algorithms.offload.swaps.swaps import Order
 from remat_algorithms.offload.swaps.value_copies import Swap
 
 BETWEEN = 32
-"""Budgets above the given one for which rotor's schedules are taken as starts."""
+"""Number of budgets above the given one whose rotor schedules are starts."""
 
 SEARCHING = ("swapadvisor", "knapsack-ilp", "kusumoto-exact", "treewidth")
-"""Rules that search for long, and are asked for short chains only."""
+"""Rules with a long search, which run for short chains only."""
 
 SHORT, POET_WORK = 8, 1.0
-"""Stages of these, for which `poet` is asked, too, and what it may take then, in CP-SAT's units: mostly a blink."""
+"""Maximum number of stages for these rules and for `poet`, and the work limit of `poet`, in CP-SAT's units: usually
+negligible.
+"""
 
 TINY, WHOLE_WORK = 4, 0.1
-"""Stages up to which the programs of `offload-exact` have the last word, and what each may take, in CP-SAT's units."""
+"""Maximum number of stages for the programs of `offload-exact`, and the work limit of each, in CP-SAT's units."""
 
 MOST_ASKED = 100
-"""Stages up to which the algorithms for one memory and any graph are asked."""
+"""Maximum number of stages for the algorithms for one memory and any graph."""
 
 ROUNDS, WORK = 4000, 100_000
-"""Rounds of the walk: so many, or fewer for long chains, whose rounds take O(L)."""
+"""Maximum rounds of local search, and number of stages that limits them for long chains, whose rounds take O(L)."""
 
 SLACKS = (0.01, 0.03, 0.06)
-"""Shares by which a round may be slower than the best and still be gone on from; one is drawn for each excursion."""
+"""Accepted slowdowns of a round relative to the best, as shares; each excursion draws one."""
 
 LATER = 0.15
-"""Share of the swaps that a round keeps from leaving, or coming back, as early as they can."""
+"""Share of the swaps whose transfers a round delays."""
 
 BACK = 60
-"""Rounds without a better one after which the walk goes back to the best."""
+"""Rounds without improvement after which the search returns to the best."""
 
 
 class OffloadBestOptions(Options):
@@ -111,10 +113,10 @@ class OffloadBestOptions(Options):
 def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Proposal:
     """Solve a chain, by recomputation and offloading together.
 
-    Takes instances of kind `chain`. Without a way out of the processor's memory and back, the answer is that of
-    `rotor`. Is never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp`, `pofo` and the rules for
-    offloading that do not search, within the same time; nor, on short chains, than the searching ones and `poet`. Its
-    bound holds for all schedules.
+    Accepts instances of kind `chain`. Without a route out of the processor's memory and back, the answer is that of
+    `rotor`. Within the same time it is never slower than `rotor`, `chain-best`, `offload-greedy`, `offload-dp`, `pofo`
+    and the rules for offloading without a search; on short chains, also than those with a search and `poet`. Its bound
+    holds for all schedules.
 
     Raises
     ------
@@ -148,7 +150,7 @@ def solve(problem: Problem, options: OffloadBestOptions, context: Context) -> Pr
 
 
 class _Search(BestPlan):
-    """The best plan so far, and where to look for better ones."""
+    """The best known plan, and the sources of better ones."""
 
     def __init__(self, problem: Problem, ways: tuple[Route, ...], context: Context) -> None:
         super().__init__(problem, context)
@@ -159,17 +161,17 @@ class _Search(BestPlan):
 
     @property
     def quickest(self) -> Number:
-        """The makespan of the best schedule, whoever made it; infinite without one."""
+        """The makespan of the best schedule, of any algorithm; infinite without one."""
         return min(self.makespan, self.rule_makespan)
 
     @property
     def met(self) -> bool:
-        """Whether no schedule at all is quicker."""
+        """Whether the best schedule is proved optimal among all."""
         return not math.isinf(self.quickest) and not quicker(self.proved.value, self.quickest)
 
     @property
     def done(self) -> bool:
-        """Whether nothing better can be found, or the time is over."""
+        """Whether the best schedule is proved optimal, or the time is over."""
         return self.context.stopped or self.met
 
     def relax(self) -> None:
@@ -178,7 +180,7 @@ class _Search(BestPlan):
         self._tell()
 
     def close(self, work: float) -> None:
-        """Raise the bound, and look at what would meet it."""
+        """Raise the bound, and try the solutions of its programs."""
         for solution in self.proved.whole(work, self.context, lambda: self.done):
             if not self.context.stopped:
                 self._realise(solution)
@@ -188,7 +190,7 @@ class _Search(BestPlan):
         self.context.report(bound=min(self.proved.value, self.quickest), scope=ALL_SCHEDULES)
 
     def _realise(self, solution: Solution) -> None:
-        """Take what fits of a solution's runs, what it has elsewhere leaving first."""
+        """Try the runs of a solution, and offload its offloaded values first."""
         choice = self._choice(Phases.of(self.problem.chain).tasks(solution.runs))
         self._consider_rankings(choice)
         if choice.fits or not self._promising(choice, 1.0):
@@ -200,7 +202,7 @@ class _Search(BestPlan):
             self.consider(choice.plan(choice.select([*first, *rest])))
 
     def consider_tasks(self, tasks: list[int]) -> None:
-        """Take what fits of some runs, values leaving in each of the rankings."""
+        """Try some runs under each of the rankings for offloading."""
         self._consider_rankings(self._choice(tasks))
 
     def _choice(self, tasks: list[int]) -> Choice:
@@ -213,7 +215,7 @@ class _Search(BestPlan):
             self.consider(plan)
 
     def starts(self) -> None:
-        """Look at the plans of the algorithms for one memory, and at those for more room than there is."""
+        """Try the plans of the algorithms for one memory, and those for larger budgets."""
         if self.context.stopped or self.met:
             return
         options = ChainBestOptions(iterations=None, states=None, work=0)
@@ -221,7 +223,7 @@ class _Search(BestPlan):
         if alone.steps is not None:
             self.consider_tasks(alone.steps.runs.tolist())
         if alone.optimal_within is None and self.problem.chain.length <= MOST_ASKED:
-            # Those for one memory; where it is proved what they can do at best, that is known already.
+            # Algorithms for one memory; a proof of their optimum makes them superfluous.
             for entry in LITERATURE:
                 self._ask(entry)
         for tasks in self._relaxed():
@@ -230,7 +232,7 @@ class _Search(BestPlan):
             self.consider_tasks(tasks)
 
     def modelled(self) -> None:
-        """Look at what the tables of `offload-dp` and `pofo` propose."""
+        """Try the proposals of the tables of `offload-dp` and `pofo`."""
         for slots, remake in ((OFFLOAD_SLOTS, False), (POFO_SLOTS, True)):
             if self.done:
                 return
@@ -238,7 +240,7 @@ class _Search(BestPlan):
                 self.consider(found.plan)
 
     def rules(self, *, programs: bool) -> None:
-        """Ask the rules of the zoo, and `poet`: their runs are starts, and the quickest schedule is kept."""
+        """Run the other rules, and `poet`: their runs are starts, and the fastest schedule is kept."""
         for entry in RULES:
             self._ask(entry)
         if programs and self.problem.chain.length <= SHORT:
@@ -281,7 +283,7 @@ class _Search(BestPlan):
         return replace(found, bounds=(bound,), optimal_within=ALL_SCHEDULES if self.met else None, termination=ended)
 
     def whole_values(self) -> None:
-        """Let constraint programming look for what is still quicker; of tiny chains."""
+        """Let constraint programming search for faster schedules of tiny chains."""
         if self.problem.chain.length > TINY or self.done:
             return
         known = None if math.isinf(self.quickest) else self.quickest
@@ -289,14 +291,14 @@ class _Search(BestPlan):
             self._keep(start.steps, start.makespan)
 
     def _keep(self, steps: Steps, makespan: Number) -> None:
-        """Keep a schedule that others made, if it is the quickest of these."""
+        """Keep a schedule of another algorithm if it is the fastest of these."""
         if makespan < self.rule_makespan:
             self.by_rule, self.rule_makespan = Proposal(steps=steps, makespan=makespan), makespan
             if quicker(makespan, self.makespan):
                 self.context.report(steps, makespan=makespan)
 
     def walk(self, rounds: int) -> None:
-        """Improve the best plan, a round at a time."""
+        """Improve the best plan, one round at a time."""
         phases = Phases.of(self.problem.chain)
         assert self.best is not None
         best = phases.matrix(self.best.order.tasks)
@@ -322,7 +324,7 @@ class _Search(BestPlan):
                 current, since, slack = best, 0, draw.choice(SLACKS)
 
     def _attempt(self, tasks: list[int], draw: random.Random, slack: float) -> Plan | None:
-        """Dispatch some runs, values leaving in a random ranking; None if that is hopeless or does not fit."""
+        """Dispatch some runs with a random ranking for offloading; None if that is too slow or does not fit."""
         choice = self._choice(tasks)
         if not self._promising(choice, 1 + slack):
             return None
@@ -335,12 +337,12 @@ class _Search(BestPlan):
         swaps = None if chosen is None else choice.routed(chosen)
         if swaps is None:
             return None
-        # What comes back, or leaves, as early as it can may keep the channel or the room from something more urgent.
+        # An early transfer may delay a more urgent one, on the channel or in memory.
         swaps = [_later(swap, choice, draw) if draw.random() < LATER else swap for swap in swaps]
         return choice.dispatched(swaps)
 
     def _promising(self, choice: Choice, factor: float) -> bool:
-        """Whether a plan for these runs can be as quick as `factor` times the best."""
+        """Whether a plan for these runs may take less than `factor` times the best makespan."""
         return self.best is None or volume_bound(choice) < self.best.makespan * factor
 
     def _relaxed(self) -> Iterator[list[int]]:
@@ -362,7 +364,7 @@ class _Search(BestPlan):
 
 
 def _later(swap: Swap, choice: Choice, draw: random.Random) -> Swap:
-    """Let a swap leave, or come back, only from some run on."""
+    """Delay a transfer of a swap until a specific run."""
     gap = choice.order.gaps[swap.gap]
     if draw.random() < 0.3 and gap.after >= 0:
         return replace(swap, leave_with=gap.after)
@@ -370,7 +372,7 @@ def _later(swap: Swap, choice: Choice, draw: random.Random) -> Swap:
 
 
 def _changed(runs: BoolArray, draw: random.Random) -> BoolArray:
-    """Return a matrix with a few forwards fewer, or more, than another one; phase L runs all of them anyhow."""
+    """Return a matrix with a few forwards fewer, or more, than `runs`; phase L always runs all of them."""
     changed = runs.copy()
     length = runs.shape[1]
     kind = draw.random()
@@ -385,7 +387,7 @@ def _changed(runs: BoolArray, draw: random.Random) -> BoolArray:
             reach = draw.choice((1, 1, 2, 4, length))
             changed[phase, stage : min(stage + reach, phase + 1)] = False
             return changed
-    # A stage may be run again in its own phase, right before its backward, or in that of a later stage.
+    # A stage may be recomputed in its own phase, right before its backward, or in that of a later stage.
     stage = draw.randrange(phase + 1)
     reach = draw.choice((1, 1, 2, 4, length))
     changed[phase, stage : min(stage + reach, phase + 1)] = True

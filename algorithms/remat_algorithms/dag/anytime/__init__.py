@@ -1,1 +1,1 @@
-"""`dag-auto`: an anytime rematerialisation solver for task graphs, with certificates."""
+"""`dag-auto`: an anytime rematerialization solver for task graphs, with proved bounds."""

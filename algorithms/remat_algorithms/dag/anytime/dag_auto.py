@@ -1,4 +1,4 @@
-"""`dag-auto`: greedy, ruin and recreate, and bounds that exchange what they find."""
+"""`dag-auto`: greedy construction, ruin and recreate, and bounding programs that exchange plans and bounds."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from remat_algorithms.dag.plans.model import StageModel, stage_model
 from remat_algorithms.dag.steps import steps_of
 
 NOT_REORDERED = "reorder: the order stays as it is, since the graph has alternatives"
-"""The note where an improved order was asked for, and there is no order of all tasks to improve."""
+"""The note if the caller asked for a better order, but the graph has alternatives."""
 
 PATIENCE = 30.0
-"""Seconds without a better schedule or bound after which to stop, where nobody has said when."""
+"""Default time without a better schedule or bound after which the solve stops, in seconds."""
 
 
 class DagAutoOptions(Options):
@@ -51,15 +51,15 @@ class DagAutoOptions(Options):
 def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Proposal:
     """Solve a task graph.
 
-    Takes instances of any kind; one processor and its memory are used. With one thread the sides take turns. Comes with
-    a bound for all schedules, where there are no alternatives and no other memory or processor, and a bound within its
-    class: schedules that run the needed tasks for the first time in the given order (or in the one that `reorder` has
-    found), and between two first runs each earlier task at most once again, in that order.
+    Accepts instances of any kind; uses one processor and its memory. With one thread, improvement and bounding
+    alternate. The bound for all schedules requires a graph without alternatives, one memory and one processor. Another
+    bound holds within the class of the plans. Plans run the needed tasks for the first time in the given order (with
+    `reorder`: in the improved order). Between two first runs, they rerun each earlier task at most once, in that order.
 
     Notes
     -----
-    O(accesses) for each schedule that is looked at; the bounds are mixed-integer programs. When everything fits
-    without recomputation, that is returned at once.
+    O(accesses) for each schedule that the search evaluates; the bounds are mixed-integer programs. If everything fits
+    without recomputation, that schedule is returned at once.
     """
     patience = options.patience or context.patience or PATIENCE
     report_first(problem, context)
@@ -94,7 +94,7 @@ def solve(problem: Problem, options: DagAutoOptions, context: Context) -> Propos
 
 
 def _parts(problem: Problem) -> Parts | None:
-    """Return the parts between waists; None where there are none, or everything fits as it is."""
+    """Return the parts between separators; None if the graph has none, or everything fits without reruns."""
     parts = find_parts(problem)
     if parts is None:
         return None

@@ -1,8 +1,8 @@
-"""A graph in parts between waists: each kind of part is solved once, schedules are joined, and bounds added.
+"""Decomposition at separators: solve each kind of part once, concatenate the schedules, and add the bounds.
 
-What a part makes again is counted in the part. At the fullest moment of a part, in any order of the whole, what its own
-tasks have made and others of its tasks still need is resident, or made again by runs of its own tasks. So the parts'
-bounds add up: those in the listed order, and those over all orders.
+Recomputations of a part count in the part. Consider the fullest moment of a part, in any order of the whole graph.
+The values that its tasks have computed and that its other tasks still need are resident then, or runs of its own
+tasks recompute them. The parts' bounds therefore add up, both those for the listed order and those for all orders.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Parted:
     iterations : int or None
         Rounds of ruin and recreate for each kind.
     attempts : list of Attempt
-        For each kind.
+        One for each kind.
     listed, overall : list of Fraction
-        For each kind, the time that its part takes on top of its tasks, at least: in the listed order, and in any.
+        For each kind, a lower bound on the recomputation time of one part: in the listed order, and in any order.
     """
 
     parts: Parts
@@ -71,7 +71,7 @@ class Parted:
     _answer: tuple[Steps, Number] | None = None
 
     def begin(self) -> bool:
-        """Look for a first schedule; say whether there is one."""
+        """Search for a first schedule; return whether one was found."""
         for kind in range(len(self.parts.first)):
             problem = self.parts.problem_of(kind, bounding=False)
             model = stage_model(problem)
@@ -89,7 +89,7 @@ class Parted:
         return self._join(last=True)
 
     def prove(self, near: float) -> None:
-        """Bound the whole, kind by kind, up to a share of the time of all tasks."""
+        """Bound the whole, kind by kind, up to the share `near` of the time of all tasks."""
         listed, overall = list[Fraction](), list[Fraction]()
         for kind in range(len(self.parts.first)):
             if len(self._peaks) == kind:
@@ -104,7 +104,7 @@ class Parted:
             if peak.at is not None:
                 answer = peak.solve(near)
                 bounds = answer.bound, peak.for_all(answer, near)
-            # That there is no schedule at all, nobody says who has one.
+            # A schedule is known, so an infinite bound cannot be right: ignore it.
             units = [Fraction(0) if bound == math.inf else Fraction(bound) * peak.facts.unit for bound in bounds]
             listed.append(units[0])
             overall.append(units[1])
@@ -113,7 +113,7 @@ class Parted:
         self.context.report(bound=self.bound(self.overall), scope=ALL_SCHEDULES)
 
     def bound(self, kinds: list[Fraction]) -> Number:
-        """Return a bound on the makespan of the whole, from what the kinds take on top."""
+        """Return a bound on the makespan of the whole, from the recomputation times of the kinds."""
         problem = self.parts.problem
         counts = self.parts.counts
         more = sum((count * each for count, each in zip(counts, kinds, strict=False)), Fraction(0))
@@ -121,7 +121,7 @@ class Parted:
         return value if self._answer is None else min(value, self._answer[1])
 
     def finish(self) -> Termination:
-        """Improve kind by kind, the dearest first, for shares of the time."""
+        """Improve kind by kind, the one with the most time first, with a share of the time for each."""
         counts = self.parts.counts
         weights = [
             count * attempt.race.model.once_time * attempt.race.model.time_unit
@@ -148,7 +148,7 @@ class Parted:
         self._join(last=False)
 
     def _join(self, *, last: bool) -> bool:
-        """Join the best plans of the kinds, and report that; now and then, or `last`."""
+        """Concatenate the best plans of the kinds and report the schedule; at intervals, or always if `last`."""
         if not last and time.monotonic() - self._told < OFTEN:
             return False
         runs = []
@@ -171,7 +171,7 @@ class Parted:
         return True
 
     def conclude(self, termination: Termination) -> Proposal:
-        """Turn the end into a proposal."""
+        """Return the final proposal."""
         assert self._answer is not None
         steps, makespan = self._answer
         listed, overall = self.bound(self.listed), self.bound(self.overall)
@@ -186,7 +186,7 @@ class Parted:
 
 
 def solve_in_parts(parts: Parts, context: Context, patience: float, iterations: int | None) -> Proposal | None:
-    """Solve a graph in parts; None where some part has no schedule, or they do not fit together."""
+    """Solve a graph in parts; None if some part has no schedule, or the joined schedule does not fit."""
     parted = Parted(parts, context, patience, iterations)
     if not parted.begin():
         return None

@@ -1,4 +1,4 @@
-"""What a race comes to: the best schedule, and all that is proved of it, by whomever."""
+"""The proposal at the end of a race: the best schedule, and the strongest proofs of any algorithm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from remat_algorithms.dag.programs.frontier import FRONTIER
 
 
 def conclude(race: Race, scope: str, termination: Termination) -> Proposal:
-    """Turn a race's end into a proposal.
+    """Return the proposal at the end of a race.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def _without_schedule(race: Race, scope: str, termination: Termination) -> Propo
 
 
 def proved_within(race: Race, makespan: Number) -> str | None:
-    """Return the class, the widest where there are several, in which claims prove that nothing is quicker."""
+    """Return the widest class in which claims prove that no schedule is faster; None if there is no proof."""
     scopes = [claim.optimal_within for claim in race.claims if claim.makespan == makespan]
     scopes += [bound.scope for claim in race.claims for bound in claim.bounds if bound.value == makespan]
     return _widest(scopes)
@@ -63,7 +63,7 @@ def _widest(scopes: Sequence[str | None]) -> str | None:
 
 
 def _bounds(race: Race, scope: str, makespan: Number | None) -> tuple[Bound, ...]:
-    """Return the race's bounds and those of the claims, but those that a schedule of another class undercuts."""
+    """Return the bounds of the race and of the claims, except those that a schedule of another class undercuts."""
     bounds = [bound for claim in race.claims for bound in claim.bounds]
     if race.model.simple and race.bound > race.overall:
         bounds.append(Bound(race.makespan_bound(race.bound, race.settled, makespan), scope, "dag-auto"))

@@ -1,4 +1,4 @@
-"""The improving side: the greedy in its variants, then ruin and recreate, in a thread of its own."""
+"""The improving side of `dag-auto`: all variants of the greedy, then ruin and recreate, in a separate thread."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from remat_algorithms.dag.anytime.shared_incumbent import Race
 from remat_algorithms.dag.plans.search_state import ALPHAS, Plan, Search
 
 SMALLER = (0.97, 0.94, 0.9)
-"""Shares of the budget that the greedy is tried with, too: it is not monotone in the budget."""
+"""Shares of the budget that the greedy also tries, because it is not monotone in the budget."""
 
 STALE = 200
-"""Rounds without a better plan after which to go on from another one, built with noise."""
+"""Rounds without a better plan after which the search restarts from a plan of the randomized greedy."""
 
 AGAIN = 12
-"""As long as nothing fits, each attempt of this number begins from the order alone, with noise."""
+"""While no plan fits, every attempt of this period starts from the order alone, with noise."""
 
 ROUNDS = 4
-"""Rounds of ruin and recreate between two looks at what the other side has found."""
+"""Rounds of ruin and recreate between two checks of the other side's results."""
 
 
 @contextmanager
 def attended(work: Callable[[], object], over: Callable[[], bool], stop: Callable[[], None]) -> Iterator[None]:
-    """Let something work in a thread of its own; wait for its end, and stop it once `over` says so."""
+    """Run `work` in a separate thread and wait for its end; call `stop` once `over` returns true."""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     try:
@@ -41,7 +41,7 @@ def attended(work: Callable[[], object], over: Callable[[], bool], stop: Callabl
 
 @contextmanager
 def beside(race: Race, search: Search, work: Callable[[], object]) -> Iterator[None]:
-    """Let the improving side work in a thread of its own, so that this one can bound, report, and stop it in time."""
+    """Run the improving side in a separate thread, so that this one can bound, report, and stop it in time."""
     with attended(work, race.watch, search.stop):
         try:
             yield
@@ -52,19 +52,19 @@ def beside(race: Race, search: Search, work: Callable[[], object]) -> Iterator[N
 
 
 def aside(race: Race, search: Search, work: Callable[[], object]) -> None:
-    """Let the improving side work, and only watch it."""
+    """Run the improving side in a separate thread, and only watch it."""
     if not race.over():
         with beside(race, search, work):
             pass
 
 
 def first_plans(race: Race, search: Search, shares: Sequence[float] = (1.0, *SMALLER)) -> None:
-    """Try the greedy in all its variants, for shares of the budget."""
+    """Try all variants of the greedy, for each share of the budget."""
     found = True
     for share in shares:
         search.budget = int(race.budget * share) if share < 1 else race.budget
         for alpha in ALPHAS:
-            # Where it fails, it fails slowly: then for smaller budgets there is nothing to be had.
+            # A greedy that fails is slow, and smaller budgets do not help it.
             if race.over() or not found:
                 break
             plan = search.construct(alpha)
@@ -81,7 +81,7 @@ class Improver:
     ----------
     race, search
     seeds : list of Plan
-        Plans from elsewhere to go on from, even if they are not the best.
+        External plans to continue from, even if they are not the best.
     """
 
     race: Race
@@ -92,7 +92,7 @@ class Improver:
     _stale: int = 0
 
     def step(self, rounds: int) -> int:
-        """Make some rounds; without any plan, build one with noise. Return the rounds made."""
+        """Make up to `rounds` rounds, or build a plan with noise if there is none; return the number of rounds made."""
         race, search = self.race, self.search
         best = race.best
         if best is None:
@@ -117,17 +117,17 @@ class Improver:
         return made
 
     def _repaired(self) -> Plan | None:
-        """Go on from a plan that nearly fits."""
+        """Continue from a plan that nearly fits."""
         self._attempts += 1
         return self.search.repair(1)
 
     def _noisy(self) -> Plan | None:
-        """Build a plan with the greedy and noise."""
+        """Build a plan by the greedy with noise."""
         self._attempts += 1
         return self.search.construct(ALPHAS[self._attempts % len(ALPHAS)], 0.2 + self._attempts % 7 * 0.3)
 
     def rounds(self, count: int) -> int:
-        """Make so many rounds, unless the race is over; return how many were made."""
+        """Make `count` rounds, unless the race ends earlier; return the number of rounds made."""
         done = 0
         while done < count and not self.race.over():
             done += self.step(min(ROUNDS, count - done))

@@ -1,4 +1,4 @@
-"""The first thing to ask: one moment in the order, whose solution is nearly a plan, and what it says of all orders."""
+"""The first program of a solve: one moment of the order. Its solution is nearly a plan, and bounds all orders."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from remat_algorithms.dag.plans.profile import profile
 from remat_algorithms.dag.plans.search_state import ALPHAS, Plan, Search
 
 TILTS = (0.0001, 0.001, 0.03, 1.0)
-"""Shares by which what is wanted soon behind the moment is dearer, at the most."""
+"""Maximum relative price increases for values that the rest of the order needs soon."""
 
 TRIES, STEP, ROUGH = 3, 1000, 2
-"""Smaller budgets that are tried where a solution fits its moment and not elsewhere; each is smaller by this part of it
-at least. And plans that do not fit of which the greedy then makes others."""
+"""Number of smaller budgets to try if a solution fits at its moment only, the minimum step between them as a divisor of
+the budget, and the number of infeasible plans from which the greedy builds others.
+"""
 
 
 class Starting:
@@ -29,7 +30,7 @@ class Starting:
     race : Race
     peak : Peak
     rough : list of Plan
-        Plans that do not fit everywhere, the nearest one first.
+        Plans that exceed the budget somewhere, the nearest one first.
     """
 
     def __init__(self, race: Race) -> None:
@@ -41,11 +42,11 @@ class Starting:
         self.rough: list[Plan] = []
 
     def _stopped(self) -> bool:
-        """Whether there is no time left: that the class is settled does not say that all schedules are."""
+        """Whether no time is left; a settled class does not stop the bound for all schedules."""
         return self.race.halted or self.race.context.stopped
 
     def sketch(self) -> None:
-        """Ask the relaxation, and offer plans of solutions near its own, till one fits; else of that."""
+        """Solve the relaxation; offer plans of integer solutions near it until one fits, else its own plan."""
         if self.peak.at is None or self.race.over():
             return
         self.race.raise_bound(self._unit * self.peak.relax())
@@ -57,7 +58,7 @@ class Starting:
             self._takes(self.peak.relaxed[0])
 
     def mend(self, search: Search) -> None:
-        """Let the greedy make plans of those that nearly fit; where it fails, of others that leave more room."""
+        """Let the greedy repair the plans that nearly fit; if it fails, plans of solutions for smaller budgets."""
         race, budget = self.race, self.race.budget
         for _ in range(TRIES):
             for plan in self.rough:
@@ -72,12 +73,12 @@ class Starting:
                 return
 
     def prove(self, near: float, *, overall: bool) -> bool:
-        """Solve the program, for its bound and another plan; say whether it was solved to its end.
+        """Solve the program for its bound and another plan; return whether it was solved completely.
 
         Parameters
         ----------
         near : float
-            The share of the time of all tasks within which of the bound a solution is good enough.
+            Sufficient distance of a solution from the bound, as a share of the time of all tasks.
         overall : bool
             Whether to bound all schedules, too.
         """
@@ -96,7 +97,7 @@ class Starting:
         return answer.ended
 
     def _takes(self, moment: Moment) -> bool:
-        """Make a plan of a solution, and offer it; say whether it fits."""
+        """Build the plan of a solution and offer it; return whether it fits."""
         race, peak = self.race, self.peak
         assert peak.at is not None
         plan = plan_of(race.model, runs_of(peak.facts, peak.at, moment, WHOLE))
@@ -109,7 +110,7 @@ class Starting:
 
 
 def plan_of(model: StageModel, runs: list[int]) -> Plan:
-    """Return the plan of a sequence of runs whose first runs come in the order; O(accesses log accesses)."""
+    """Return the plan of a sequence whose first runs follow the order; O(accesses log accesses)."""
     tables = model.tables
     item = {task: number for number, task in enumerate(model.task)}
     pairs: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""One attempt at a task graph in one order: the first plans, what is proved at once, and the two sides that meet."""
+"""One solve of a task graph in one order: first plans, first proofs, and improvement and bounding until they meet."""
 
 from __future__ import annotations
 
@@ -15,39 +15,40 @@ from remat_algorithms.dag.plans.search_state import Search
 from remat_algorithms.kit.programs.solver_status import POLL_SECONDS
 
 SMALL = 32
-"""Tasks up to which the two sides take turns, with limits that do not depend on the clock."""
+"""Maximum number of tasks for which the two sides alternate, with limits that do not depend on the clock."""
 
 SMALL_ROUNDS = 300
-"""Rounds of ruin and recreate there, divided by the number of tasks."""
+"""Rounds of ruin and recreate for a small graph: this number divided by its number of tasks."""
 
 SMALL_WORK, WORK = 0.1, 2.0
-"""Work that a program may take where the clock does not count, in CP-SAT's units: in small graphs, and in others."""
+"""Work limit of a program if the clock does not count, in CP-SAT's units: for small graphs, and for others."""
 
 ONE_BY_ONE = 1.0, 1.0, 1.0
-"""Shares of the time left that the programs may take in small graphs: else the answer would be left to the clock."""
+"""Shares of the remaining time for the programs of small graphs, so that the answer does not depend on the clock."""
 
 HEAD_START, HEAD_START_EACH = 0.5, 0.002
-"""Seconds, and those for each task, that the first plan may take before the bounding side loads its solver."""
+"""Head start of the first plan before the bounding side loads its solver: seconds, and seconds per task."""
 
 NEAR, LARGE = 8e-6, 1000
-"""Share of the makespan within which of its bound the first program's solution is good enough at first, in graphs of
-more tasks than that."""
+"""Sufficient gap of the first program's first solution, as a share of the makespan, in graphs with more than `LARGE`
+tasks.
+"""
 
 CLOSE = 0.01
-"""Share of the makespan within which of the bound a plan of such a graph is not built anew from the order alone."""
+"""Gap, as a share of the makespan, up to which a large graph keeps its plan and the greedy builds no others."""
 
 PROGRAMS_START = 2.0
-"""Seconds, or at most a third of the time, before the programs are asked where there is one thread."""
+"""Delay of the programs with one thread: seconds, but at most a third of the time."""
 
 
 class Attempt:
-    """A race, and those who run it.
+    """A race with its two sides.
 
     Attributes
     ----------
     race : Race
     iterations : int or None
-        Rounds of ruin and recreate, without the other programs.
+        Rounds of ruin and recreate; excludes the other programs.
     """
 
     def __init__(self, race: Race, iterations: int | None = None) -> None:
@@ -58,20 +59,20 @@ class Attempt:
 
     @property
     def search(self) -> Search:
-        """The improving side's; its tables are made when it is first asked for."""
+        """The search of the improving side; its tables are built on first use."""
         if self._search is None:
             self._search = Search(self.race.model, self.race.budget, self.race.context.seed)
         return self._search
 
     def begin(self) -> None:
-        """Look for a plan in what the first program says, in little time."""
+        """Derive a first plan from the first program, in little time."""
         if self._starting is not None and not self.race.over():
             self._starting.sketch()
             if self._starting.rough and self.race.best is None:
                 aside(self.race, self.search, partial(self._starting.mend, self.search))
 
     def prove(self) -> None:
-        """Prove what the first program says, of all schedules, too."""
+        """Solve the first program for its bounds, including the one for all schedules."""
         race, starting = self.race, self._starting
         if starting is None:
             return
@@ -81,11 +82,11 @@ class Attempt:
             starting.prove(0.0, overall=overall)
 
     def build(self) -> None:
-        """Look for a plan at length, where there is none."""
+        """Search for a first plan at length."""
         aside(self.race, self.search, partial(first_plans, self.race, self.search))
 
     def finish(self) -> Termination:
-        """Improve and bound until both meet, or the limits say so."""
+        """Improve and bound until both meet or a limit is reached."""
         race = self.race
         if self.iterations is None and not self._small:
             return self._together()
@@ -95,14 +96,14 @@ class Attempt:
         return termination
 
     def _first_plans(self, shares: tuple[float, ...] = (1.0, *SMALLER)) -> None:
-        """Let the greedy build plans, unless there is one that it would hardly better."""
+        """Let the greedy build plans, unless the present plan leaves it little to improve."""
         race = self.race
         gap = race.overhead - race.bound
         if race.model.stages <= LARGE or race.best is None or gap > CLOSE * race.model.once_time:
             first_plans(race, self.search, shares)
 
     def _in_turns(self) -> Termination:
-        """Construct, bound, improve, bound again: with limits that do not depend on the clock."""
+        """Construct, bound, improve and bound again, with limits that do not depend on the clock."""
         race, search = self.race, self.search
         aside(race, search, partial(first_plans, race, search))
         improver = Improver(race, search)
@@ -129,7 +130,7 @@ class Attempt:
         return Bounding(race, own, effort, improver.seeds.append)
 
     def _together(self) -> Termination:
-        """Improve in a thread of its own, and bound in this one; with one thread, by turns of growing length."""
+        """Improve in a separate thread and bound in this one; with one thread, alternate in turns of growing length."""
         race, search = self.race, self.search
         improver = Improver(race, search)
         bounding = self._bounding(improver, None)
@@ -153,7 +154,7 @@ class Attempt:
         return Termination.COMPLETED if race.proved or not race.context.stopped else race.context.termination
 
     def _bound_first(self, bounding: Bounding) -> None:
-        """Bound all orders, at length where that is the aim, and the order at hand, whose solution may be a plan."""
+        """Bound all orders, at length if that is the goal, and the current order, whose solution may be a plan."""
         race = self.race
         whole = bounding.widen_first(1)
         if not race.over():
@@ -164,7 +165,7 @@ class Attempt:
             bounding.widen_all()
 
     def _head_start(self) -> None:
-        """Wait a moment for the first plan."""
+        """Wait briefly for the first plan."""
         race = self.race
         end = time.monotonic() + HEAD_START + HEAD_START_EACH * race.model.stages
         while race.best is None and time.monotonic() < end and not race.watch():
@@ -172,13 +173,13 @@ class Attempt:
         race.watch()
 
     def _alternate(self, improver: Improver, bounding: Bounding) -> None:
-        """Take turns, each as long as all turns before, as long as there is something to bound."""
+        """Alternate in turns of growing length until the bounding side is exhausted."""
         race, search, turn = self.race, self.search, 0.5
         aside(race, search, lambda: self._first_plans((1.0,)))
         if not race.watch():
             self._bound_first(bounding)
         if race.best is None and not race.watch():
-            # Perhaps there is none.
+            # There may be no plan at all.
             bounding.refine(None if race.context.seconds_left is None else race.context.seconds_left / 2)
         aside(race, search, lambda: self._first_plans(SMALLER))
         while not race.watch() and not bounding.exhausted:
@@ -193,7 +194,7 @@ class Attempt:
             turn = min(1.4 * turn, 20.0)
 
     def _ask_in_turn(self, improver: Improver) -> None:
-        """Let the programs have half of the time that is left, and improve before and after."""
+        """Give the programs half of the remaining time, and improve before and after."""
         race, search = self.race, self.search
         if race.over():
             return

@@ -1,9 +1,9 @@
-"""Other programs, where the bounds of this package do not hold, or have nothing more to say without a proof.
+"""Delegation to other programs where the bounds of this package do not hold, or end without a proof.
 
-They do not hold where tasks have alternatives, or values several origins: ruin and recreate take other tasks for
-reruns only, and which one runs first is the order's choice. There, and where the bounds end without a proof, the
-relaxation of `checkmate`, for a bound, `moccasin`, and `checkmate` itself help out; their schedules and claims stand
-beside the plans.
+The bounds do not hold if tasks have alternatives or values have several origins. Ruin and recreate uses alternative
+tasks for reruns only, since the order fixes which one runs first. In these cases the solve asks the relaxation of
+`checkmate` for a bound, then `moccasin`, then `checkmate` itself. It keeps their schedules and claims next to the
+plans.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from remat_algorithms.dag.anytime.shared_incumbent import Race
 from remat_algorithms.dag.programs.frontier import FRONTIER
 
 SHARES = 0.4, 0.6, 1.0
-"""Shares of the time left that the relaxation, `moccasin` and `checkmate` may take."""
+"""Shares of the remaining time for the relaxation, `moccasin` and `checkmate`."""
 
 
 def _inside(race: Race, seconds: float) -> Context:
-    """Return a context whose solver stops with a race, and hands over to it each schedule that it reports."""
+    """Return a context that stops with a race and offers it each reported schedule."""
     context = race.context.aside(seconds=seconds, threads=1, over=race.watch)
 
     def told(_: Progress) -> None:
-        # The claims come at the end.
+        # The claims follow at the end.
         if context.best_steps is not None and context.best_makespan is not None:
             race.offer_steps(context.best_steps, context.best_makespan)
 
@@ -35,14 +35,14 @@ def _inside(race: Race, seconds: float) -> Context:
 
 
 def ask_programs(race: Race, seconds: float | None = None, shares: Sequence[float] = SHARES) -> bool:
-    """Ask for a bound, then for schedules with few runs of a task, then for any.
+    """Ask for a bound, then for schedules with few runs of each task, then for any schedules.
 
-    The race ends with the proof that the best schedule known is optimal among the frontier-advancing ones.
+    The race ends with the proof that the best known schedule is optimal among the frontier-advancing ones.
 
     Returns
     -------
     bool
-        Whether nothing was cut short.
+        Whether no limit cut a program short.
     """
     from remat_algorithms.dag.programs import checkmate, moccasin
 
@@ -75,7 +75,7 @@ def ask_programs(race: Race, seconds: float | None = None, shares: Sequence[floa
 
 
 def _asked(race: Race, solve: Callable[[Context], Proposal], context: Context) -> Proposal | None:
-    """Let another algorithm solve the problem; None if it does not accept it."""
+    """Solve the problem by another algorithm; None if it does not accept it."""
     with suppress(OptionError):
         claim = solve(context)
         race.claims.append(claim)
@@ -86,7 +86,7 @@ def _asked(race: Race, solve: Callable[[Context], Proposal], context: Context) -
 
 
 def _settles(race: Race, claim: Proposal | None) -> bool:
-    """Say whether the best schedule known is proved, or that there is none."""
+    """Whether the best known schedule is proved optimal, or that no schedule exists."""
     if race.least is None:
         return claim is not None and claim.infeasible_within == FRONTIER
     return proved_within(race, race.least) == FRONTIER

@@ -1,8 +1,8 @@
-"""Waists of the listed order, and the parts between them, of which many are the same but for their names.
+"""Separators of the listed order, and the parts between them, many of which are equal except for names.
 
-A waist is a place in the order at which hardly anything is alive, but for what is there from the start, must be there
-at the end, or is only handed on: the buffers into which each micro-batch adds its gradients, in place. What a buffer's
-versions take is taken all the time: whoever had none of them at some moment could never make one again.
+A separator is a position in the order at which few bytes are alive, apart from three groups: initial values, final
+values, and buffers that tasks update in place, such as the gradients to which each micro-batch adds. The versions of a
+buffer always occupy its bytes: a schedule that drops all of them at some moment can never recompute one.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ import numpy as np
 from remat.plugin import BoolArray, IntArray, Names, NeededTasks, Problem, Ragged, Resident, TaskGraph, reference_order
 
 NARROW = 500
-"""A waist has at most this part alive of what the budget leaves for values that come and go."""
+"""At a separator, at most one part in `NARROW` of the budget for temporary values is alive."""
 
 FEWEST = 500
-"""Tasks of a part at least."""
+"""Minimum number of tasks of a part."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Tasks that follow each other in the order.
+    """Consecutive tasks of the order.
 
     Attributes
     ----------
     tasks : (tasks,) int64
         Of the whole graph, in order.
     begin, end : int
-        Their places in the order.
+        Their range of positions in the order.
     kind : int
-        The number of its kind; parts of a kind are the same, but for names and what lies there meanwhile.
+        The number of its kind; parts of a kind differ only in names and in `beside`.
     beside : int
-        Bytes of values that are there throughout, and that it does not touch.
+        Bytes of values that are resident throughout and that the part does not touch.
     """
 
     tasks: IntArray
@@ -52,13 +52,13 @@ class Parts:
     Attributes
     ----------
     problem : Problem
-        Simple: one processor's memory, each value made once or there at the start, all tasks run.
+        Simple: one memory, each value has one producer or is an input, all tasks run.
     order : (tasks,) int64
     parts : list of Part
     first : list of int
         For each kind, the number of its first part.
     beside : list of int
-        For each kind, the most bytes beside one of its parts.
+        For each kind, the maximum `beside` of its parts.
     """
 
     problem: Problem
@@ -70,22 +70,22 @@ class Parts:
 
     @property
     def counts(self) -> list[int]:
-        """How many parts are of each kind."""
+        """The number of parts of each kind."""
         counts = [0] * len(self.first)
         for part in self.parts:
             counts[part.kind] += 1
         return counts
 
     def problem_of(self, kind: int, *, bounding: bool) -> Problem:
-        """Return the problem of a kind, as its first part has it: its tasks are numbered in order.
+        """Return the problem of a kind, from its first part, with its tasks numbered in order.
 
         Parameters
         ----------
         kind : int
         bounding : bool
-            Whether what comes from other parts takes nothing, and nothing must be left for them: what a schedule of the
-            problem takes is then less than what the whole one takes for the part's tasks. Otherwise its schedules, one
-            after the other, are one of the whole.
+            If true, values from other parts take no bytes and none need to remain for them: the problem's minimum time
+            is a lower bound on the time that the whole spends on the part's tasks. If false, the concatenation of its
+            schedules is a schedule of the whole.
         """
         part = self.parts[self.first[kind]]
         graph = _sliced(self.problem.graph, part, self._lives, self.beside[kind], bounding=bounding)
@@ -95,24 +95,24 @@ class Parts:
         return problem
 
     def joined(self, runs: Sequence[Sequence[int]]) -> IntArray:
-        """Return the runs of the whole, of those of each kind's problem."""
+        """Return the runs of the whole graph, given those of each kind's problem."""
         own = [np.asarray(each, dtype=np.int64) for each in runs]
         return np.concatenate([part.tasks[own[part.kind]] for part in self.parts])
 
 
 @dataclass(frozen=True)
 class _Lives:
-    """When values are alive, by place in the order.
+    """Lifetimes of values, by position in the order.
 
     Attributes
     ----------
     made, last : (values,) int64
-        Place that makes a value, -1 of what is there at the start, and place that needs it last: the number of tasks of
-        what must be there at the end.
+        Position that computes a value (-1: an initial value), and that of its last need (the number of tasks: a final
+        value).
     handed : (values,) bool
-        Versions of a buffer that is there at the start and at the end.
+        Versions of a buffer that is present at the start and at the end.
     alive : (tasks + 1,) int64
-        Bytes alive before each place.
+        Bytes alive before each position.
     buffers : int
         Bytes of all buffers, and of pinned inputs.
     """
@@ -125,7 +125,7 @@ class _Lives:
 
 
 def find_parts(problem: Problem) -> Parts | None:
-    """Find the parts of a simple problem in its reference order; None where there are no waists.
+    """Find the parts of a simple problem in its reference order; None if it has no separators.
 
     O(accesses), array by array.
     """
@@ -156,7 +156,7 @@ def find_parts(problem: Problem) -> Parts | None:
 
 
 def _is_simple(problem: Problem) -> bool:
-    """Whether there is one memory that matters, and nothing to choose but reruns."""
+    """Whether the problem uses one memory and leaves no choice except reruns."""
     graph, machine = problem.graph, problem.machine
     name = machine.memories[0].name
     if machine.processors[0].memory != 0 or graph.parts or graph.types or graph.tied or graph.placeable or graph.pairs:
@@ -169,7 +169,7 @@ def _is_simple(problem: Problem) -> bool:
 
 
 def _waists(graph: TaskGraph, order: IntArray, budget: int) -> tuple[_Lives, IntArray]:
-    """Return the lives of values, and the places before which parts begin."""
+    """Return the lifetimes of values, and the positions before which parts begin."""
     count = len(order)
     place = np.empty(len(graph.tasks), dtype=np.int64)
     place[order] = np.arange(count)
@@ -190,7 +190,7 @@ def _waists(graph: TaskGraph, order: IntArray, budget: int) -> tuple[_Lives, Int
 
 
 def _alive(size: IntArray, made: IntArray, last: IntArray, count: int) -> IntArray:
-    """Return the bytes alive before each place, and at the end."""
+    """Return the bytes alive before each position, and at the end."""
     change = np.zeros(count + 2, dtype=np.int64)
     living = last > made
     np.add.at(change, made[living] + 1, size[living])
@@ -200,7 +200,7 @@ def _alive(size: IntArray, made: IntArray, last: IntArray, count: int) -> IntArr
 
 
 def _handed(graph: TaskGraph, order: IntArray, made: IntArray, last: IntArray) -> BoolArray:
-    """Return the versions of buffers: values that tasks in place make of others of the same size, from start to end."""
+    """Return the buffer versions: values that tasks in place derive from others of equal size, from start to end."""
     count, before = len(order), np.full(len(graph.values), -1, dtype=np.int64)
     for task in np.flatnonzero(graph.in_place).tolist():
         writes, reads = graph.writes[task], graph.reads[task]
@@ -222,7 +222,7 @@ def _handed(graph: TaskGraph, order: IntArray, made: IntArray, last: IntArray) -
 
 
 def _cuts(narrow: BoolArray, passing: IntArray) -> Iterator[int]:
-    """Yield the narrowest place of each run of narrow places, some way from the one before."""
+    """Yield the narrowest position of each range of narrow ones, at least `FEWEST` tasks apart."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], narrow, [False])).astype(np.int8)))
     previous = 0
     for begin, end in edges.reshape(-1, 2).tolist():
@@ -233,7 +233,7 @@ def _cuts(narrow: BoolArray, passing: IntArray) -> Iterator[int]:
 
 
 def _digest(graph: TaskGraph, tasks: IntArray, lives: _Lives, begin: int, end: int) -> tuple[IntArray, bytes]:
-    """Return the values that tasks touch, by first access, and what tells kinds of parts apart."""
+    """Return the values that tasks touch, by first access, and a digest that identifies the kind of the part."""
     reads, writes = graph.reads.gather(tasks), graph.writes.gather(tasks)
     touched, local_reads, local_writes = _numbered(reads, writes, len(graph.values))
     arrays = [
@@ -256,7 +256,7 @@ def _digest(graph: TaskGraph, tasks: IntArray, lives: _Lives, begin: int, end: i
 
 
 def _numbered(reads: Ragged, writes: Ragged, values: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return values by their first access, and reads and writes as numbers of these."""
+    """Return values by their first access, and reads and writes as indices into them."""
     items = np.concatenate((reads.items, writes.items))
     order = np.argsort(2 * np.concatenate((reads.rows, writes.rows)), kind="stable")
     found, first = np.unique(items[order], return_index=True)
@@ -275,7 +275,7 @@ def _sliced(graph: TaskGraph, part: Part, lives: _Lives, beside: int, *, boundin
     size = graph.size[touched]
     static = graph.static_memory
     if bounding:
-        # What comes from elsewhere is there for nothing, and a buffer is counted once for all of its versions.
+        # Values from other parts take no bytes, and a buffer counts once for all its versions.
         size = np.where(before | lives.handed[touched], 0, size)
         static += lives.buffers
         stays = np.zeros(len(touched), dtype=bool)

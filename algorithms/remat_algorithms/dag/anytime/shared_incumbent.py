@@ -1,4 +1,4 @@
-"""What the improving and the bounding side of a solve share: the best plan, the best bound, and whether to stop."""
+"""The state that the improving and the bounding side of a solve share: best plan, best bound, and stop flag."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from remat_algorithms.dag.steps import steps_of
 from remat_algorithms.kit.programs.cp_sat import LOWERED
 
 EQUAL = 1e-9
-"""Share of the overhead up to which a plan counts as optimal, where times are no whole numbers, or too large for it."""
+"""Relative tolerance of the overhead for optimality, if times are not whole numbers or are too large for exactness."""
 
 NEAR = 1e-6
-"""Share of the overhead up to which it is worth looking exactly."""
+"""Relative distance of the overhead from the bound below which the comparison is exact."""
 
 EXACT = 2**49
-"""Steps of time of the order up to which a bound, in floating point, is told from one of a step more."""
+"""Maximum makespan of the order, in time steps, at which a floating-point bound distinguishes adjacent steps."""
 
 
 @dataclass
@@ -33,21 +33,21 @@ class Race:
     budget : int
     best : Plan or None
     bound : float
-        Lower bound on the time of the reruns, in the model's unit; infinite where no plan fits.
+        Lower bound on the time of the reruns, in the model's unit; infinite if no plan fits.
     overall : float
-        The same for all schedules, of any order.
+        The same for all schedules, in any order.
     any_order : bool
-        Whether to go on until that is met, rather than the bound for plans.
+        Whether to continue until the best schedule meets `overall`, rather than the bound for plans.
     changed : float
         `time.monotonic()` of the last better plan or bound.
     patience : float
-        Seconds without either after which to stop, where time is not limited.
+        Seconds without improvement of either after which to stop, if there is no time limit.
     halted : bool
-        Set when all should stop.
+        Set when all threads should stop.
     elsewhere : (Steps, makespan) or None
-        The best schedule that is no plan of the model, where it is better than all plans when it is found.
+        The best schedule that is not a plan of the model, if it was better than all plans when found.
     claims : list of Proposal
-        What other algorithms, where they were asked, have to say.
+        Proposals of other algorithms, if the solve asked them.
     """
 
     problem: Problem
@@ -80,7 +80,7 @@ class Race:
 
     @property
     def least(self) -> Number | None:
-        """The least makespan known."""
+        """The minimum known makespan."""
         found = None if self.elsewhere is None else self.elsewhere[1]
         if self.best is None:
             return found
@@ -89,7 +89,7 @@ class Race:
 
     @property
     def answer(self) -> tuple[Steps, Number] | tuple[None, None]:
-        """The best schedule known, and its makespan."""
+        """The best known schedule, and its makespan."""
         least = self.least
         if least is None:
             return None, None
@@ -99,7 +99,7 @@ class Race:
         return self.steps(self.best), least
 
     def offer_steps(self, steps: Steps, makespan: Number) -> None:
-        """Take a schedule that is no plan, if it is better than all that is known; from the thread that solves."""
+        """Take a schedule that is not a plan, if it is better than all known ones; from the thread that solves."""
         least = self.least
         if least is None or makespan < least:
             self.elsewhere = steps, makespan
@@ -123,7 +123,7 @@ class Race:
 
     @property
     def overhead(self) -> float:
-        """Time that the best schedule takes on top of the order, in the model's unit."""
+        """Time of the best schedule beyond that of the order, in the model's unit."""
         times = [] if self.best is None else [self.best.time]
         if self.elsewhere is not None and self.model.simple:
             times.append(self.elsewhere[1] / self.model.time_unit - self.model.free_time)
@@ -131,29 +131,29 @@ class Race:
 
     @property
     def exact(self) -> bool:
-        """Whether times are whole numbers of a step that is coarse enough for bounds to tell schedules apart."""
+        """Whether times are multiples of a step that is coarse enough for bounds to distinguish schedules."""
         step = self.model.whole_step
         return step is not None and self.model.once_makespan <= EXACT * step
 
     @property
     def settled(self) -> bool:
-        """Whether the best plan is optimal in its class, or there is none at all."""
+        """Whether the best plan is proved optimal in its class, or no plan fits."""
         return self._met(self.bound)
 
     @property
     def optimal(self) -> bool:
-        """Whether the best schedule is optimal among all, or there is none at all."""
+        """Whether the best schedule is proved optimal among all, or no schedule fits."""
         return self._met(self.overall)
 
     @property
     def proved(self) -> bool:
-        """Whether there is nothing left to prove."""
+        """Whether the aim of the proof is reached."""
         return self.optimal if self.any_order else self.settled
 
     def _met(self, bound: float) -> bool:
         if bound == math.inf or self.overhead <= 0.0:
             return True
-        # Whoever asks does so all the time: whole numbers are compared where it may be.
+        # This property is read often: a cheap comparison first decides whether exact numbers are necessary.
         if self.overhead > bound * (1.0 + NEAR) + 1e-9:
             return False
         step, least = self.model.whole_step, self.least
@@ -162,7 +162,7 @@ class Race:
         return least - self.model.once_makespan < bound * self.model.time_unit + step / 2
 
     def makespan_bound(self, bound: float, met: bool, makespan: Number | None) -> Number:
-        """Return a bound in the instance's unit; whole where times are, and never above the makespan."""
+        """Return a bound in the instance's unit: an integer if times are integers, and never above the makespan."""
         if makespan is not None and met:
             return makespan
         once = self.model.once_makespan
@@ -172,11 +172,11 @@ class Race:
         return once + over if makespan is None else min(makespan, once + over)
 
     def over(self) -> bool:
-        """Say whether to stop; from any thread."""
+        """Return whether to stop; from any thread."""
         return self.halted or self.context.stopped or self.proved
 
     def watch(self) -> bool:
-        """Report what is new, and say whether to stop; from the thread that solves."""
+        """Report improvements, and return whether to stop; from the thread that solves."""
         best = self.best
         if best is not None and best is not self.reported:
             self.reported = best
@@ -187,13 +187,13 @@ class Race:
         if self.model.simple and self.told < overall < math.inf:
             self.told = overall
             self.context.report(bound=self.makespan_bound(overall, self.optimal, self.least), scope=ALL_SCHEDULES)
-        # Who sets a limit has the time.
+        # A time limit replaces patience.
         if self.context.seconds_left is None and time.monotonic() - self.changed > self.patience:
             self.halted = True
         return self.over()
 
     def say(self, message: str) -> None:
-        """Report progress in words."""
+        """Report progress as a message."""
         self.watch()
         self.context.report(message=message)
 

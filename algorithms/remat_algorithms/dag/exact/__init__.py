@@ -1,1 +1,1 @@
-"""All schedules of a small task graph, by a shortest path, walked backwards, over what a schedule's rest needs."""
+"""Exact search over all schedules of a small task graph: a shortest path, from the end, over required values."""

@@ -1,4 +1,4 @@
-"""Sums and unions over sets that are bit masks, a byte at a time."""
+"""Sums and unions over sets that are bit masks, one byte at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class Sums:
-    """The sum of a weight for each member of a set.
+    """Table for sums of weights over the members of a set.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Sums:
 
 
 class Unions:
-    """The union of a set for each member of a set.
+    """Table for unions of sets over the members of a set.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def members(mask: int) -> list[int]:
 
 
 def mask_of(items: Sequence[int]) -> int:
-    """Return the set of these members."""
+    """Return the set with these members."""
     mask = 0
     for item in items:
         mask |= 1 << item

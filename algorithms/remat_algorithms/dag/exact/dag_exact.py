@@ -1,4 +1,4 @@
-"""`dag-exact`: the quickest of all schedules of a small task graph in one memory."""
+"""`dag-exact`: the fastest of all schedules of a small task graph in one memory."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from remat_algorithms.dag.exact.search import Path, Work, beam, lowest, quickest
 from remat_algorithms.dag.exact.states import States
 
 ONE_MEMORY = "sequential schedules in one memory"
-"""Name of the class where the machine has more than one memory and one processor."""
+"""Name of the class if the machine has more than one memory or processor."""
 
 MOST_TASKS = 256
-"""Tasks, or values, beyond which no search is tried."""
+"""Maximum number of tasks, and of values, for a search."""
 
 
 BRIEF = 2_000
-"""States that a first search may keep, before much is done for incumbents."""
+"""States that the first, short search may keep before the solve searches for better incumbents."""
 
 NARROW, WIDE = (16, 64), (256, 1024, 4096, 16384)
-"""States side by side in the searches for incumbents, before and after the search for proof."""
+"""Beam widths of the searches for incumbents, before and after the search for a proof."""
 
 
 class DagExactOptions(Options):
@@ -50,25 +50,26 @@ class DagExactOptions(Options):
 
 
 def solve(problem: Problem, options: DagExactOptions, context: Context) -> Proposal:
-    """Find the quickest schedule: any order of the runs, any reruns, whichever alternative.
+    """Find the fastest schedule over all orders, all recomputations and all alternative producers.
 
-    Walks back from the end of a schedule (module `states`). There is nothing to choose but the last run before a state:
-    any task that makes a value asked for, or that has yet to run. With S the state, a set of values and tasks,
+    The search goes backwards from the end of a schedule (module `states`). Its only choice is the last run before a
+    state: any task that computes a required value, or that has yet to run. With S the state, a set of values and tasks,
 
         time(S) = min over t of time(S - writes(t) + reads(t)) + time of t,
 
-    over the runs that fit. The order of the queue adds the time of all tasks that must run before a state (A*, with a
-    consistent bound); a state that asks for all that another one does, and is no sooner reached, is left out.
+    over the runs that fit. The queue is ordered by this time plus the time of all tasks that must run before the state
+    (A*, with a consistent bound). A state is left out if it requires a superset of another state and is reached no
+    sooner.
 
-    The first incumbent is the reference order. Where that does not fit, a schedule of least peak is looked for in the
-    same way (the highest place of a path instead of its length), as far as the budget asks for it: it is the incumbent,
-    or shows that nothing fits, and what would. If a short search proves nothing, better incumbents come from beams: so
-    many states for each number of runs.
+    The first incumbent is the reference order. If it does not fit, a search of the same kind, by the highest memory on
+    the path instead of its length, minimizes the peak until the budget holds. Its result is the incumbent, or it proves
+    infeasibility and gives the minimum budget. If a short search proves nothing, beam searches look for better
+    incumbents. They keep a limited number of states for each number of runs.
 
-    Takes instances of any kind; of those with more than `MOST_TASKS` tasks or values it only tries the reference order.
-    Optimal, or infeasible, over all schedules (`ONE_MEMORY` on larger machines). If a limit is hit, which a note names,
-    it gives the incumbent, if there is one, and the bound proved so far. Times are added without rounding: what is
-    called optimal does not depend on the order of a sum.
+    Accepts instances of any kind. With more than `MOST_TASKS` tasks or values it only tries the reference order.
+    Optimal, or infeasible, over all schedules (`ONE_MEMORY` on larger machines). If the search hits a limit, a note
+    names it, and the proposal holds the incumbent, if any, and the bound proved until then. Times are added without
+    rounding, so optimality does not depend on the order of a sum.
     """
     graph, machine = problem.graph, problem.machine
     scope = ALL_SCHEDULES if len(machine.memories) == 1 and len(machine.processors) == 1 else ONE_MEMORY
@@ -78,7 +79,7 @@ def solve(problem: Problem, options: DagExactOptions, context: Context) -> Propo
 
 
 def _unsearched(problem: Problem) -> Proposal:
-    """What is known of a graph that is too large: the reference order, if that fits."""
+    """Return the proposal for a graph that is too large: the reference order, if that fits."""
     note = f"more than {MOST_TASKS} tasks or values: not searched"
     limited = Proposal(termination=Termination.SIZE_LIMIT, notes=(note,))
     if problem.exceeded is not None:
@@ -90,7 +91,7 @@ def _unsearched(problem: Problem) -> Proposal:
 
 
 class _Solve:
-    """One solve: what is searched, and what has been found.
+    """State of one solve.
 
     Attributes
     ----------
@@ -99,7 +100,7 @@ class _Solve:
     time : int or None
         Its time, in the unit of the states.
     bound : int
-        What no schedule takes less than.
+        Lower bound on the time of every schedule, in the same unit.
     """
 
     def __init__(self, problem: Problem, scope: str, limit: int, context: Context) -> None:
@@ -112,7 +113,10 @@ class _Solve:
         self.bound = self.states.time_before(self.states.end) or 0
 
     def answer(self) -> Proposal:
-        """Search first for room, then for time: briefly, which is enough for most small graphs, and then at length."""
+        """Search for a schedule that fits, then for the fastest one.
+
+        The first search for time is short, which is enough for most small graphs. A long one follows if necessary.
+        """
         budget = self.problem.budget
         room = _everything(self.problem) if budget is None else budget
         once: list[int] = reference_order(self.problem.graph, self.problem.needed.once).tolist()
@@ -140,7 +144,7 @@ class _Solve:
         return Proposal(steps=self._steps(), makespan=makespan, bounds=bounds, optimal_within=self.scope)
 
     def _search(self, room: int, share: int) -> bool:
-        """Search for what is quicker than the incumbent; return whether that is settled."""
+        """Search for a schedule faster than the incumbent; return whether the search settled the question."""
         part = self.work.part(share)
         path = quickest(self.states, room, part, limit=self.time, told=self._tell)
         self.work.give_back(part)
@@ -150,7 +154,7 @@ class _Solve:
         return path.finished
 
     def _widen(self, room: int, widths: Sequence[int], share: int) -> None:
-        """Look for better incumbents, with ever more states side by side, until the share is spent."""
+        """Search for better incumbents with wider and wider beams until the share is spent."""
         part = self.work.part(share)
         for width in widths:
             if part.over:
@@ -159,7 +163,7 @@ class _Solve:
         self.work.give_back(part)
 
     def _take(self, tasks: list[int] | None) -> None:
-        """Take over a better incumbent, if there is one."""
+        """Take over an incumbent, unless it is None."""
         if tasks is not None:
             self.tasks, self.time = tasks, sum(self.states.times[task] for task in tasks)
             self.context.report(self._steps(), makespan=self._number(self.time))
@@ -169,13 +173,13 @@ class _Solve:
         self.context.report(bound=self._proved, scope=self.scope)
 
     def _infeasible(self, low: Path) -> Proposal:
-        """Nothing fits: name the budget in which something does, or one below which nothing does."""
+        """Return the proposal if no schedule fits, with the minimum budget or a lower bound on it."""
         own = self.problem.machine.processors[0].memory
         named = None if low.value is None else LeastBudget(low.value, None, sufficient=low.finished, memory=own)
         return Proposal(infeasible_within=self.scope, least=named)
 
     def _limited(self) -> Proposal:
-        """What is known when a limit ends the search."""
+        """Return the proposal after a limit has ended the search."""
         stopped = self.context.stopped
         why = "stopped" if stopped else f"the limit of {self.limit:,} states was reached"
         return Proposal(
@@ -188,7 +192,7 @@ class _Solve:
 
     @property
     def _proved(self) -> Number:
-        """The bound: the incumbent takes no less."""
+        """The proved bound, which is at most the time of the incumbent."""
         return self._number(self.bound if self.time is None else min(self.bound, self.time))
 
     def _number(self, time: int) -> Number:
@@ -197,7 +201,7 @@ class _Solve:
         return int(exact) if exact.denominator == 1 and self.problem.graph.exact_times else float(exact)
 
     def _steps(self) -> Steps | None:
-        """Return the steps of the incumbent: inputs that no run finds are dropped first."""
+        """Return the steps of the incumbent, preceded by drops of the inputs that its runs do not need at the start."""
         if self.tasks is None:
             return None
         problem = self.problem
@@ -212,6 +216,6 @@ class _Solve:
 
 
 def _everything(problem: Problem) -> int:
-    """Bytes in which no schedule has to drop anything."""
+    """Return a number of bytes in which no schedule has to drop anything."""
     graph = problem.graph
     return graph.static_memory + 2 * int(graph.size.sum()) + int(graph.workspace.max())

@@ -1,4 +1,4 @@
-"""Sets at a price, and whether one of them is a part of another set and costs no more."""
+"""Dominance between sets with prices: a set is dominated by a subset that costs no more."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class Covers:
     Parameters
     ----------
     patience : int, optional
-        Nodes after which a question is answered in the negative; default: none are too many.
+        Maximum number of nodes per query; a query that exceeds it answers no. Default: no limit.
 
     Notes
     -----
-    A node is a dictionary from a member, as its bit, to the node of the sets that have it as their next one, lowest
-    first; under 0 is the price of the set that ends there.
+    A node is a dictionary. It maps a member, as its bit, to the node of the sets in which that member comes next, in
+    ascending order. Key 0 holds the price of the set that ends at the node.
     """
 
     def __init__(self, patience: int | None = None) -> None:
@@ -36,7 +36,7 @@ class Covers:
         node[0] = min(price, node.get(0, price))
 
     def has_part(self, mask: int, price: int) -> bool:
-        """Whether some set, this one or a part of it, costs no more than `price`, as far as patience goes."""
+        """Whether the query finds, within its patience, a subset of this set (or itself) that costs at most `price`."""
         open_nodes = [self._root]
         left = self._patience
         while open_nodes:

@@ -1,4 +1,4 @@
-"""Shortest path from the end of a schedule to its start: in time within a budget, or by its highest place."""
+"""Shortest path from the end of a schedule to its start, by time within a budget or by its highest memory."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from remat_algorithms.dag.exact.dominance import Covers
 from remat_algorithms.dag.exact.states import States
 
 EACH = 64
-"""States after which it is asked whether to stop."""
+"""Number of states between two checks whether to stop."""
 
 PATIENCE = 100
-"""Nodes of a trie that are looked at for a state that asks for less: in time it pays less often than in bytes."""
+"""Maximum number of trie nodes per dominance query: queries save fewer states when minimizing time than bytes."""
 
 TOLD = 4096
-"""States after which a bound is told."""
+"""Number of states between two reports of the bound."""
 
 
 @dataclass(slots=True)
 class Work:
-    """What the searches of one solve may take together.
+    """Work budget that the searches of one solve share.
 
     Attributes
     ----------
     left : int
-        States that may still be kept.
+        Number of states that may still be kept.
     stopped : callable
         Whether to stop for another reason.
     """
@@ -35,32 +35,32 @@ class Work:
     stopped: Callable[[], bool]
 
     def part(self, states: int) -> Work:
-        """Set a part aside."""
+        """Split off a part of the work."""
         self.left -= states
         return Work(states, self.stopped)
 
     def give_back(self, part: Work) -> None:
-        """Take back what is left of a part."""
+        """Take back the rest of a part."""
         self.left += part.left
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left, or something else says so."""
+        """Whether the work is used up, or `stopped` asks to stop."""
         return self.left < 0 or self.stopped()
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How a search ended.
+    """Result of a search.
 
     Attributes
     ----------
     tasks : list of int or None
-        The runs of the best schedule, in order; None if none was found.
+        The runs of the best schedule, in order; None if the search found none.
     value : int or None
-        Its time, or its peak. Without one, what no schedule can beat; None if no schedule is there to be found.
+        Its time, or its peak. Without a schedule, a lower bound on that; None if no schedule exists.
     finished : bool
-        Whether the search came to its end.
+        Whether the search was complete.
     """
 
     tasks: list[int] | None
@@ -69,21 +69,22 @@ class Path:
 
 
 Came = dict[int, tuple[int, int, int]]
-"""For each state its price, the state behind the run, and the task of the run."""
+"""Maps a state to its price, the state after the run, and the task of the run."""
 
 
 def quickest(
     states: States, room: int, work: Work, *, limit: int | None = None, told: Callable[[int], None] | None = None
 ) -> Path:
-    """Find the schedule of least time within `room` bytes (A*).
+    """Find the fastest schedule within a memory limit (A*).
 
     Parameters
     ----------
     states : States
     room : int
+        Maximum memory, in bytes.
     work : Work
     limit : int, optional
-        Only schedules that take less are looked for; where there are none, the answer is that none is to be found.
+        Consider only schedules that take less time. If none does, the result is the same as without any schedule.
     told : callable, optional
         Receives the bound from time to time.
     """
@@ -131,9 +132,9 @@ def quickest(
 
 
 def lowest(states: States, floor: int, work: Work) -> Path:
-    """Find a schedule of least peak, or any one whose peak is at most `floor`.
+    """Find a schedule of minimum peak, or any schedule whose peak is at most `floor`.
 
-    Among states of equal height the search goes where the least time is left.
+    Among states of equal height, the search prefers the one with the least remaining time.
     """
     came: Came = {}
     settled: set[int] = set()
@@ -173,24 +174,25 @@ def lowest(states: States, floor: int, work: Work) -> Path:
 
 
 def beam(states: States, room: int, width: int, work: Work, limit: int | None) -> Path:
-    """Look for a quick schedule within `room` bytes, run by run, and keep only so many states after each.
+    """Search for a fast schedule within a memory limit, run by run, keeping at most `width` states after each run.
 
-    Those are kept whose schedules take the least time if nothing else runs twice.
+    It keeps the states whose schedules are fastest if no other task runs twice.
 
     Parameters
     ----------
     states : States
     room : int
+        Maximum memory, in bytes.
     width : int
-        Most states with equally many runs behind them.
+        Maximum number of states with equally many later runs.
     work : Work
     limit : int or None
-        Only schedules that take less are looked for.
+        Consider only schedules that take less time.
 
     Returns
     -------
     Path
-        Which never is the end of the search.
+        Never finished, since a beam search proves nothing.
     """
     came: Came = {states.end: (0, -1, -1)}
     front = [states.end] if max(states.start_memory, states.end_memory) <= room else []

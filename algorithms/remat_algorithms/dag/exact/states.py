@@ -1,16 +1,15 @@
-"""The states of a schedule seen from its end, and the runs that lead from one to an earlier one.
+"""The states of a schedule seen from its end, and the runs that lead from one state to an earlier one.
 
-A *state* is a moment of a schedule, and says what the runs before that moment owe to the runs behind it:
+A *state* belongs to a point between two runs. It holds what the later runs require of the earlier ones:
 
-- the values that must be resident, since a later run reads them before any writes them, or they are outputs;
-- the required tasks that must have run, since they do not run later;
-- the tasks that must not have run, since they may run only once, and do so later.
+- the values that must be resident, because a later run reads them before any run writes them, or as outputs;
+- the required tasks that must have run, because they do not run later;
+- the tasks that must not have run, because they may run only once, and do so later.
 
-Seen from the end there is no choice of what to drop: a value is resident exactly as long as somebody will read that
-copy. Where one of two states asks for a part of what the other one asks for, every beginning of a schedule that
-serves the latter serves the former, in no more memory and time. States are therefore kept least: a required task is
-left out where the rest of the state cannot do without it, one that must not have run where nobody could have use
-for it.
+Seen from the end, dropping values is no choice: a value is resident exactly until the last run that reads this copy. If
+one state requires a subset of another one, every beginning of a schedule that leads to the latter also leads to the
+former, in no more memory and time. States are therefore minimal. A state omits a required task if the rest of the
+state implies it. It omits a task that must not have run if running that task would be useless.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class Move(NamedTuple):
     ----------
     task : int
     state : int
-        What has to be there before the run.
+        The state before the run.
     time : int
-        Of the run, in the unit of the states.
+        Time of the run, in the unit of the states.
     memory : int
         Bytes during the run.
     """
@@ -47,7 +46,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A task in masks: `other_readers` are the tasks that read what it writes; `own` is its own bit."""
+    """A task as bit masks: `own` is its bit, `other_readers` are the tasks that read its outputs."""
 
     time: int
     reads: int
@@ -61,10 +60,10 @@ class _Task:
 
 
 class States:
-    """The states of a problem, each as one integer.
+    """The states of a problem, each encoded as one integer.
 
-    The values that must be resident are the lowest bits, then come the tasks that must have run, then those that must
-    not. Pinned inputs are always there, and are no part of a state.
+    The lowest bits are the values that must be resident. Then follow the tasks that must have run, and then those that
+    must not have run. Pinned inputs are always resident and not part of a state.
 
     Parameters
     ----------
@@ -74,15 +73,15 @@ class States:
     Attributes
     ----------
     end : int
-        The state behind the last run.
+        The state after the last run.
     end_memory : int
-        Bytes that are resident there.
+        Resident bytes after the last run.
     start_memory : int
-        Bytes that are resident before the first run.
+        Resident bytes before the first run.
     times : list of int
         Time of one run of each task.
     unit : Fraction
-        One unit of the states' times, which are whole, in the instance's unit.
+        The unit of the states' integer times, in the instance's unit.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -109,13 +108,13 @@ class States:
         self.end_memory = self._always + self._bytes.of(outputs & ~pinned)
 
     def _take_in_producers(self, pinned: int) -> None:
-        """Find who makes each value, and whom making it calls for."""
+        """Find the producers of each value, and the tasks that computing it requires."""
         producers = [0] * self._values
         for task in self._tasks:
             for value in members(task.writes):
                 producers[value] |= task.own
         self._producers = Unions(producers)
-        # Values that one task makes, and that are not there at the start.
+        # Values that exactly one task computes, and that are not present at the start.
         self._single = mask_of([value for value, tasks in enumerate(producers) if tasks and not tasks & (tasks - 1)])
         self._single &= ~self.inputs
         forced, useful = [0] * self._values, [0] * self._values
@@ -137,15 +136,15 @@ class States:
         self._forced_before = Unions(before)
         self._forced_by_task = Unions([tasks | 1 << task for task, tasks in enumerate(before)])
         self._useful_by_task = Unions([_union(useful, task.reads) | task.own for task in self._tasks])
-        # Without alternatives whatever is useful is forced.
+        # Without alternatives, every useful task is forced.
         self._one_way = forced == useful
 
     def is_start(self, state: int) -> bool:
-        """Whether the inputs are all that a state asks for."""
+        """Whether a state requires only inputs."""
         return not state & ~self.inputs & (self._all_values | self._all_tasks << self._values)
 
     def replay(self, tasks: Sequence[int]) -> tuple[int, int]:
-        """Return the values, as bits, that runs in this order ask for at their start, and their peak."""
+        """Return the values, as bits, that runs in this order require at their start, and the peak of the runs."""
         resident, peak = self.end & self._all_values, max(self.start_memory, self.end_memory)
         for index in reversed(tasks):
             before, memory = self._before(self._tasks[index], resident)
@@ -153,7 +152,7 @@ class States:
         return resident, peak
 
     def _before(self, task: _Task, resident: int) -> tuple[int, int]:
-        """Return what must be resident before a run so that this is after it, and the bytes during the run."""
+        """Return the values required before a run if `resident` are required after it, and the bytes during the run."""
         before = resident & ~task.writes | task.reads
         added = task.written
         if task.in_place:
@@ -161,10 +160,10 @@ class States:
         return before, self._always + self._bytes.of(before) + added + task.workspace
 
     def time_before(self, state: int) -> int | None:
-        """Return a bound on the time of all runs before a state; None if it cannot be reached.
+        """Return a lower bound on the time of all runs before a state; None if the state is unreachable.
 
-        It is the time of the tasks that must run, and grows by no more than a run's time from one state to an earlier
-        one: it is consistent.
+        The bound is the time of the tasks that must run. From a state to an earlier one it changes by at most the time
+        of the run between them, so it is consistent.
         """
         forced = self._all_forced(state)
         if forced & state >> (self._values + self._count):
@@ -172,17 +171,17 @@ class States:
         return self._time.of(forced)
 
     def moves(self, state: int, room: int | None) -> Iterator[Move]:
-        """Yield the runs that may be the last ones before a state, in ascending order of the tasks.
+        """Yield the possible last runs before a state, in ascending order of the tasks.
 
-        Where one of them can be had for nothing within `room`, it is the only one; else all are yielded, including
-        those that do not fit.
+        If one of them fits and costs nothing, it is the only one. Otherwise all are yielded, including those
+        that do not fit.
 
         Notes
         -----
-        A run is for nothing if its task must run before the state in any case, no other task that may be of use
-        before the state reads what it writes, and what it reads, as far as the state does not ask for that anyway,
-        is no larger than what it makes. For take any beginning that serves the state: its last run of the task can
-        be put off to the end. Nobody misses what it has written, and in the place of that stays what it reads.
+        A run costs nothing under three conditions. Its task must run before the state in any case. No other task that
+        may be useful before the state reads its outputs. Its inputs that the state does not require are no larger than
+        its outputs. Proof: take any beginning that leads to the state. Its last run of the task can move to the end: no
+        run in between reads the outputs, and the inputs take no more memory than the outputs did.
         """
         values, count = self._values, self._count
         resident = state & self._all_values
@@ -210,7 +209,7 @@ class States:
         yield from found
 
     def _least(self, resident: int, missing: int, spent: int) -> int:
-        """Return a state without what it need not say."""
+        """Return a state without implied requirements."""
         if missing:
             missing &= ~(self._forced.of(resident) | self._forced_before.of(missing))
         state = resident | missing << self._values

@@ -1,74 +1,80 @@
-r"""Moment programs: what must be resident, away or made again at some moments of every schedule.
+r"""Moment programs: which values are resident, offloaded or recomputed at some moments of every schedule.
 
-They speak of one processor, its memory, and, if asked, the memories behind it. What the tasks are is free: they may run
-in place, once, need workspace, write several values; a value may have several makers (alternatives), begin anywhere,
-be pinned, and have to end anywhere. `Setting.of` tells whether they know a problem, and `Setting.ask` solves a program.
+A *moment* is the start of a specific task's first run, at which the memory is bounded. The programs cover one processor
+and its memory, and optionally secondary memories, which links connect to it. Tasks may run in place, run only once,
+need workspace, and write several values. A value may have several producers (alternatives), may begin in any memory,
+may be pinned, and may have to end in any memory. `Setting.of` decides whether the programs cover a problem, and
+`Setting.ask` solves one.
 
-**Moments.** Moment j is the start of the first run of task w_j, which every schedule runs, and w_1, ..., w_q come in
-this order in every schedule of the class. Stretch 0 is the time before moment 1, stretch j that from moment j to moment
-j+1 or to the end. The class is one of two: `Listed`, schedules that first run what must run in a given order (a task
-whose values nobody reads may run later instead), or `Free`, all schedules.
+**Moments.** Moment j is the start of the first run of task w_j. Every schedule runs w_1, ..., w_q, and first runs them
+in this order in every schedule of the class. Stretch 0 is the time before moment 1. Stretch j is the time from moment j
+to moment j+1 or to the end. There are two classes. `Listed` contains the schedules whose required tasks first run in a
+given order; a task whose outputs no task reads may run later instead. `Free` contains all schedules.
 
     R_k,j in {0,1}   task k has run before moment j
     S_v,j            value v is in the processor's memory at moment j
-    K_v,j            it still is when the moment's run has ended, which reads it in place; else that is S_v,j
-    H_v,m,j          it is in memory m behind, and F_v,j: it is fetched in stretch j
-    X_k,j in {0,1}   task k runs again in stretch j; a task that need not run: it runs, in the last stretch, at all
-    Z_k,j in {0,1}   the same of all stretches from j on
-    W_j              time of stretch j in which nothing runs that is counted elsewhere
+    K_v,j            v is still there after the moment's run, if that run reads v in place; else K_v,j = S_v,j
+    H_v,m,j          v is in secondary memory m;  F_v,j: v is fetched in stretch j
+    X_k,j in {0,1}   task k reruns in stretch j; for an optional task in the last stretch: it runs at all
+    Z_k,j in {0,1}   the same for all stretches from j on
+    W_j              time of stretch j in which no run takes place that other variables count
 
-S, K, H and F are 0 or 1 without memories behind; otherwise they are shares of a value's bytes: parts may be moved.
-R is known of most tasks: in a listed order of all that must run, otherwise of the ancestors and descendants of w_j.
-With n_k,j = R_k,j+1 - R_k,j + X_k,j, which is 0 only if k does not run in stretch j, and there_v,j = K_v,j + F_v,j +
-the sum of n_k,j over the makers k of v:
+Without secondary memories, S, K, H and F are 0 or 1. With them, they are shares of a value's bytes, since parts may be
+moved. R is known for most tasks: in a listed order of all required tasks, otherwise for the ancestors and descendants
+of w_j. Let n_k,j = R_k,j+1 - R_k,j + X_k,j, which is 0 only if k does not run in stretch j. Let there_v,j = K_v,j +
+F_v,j + the sum of n_k,j over the producers k of v. Then
 
-    R_k,j <= R_k,j+1;  R_k,j <= sum of R_l,j over the makers l of u        k reads u, which is nowhere at the start
-    S_v,1 <= sum of R_k,1;  S_v,j+1 <= there_v,j                            k makes v
+    R_k,j <= R_k,j+1;  R_k,j <= sum of R_l,j over the producers l of u     k reads u, which begins in no memory
+    S_v,1 <= sum of R_k,1;  S_v,j+1 <= there_v,j                            k computes v
     X_k,j <= there_u,j;  R_k,j+1 - R_k,j <= there_u,j                       k reads u
-    1 <= there_v,q                                                          v must be here at the end
-    1 <= K_v,q + sum of H_v,m,q + sum of n_k,q                              v must be elsewhere at the end
-    F_v,j <= sum of H_v,m,j;  H_v,m,j <= sum of R_k,j                       v begins nowhere
-    1 - R_c,j <= K_v,j + sum of H_v,m,j + sum of Z_k,j + 1 - R_k,j          c reads v, and k makes it
+    1 <= there_v,q                                                          v must be resident at the end
+    1 <= K_v,q + sum of H_v,m,q + sum of n_k,q                              v must be in another memory at the end
+    F_v,j <= sum of H_v,m,j;  H_v,m,j <= sum of R_k,j                       v begins in no memory
+    1 - R_c,j <= K_v,j + sum of H_v,m,j + sum of Z_k,j + 1 - R_k,j          c reads v, and k computes it
     Z_c,j <= the same;  X_k,i <= Z_k,j for i >= j;  Z_k,j <= sum of X_k,i
-    sum of M_v S_v,j + what the run of w_j adds <= budget                   v not written by w_j
-    sum of M_v H_v,m,j <= room of memory m
+    sum of M_v S_v,j + bytes that the run of w_j adds <= budget             v not written by w_j
+    sum of M_v H_v,m,j <= bytes of memory m
 
-What a run in place adds is max(0, written - freed) + workspace: once with all that it reads freed, and once with what K
-keeps. Values that w_j reads, and pinned ones, have S = 1.
+A run in place adds max(0, written - freed) + workspace. This row appears twice: once with all inputs freed, and once
+with those freed that K does not keep. Values that w_j reads, and pinned ones, have S = 1.
 
-**Transfers.** D is a set of memories behind; all of them, and each that matters. Let t_v be the time for which a value
-occupies the ways into D, or out of it: latency + size / bandwidth on one channel; a part of it takes a part of that at
-least. Elapsed_j is the time of the first runs in stretch j of what must run, W_j, and all X and R of others.
+**Transfers.** D is a set of secondary memories: all of them, and each subset that matters. Let t_v be the minimum time
+for which value v occupies the links into D, or out of it: latency + size / bandwidth on one channel. A part of v takes
+at least the same part of t_v. Elapsed_j is the time of stretch j: the first runs of required tasks in it, W_j, and all
+X and R of other tasks.
 
     sum of t_v H_v,D,1 over v first complete after time a   <= elapsed_0 - a
     sum of t_v max(0, H_v,D,j+1 - H_v,D,j)                  <= elapsed_j + t'                 `Listed`
-    sum of t_v F_v,j over v first wanted b before the end   <= elapsed_j - b
+    sum of t_v F_v,j over v first needed b before the end   <= elapsed_j - b
     sum of t_v (1 - H_v,D,q) over v that must end in D      <= elapsed_q + t'
-    sum of t_v over v that begin in D alone, wanted by c    <= elapsed_0 - c
+    sum of t_v over v that begin in D only, needed by c     <= elapsed_0 - c
 
-for some of all a, b and c. Times a and b must have passed, or must still pass, whatever the schedule does. H_v,D,j
-counts bytes that have arrived, S bytes that are allocated. So one transfer of each channel, t' at most, may be
-under way at a moment, and count where it began before. Where both ways are one channel, both sums share its time; where
-the channel is the processor, only W is time. Times of first runs are rounded up here, all others down.
+The program has these rows for some of all values a, b and c. In every schedule, at least time a passes before such a
+value is complete, and at least time b after its first need. H_v,D,j counts bytes that have arrived, and S counts bytes
+that are allocated. One transfer of each channel, of at most t', may therefore be in progress at a moment, and counts in
+the stretch in which it began. If both directions use one channel, both sums share its time. If the channel is the
+processor, only W is time. These rows round the times of first runs up, and all other times down.
 
-**The bound.** The least sum of W, of time_k X_k, and of the times of what ran and need not have, is a lower bound on
-the time that any schedule of the class takes on top of the tasks that must run. Each row holds for every schedule: so
-any moments will do, and more of them say more. `solving` has the relaxation, whose bound is proved in whole numbers by
-its prices (`kit.programs.relaxation`), and CP-SAT in whole numbers. Transfers are then in parts of a share, rounded up,
-and rows give way by that much.
+**The bound.** The minimum of the sum of W, of time_k X_k, and of the times of optional tasks that ran is a lower bound.
+It bounds the time that any schedule of the class takes in addition to the required tasks. Each row holds for every
+schedule. Any choice of moments is therefore valid, and more moments give a stronger bound. `program_solution` solves
+the relaxation, whose prices prove its bound in exact integers (`remat_algorithms.kit.programs.relaxation`), and then
+the integer program by CP-SAT. CP-SAT moves transfers in fixed parts of a value, rounded up, and the rows are relaxed by
+that rounding.
 
-**The solution** at the fullest moment of a training graph is nearly a plan: `plan.runs_of` runs everything up to the
-moment as listed, and makes again what is gone when it is wanted.
+**The solution** at the fullest moment of a training graph is nearly a plan. `plan_from_moment.runs_of` runs all tasks
+up to the moment as listed, and then recomputes each missing value when it is needed.
 
-Without memories behind, one moment, one maker a value and one order, this is a minimum cut with one side constraint
-(memory): its relaxation lacks less than one step from one cut to the next one.
+Without secondary memories, with one moment, one producer per value and one order, the program is a minimum cut with one
+side constraint (memory). The gap of its relaxation is then less than one step between adjacent cuts.
 
-| file | |
+| module | |
 |---|---|
-| `facts.py` | a problem in whole numbers |
-| `orders.py`, `behind.py` | the class of schedules; the memories behind |
-| `building.py`: `program.py`, `transfers.py` | variables and rows |
-| `solving.py` | relaxation, CP-SAT, limits of work |
-| `lineage.py` | which moments are full |
-| `bounds.py`, `plan.py` | a bound on the makespan; a sequence of runs |
+| `integer_facts` | a problem in integers |
+| `before_first_run`, `secondary_memory` | the class of schedules; the secondary memories and their links |
+| `formulation_terms`: `formulation`, `transfer_rows` | variables and rows |
+| `program_solution`, `one_moment` | relaxation, CP-SAT, limits of work; an exact sweep for one moment |
+| `precedence` | ancestors, descendants, and full moments |
+| `peak`, `unconditional_bound` | the fullest moment, for one order and for all schedules |
+| `bounds`, `plan_from_moment` | a bound on the makespan; a sequence of runs |
 """

@@ -1,7 +1,7 @@
-"""Which tasks have run before the first run of another one: as an order has it, or in every order.
+"""Tasks that have run before the first run of another task, in one order or in every order.
 
-Both also tell how much of the processor's time must have passed when a value can first be there, and how much must
-still pass when it is first wanted.
+Both classes also bound the processor time that must pass before a value can first be complete, and after it is first
+needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FAR = 1 << 62
 
 
 class Order(Protocol):
-    """A class of schedules, by what it says of first runs."""
+    """A class of schedules, defined by constraints on first runs."""
 
     @property
     def facts(self) -> Facts:
@@ -30,22 +30,22 @@ class Order(Protocol):
 
     @property
     def listed(self) -> bool:
-        """Whether forced tasks first run in the order of `Facts.order`; tasks that nobody reads may run again later."""
+        """Whether forced tasks first run in the order of `Facts.order`; a task without readers may run again later."""
         ...
 
     def before(self, task: int) -> list[Ran]:
-        """Say for each task whether it has run when another one, which must run, does so for the first time."""
+        """Return for each task whether it has run at the first run of `task`, which must run."""
         ...
 
     @property
     def lead(self) -> list[int]:
-        """Units of time that have passed at least when each value is first complete; 0 of what is there."""
+        """Minimum units of time that have passed when each value is first complete; 0 for initial values."""
         ...
 
     def tails(self, moment: int, ran: Sequence[object]) -> list[int]:
-        """Return units of time that must pass at least after each value is first wanted behind a moment.
+        """Return the minimum units of time that pass after each value is first needed after a moment.
 
-        -1 of values that nobody must read then. `ran` is `before(moment)`, or has False where that has.
+        -1 for values that no task must read then. `ran` is `before(moment)`, or has False wherever that has False.
         """
         ...
 
@@ -54,7 +54,7 @@ class Order(Protocol):
 class Listed:
     """Schedules whose forced tasks first run in the order of `Facts.order`.
 
-    A task whose values nobody reads may run again later at no cost: its run in the order is then left out.
+    A task whose values no task reads may run again later at no cost; its run in the order is then omitted.
     """
 
     facts: Facts
@@ -66,7 +66,7 @@ class Listed:
 
     @cached_property
     def elapsed(self) -> list[int]:
-        """Units of time, rounded up, of the first runs before each place of the order; one more than there are."""
+        """Units of time, rounded up, of the first runs before each position of the order, and of all runs."""
         return sums([self.facts.length[task] for task in self.facts.order])
 
     def before(self, task: int) -> list[Ran]:
@@ -89,7 +89,7 @@ class Listed:
     @cached_property
     def _lead(self) -> list[int]:
         facts = self.facts
-        # Those that nobody reads may be left for later.
+        # Tasks without readers may run later.
         least = sums([facts.cost[task] for task in facts.order])
         return _leads(facts, {task: least[place + 1] for place, task in enumerate(facts.order)})
 
@@ -142,7 +142,7 @@ class Free:
 
     @cached_property
     def _after(self) -> list[int]:
-        """Units of time of each task and of the longest path of forced tasks that must follow it."""
+        """Units of time of each task plus the longest path of forced tasks that must follow it."""
         facts = self.facts
         after = [facts.time[task] for task in facts.tasks]
         for task in reversed(facts.order):
@@ -164,7 +164,7 @@ class Free:
 
 
 def _possible(facts: Facts, may: Sequence[bool]) -> list[bool]:
-    """Return which tasks can run if only those that may, do so; O(accesses)."""
+    """Return which tasks can run if only the tasks in `may` run; O(accesses)."""
     there = list(facts.there)
     missing = [0] * len(may)
     for task in facts.tasks:
@@ -184,9 +184,9 @@ def _possible(facts: Facts, may: Sequence[bool]) -> list[bool]:
 
 
 def _leads(facts: Facts, known: dict[int, int]) -> list[int]:
-    """Return for each value the least time at which a run that makes it can end.
+    """Return for each value the minimum time at which a run that computes it can end.
 
-    `known` has such times of tasks; of others, it is that of their longest path. O(accesses log tasks).
+    `known` contains these times for some tasks; for others, the longest path to the task counts. O(accesses log tasks).
     """
     import heapq
 
@@ -194,7 +194,7 @@ def _leads(facts: Facts, known: dict[int, int]) -> list[int]:
     missing = [sum(lead[value] == FAR for value in row) for row in facts.reads]
     heap = [(known.get(task, facts.time[task]), task) for task in facts.tasks if missing[task] == 0]
     heapq.heapify(heap)
-    # By time, as in Dijkstra's algorithm: of several makers the first one counts.
+    # In order of time, as in Dijkstra's algorithm: of several producers, the first one counts.
     while heap:
         end, task = heapq.heappop(heap)
         for value in facts.writes[task]:

@@ -1,4 +1,4 @@
-"""From a problem to a bound on its makespan, and to a solution to start from."""
+"""Bounds on the makespan of a problem from moment programs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from remat_algorithms.dag.moments.secondary_memory import Behind
 from remat_algorithms.kit.integral_bounds import raised
 
 APART = 40
-"""Moments next to each other say the same: several are at least this part of the order apart."""
+"""Minimum distance between several moments, as a divisor of the order's length: adjacent ones give similar bounds."""
 
 NEAR = 4
-"""Places within which large runs are those of one layer."""
+"""Maximum distance of large runs that belong to one layer, in positions."""
 
 ROUNDED = 1e-12
-"""Share of a makespan that sums of floating point times may differ by."""
+"""Relative tolerance of a makespan that is a sum of floating-point times."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A problem, as programs of moments see it: one processor, its memory, and those behind it.
+    """A problem as moment programs model it: one processor, its memory, and the secondary memories.
 
     Attributes
     ----------
@@ -37,6 +37,7 @@ class Setting:
     order : Order
         The class of schedules.
     behind : Behind or None
+        The secondary memories.
     budget : int
     """
 
@@ -48,13 +49,13 @@ class Setting:
 
     @staticmethod
     def of(problem: Problem, *, listed: bool) -> Setting | None:
-        """Return the setting of a problem; None where its memory is not bounded, or the programs do not speak of it.
+        """Return the setting of a problem; None if its memory is unbounded or the programs do not cover it.
 
         Parameters
         ----------
         problem : Problem
         listed : bool
-            Whether to speak only of schedules that first run what must run in the reference order.
+            Whether to consider only schedules whose required tasks first run in the reference order.
         """
         graph, machine = problem.graph, problem.machine
         if problem.budget is None or not is_plain(problem) or len(machine.processors) > 1:
@@ -70,18 +71,18 @@ class Setting:
         return Setting(problem, facts, Listed(facts) if listed else Free(facts), behind, problem.budget)
 
     def fullest(self, count: int = 1) -> list[int]:
-        """Return so many tasks, or fewer, at the fullest places of the listed order, some way apart, in order."""
+        """Return up to `count` tasks at the fullest positions of the listed order, spaced apart, in order."""
         levels = listed_levels(self.facts)
         return self._highest(levels, levels, count, len(levels) // APART)
 
     def largest(self, count: int) -> list[int]:
-        """Return such tasks where both the place is full and the run itself needs much: what returns waits for it."""
+        """Return up to `count` tasks at full positions whose runs need many bytes, which delay fetched values."""
         facts, levels = self.facts, listed_levels(self.facts)
         own = [sum(facts.size[value] for value in facts.reads[task]) + facts.needs(task) for task in facts.order]
         return self._highest([level + each for level, each in zip(levels, own, strict=True)], levels, count, NEAR)
 
     def _highest(self, score: Sequence[int], levels: Sequence[int], count: int, apart: int) -> list[int]:
-        """Return the tasks of highest scores at places above the budget, more than so many places apart, in order."""
+        """Return up to `count` tasks of highest scores above the budget, over `apart` positions apart, in order."""
         chosen: list[int] = []
         for place in sorted(range(len(levels)), key=lambda place: (-score[place], place)):
             if len(chosen) == count:
@@ -108,9 +109,9 @@ class Setting:
         return solve(built, effort or Effort(), stopped=stopped)
 
     def makespan(self, units: float) -> Number:
-        """Return the makespan of schedules that take so many units on top of the forced tasks, at least.
+        """Return a lower bound on the makespan of schedules that take `units` more than the forced tasks.
 
-        Rounded up where all times are whole, and infinite where the bound is.
+        Rounded up if all times are integers, and infinite if `units` is.
         """
         if units == math.inf:
             return math.inf
@@ -121,6 +122,6 @@ class Setting:
 
 
 def is_plain(problem: Problem) -> bool:
-    """Whether the programs know all that the tasks of a problem are."""
+    """Whether the programs model all properties of the problem's tasks."""
     graph = problem.graph
     return not (graph.parts or graph.types or graph.tied or graph.placeable or graph.pairs or problem.in_parts)

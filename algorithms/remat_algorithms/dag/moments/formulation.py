@@ -1,4 +1,4 @@
-"""Building the program of some moments; the docstring of the package states it."""
+"""The program of some moments; the docstring of the package defines it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from remat_algorithms.dag.moments.secondary_memory import Behind
 from remat_algorithms.kit.programs.program import ProgramBuilder
 
 NO, YES = -2, -1
-"""What is known, and needs no variable."""
+"""Known states, which need no variable."""
 
 Term = tuple[int, int]
 """A coefficient, and the number of a variable, or `NO` or `YES`."""
 
 LONGEST = 16
-"""Idle time up to which programs look, as a multiple of the time of all tasks: bounds say no more than that."""
+"""Maximum idle time in a program, as a multiple of the time of all tasks; bounds never exceed it."""
 
 
 @dataclass
 class MomentProgram:
-    """A program, and its variables by moment, counted from 0; stretch j lies between moment j and the next, or the end.
+    """A program, and its variables by moment, counted from 0; stretch j ends at the next moment or at the end.
 
     Attributes
     ----------
@@ -33,24 +33,24 @@ class MomentProgram:
     program : ProgramBuilder
         Costs in units of time.
     ran : list of list of int
-        R, of each task.
+        R, for each task.
     resident : list of {value: variable or YES}
         S.
     spared : list of {value: variable}
-        K: whether what the moment's run reads in place outlives it.
+        K: whether a value outlives the moment's run, which reads it in place.
     away : list of {value: {memory: variable}}
         H.
     fetched : list of {value: variable}
-        F, for the stretch after each moment, where it is not H.
+        F, for the stretch after each moment, if it differs from H.
     rerun, again : list of {task: variable}
-        X, for the stretch after each moment, and Z; at the last moment the same.
+        X, for the stretch after each moment, and Z; equal at the last moment.
     idle : list of int
-        W: the variable of the time before the first moment, and of each stretch, in which no first run is under way.
-        Empty without other memories.
+        W: the variable of the time before the first moment, and in each stretch, without a first run in progress. Empty
+        without other memories.
     room : list of int
-        The row of each moment that keeps what is resident within the budget; -1 where that is so anyway.
+        The memory row of each moment; -1 if that always holds.
     timeless : int
-        So many rows, the first ones, know nothing of time.
+        Number of rows, from the first one, that do not involve time.
     """
 
     facts: Facts
@@ -71,7 +71,7 @@ class MomentProgram:
     timeless: int = 0
 
     def add(self, stopped: Callable[[], bool]) -> bool:
-        """Add the variables and the rows of all moments; False if `stopped`, which is asked for each, says so.
+        """Add the variables and rows of all moments; False if `stopped` returns true, which it checks at each moment.
 
         O(moments * accesses), and moments^2 * tasks for the sums over X.
         """
@@ -94,7 +94,7 @@ class MomentProgram:
         return True
 
     def still(self) -> ProgramBuilder:
-        """Return the program without the rows that know of time."""
+        """Return the program without the rows that involve time."""
         entries = self.program.row_start[self.timeless]
         return replace(
             self.program,
@@ -106,14 +106,14 @@ class MomentProgram:
         )
 
     def is_last(self, moment: int) -> bool:
-        """Whether all that comes after a moment is one stretch: then what is said of both is said once."""
+        """Whether one stretch covers the time after a moment, so that X and Z are equal."""
         return moment + 1 == len(self.moments)
 
     # --- variables ----------------------------------------------------------------------------------------------------
 
     @property
     def _whole(self) -> bool:
-        """Whether values lie somewhere as a whole: with ways between memories, parts of them may be moved."""
+        """Whether values are moved as a whole; with links to other memories, parts of them may be."""
         return self.behind is None
 
     def _variables(self, moment: int) -> None:
@@ -121,7 +121,7 @@ class MomentProgram:
         ran: list[int] = []
         for task, known in enumerate(self.order.before(at)):
             if known is None:
-                # What need not run costs its time when it does; here, up to the last moment.
+                # An optional task costs its time when it runs; here, up to the last moment.
                 cost = facts.time[task] if facts.place[task] < 0 and self.is_last(moment) else 0
                 ran.append(program.add_column(cost=cost, integer=True))
             else:
@@ -148,7 +148,7 @@ class MomentProgram:
         self.spared.append({value: program.add_column(integer=self._whole) for value in freed_values})
         own = [value for value in away if not last or value in facts.ends]
         self.fetched.append({value: program.add_column() for value in own})
-        # What first runs after the moment need not run again before the next one.
+        # A task whose first run is after the moment need not rerun before the next one.
         here = [task for task in tasks if last or (ran[task] != NO and facts.repeat[task])]
         rerun = {task: program.add_column(cost=facts.cost[task], integer=True) for task in here}
         self.rerun.append(rerun)
@@ -159,16 +159,16 @@ class MomentProgram:
 
     @property
     def longest(self) -> int:
-        """Upper bound of columns that stand for time."""
+        """Upper bound of columns that represent time."""
         return LONGEST * max(1, sum(self.facts.length))
 
     def _is_freed(self, value: int, task: int) -> bool:
-        """Whether a run of a task may write over a value that it reads."""
+        """Whether a run of a task may overwrite a value that it reads."""
         facts = self.facts
         return facts.in_place[task] and facts.written[task] > 0 and not facts.pinned[value]
 
     def _made(self, value: int, moment: int) -> int:
-        """Say whether a value has been in the processor's memory before a moment: `YES`, `NO`, or (0) perhaps."""
+        """Return whether a value was in the processor's memory before a moment: `YES`, `NO`, or 0 if undecided."""
         facts = self.facts
         if facts.here[value]:
             return YES
@@ -189,9 +189,9 @@ class MomentProgram:
         ]
 
     def _wanted(self, moment: int) -> tuple[list[int], list[int]]:
-        """Return values that are of use after a moment, if they are there by then, and tasks to run then for them.
+        """Return the values that are useful after a moment if they exist then, and the tasks to run for them.
 
-        That is, to run again, or, of those that need not run, perhaps for the first time.
+        These tasks rerun, or, if they are optional, may run for the first time.
         """
         facts, ran, at = self.facts, self.ran[moment], self.moments[moment]
         coming = [state != YES and place >= 0 for state, place in zip(ran, facts.place, strict=True)]
@@ -216,9 +216,9 @@ class MomentProgram:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def state(self, task: int, moment: int) -> int:
-        """Return R: `YES`, `NO` or a variable; at the end, behind the last moment, what must run has run.
+        """Return R: `YES`, `NO` or a variable; at the end, after the last moment, all required tasks have run.
 
-        What need not run is not followed to the end: all its runs of the last stretch are X.
+        R of optional tasks stays that of the last moment: all their runs in the last stretch are X.
         """
         if moment < 0:
             return NO
@@ -227,17 +227,17 @@ class MomentProgram:
         return self.ran[moment][task]
 
     def after(self, value: int, moment: int) -> int:
-        """Return the variable of a value's residence when a moment's run has ended, or what is known of it."""
+        """Return the variable of a value's residence after a moment's run, or its known state."""
         kept = self.spared[moment].get(value)
         return self.resident[moment].get(value, NO) if kept is None else kept
 
     def fetch(self, value: int, moment: int) -> list[int]:
-        """Return the variables whose sum is what is fetched of a value in the stretch after a moment."""
+        """Return the variables whose sum is the share of a value that is fetched in the stretch after a moment."""
         own = self.fetched[moment].get(value)
         return [own] if own is not None else list(self.away[moment].get(value, {}).values())
 
     def row(self, terms: Iterable[Term], least: int = 0) -> int:
-        """Add a row, unless it holds anyway; return its number, or -1."""
+        """Add a row, unless it always holds; return its number, or -1."""
         row: dict[int, int] = {}
         for coefficient, variable in terms:
             if variable == YES:
@@ -250,7 +250,7 @@ class MomentProgram:
         return -1
 
     def _runs(self, task: int, moment: int) -> list[Term]:
-        """Return the terms of n: what is positive where a task runs in the stretch after a moment."""
+        """Return the terms of n, which is positive if a task runs in the stretch after a moment."""
         return [
             (1, self.state(task, moment + 1)),
             (-1, self.state(task, moment)),
@@ -258,7 +258,7 @@ class MomentProgram:
         ]
 
     def _supply(self, value: int, moment: int) -> list[Term] | None:
-        """Return what must be positive where a value is there in the stretch after a moment; None where it is."""
+        """Return terms whose sum is positive if a value is present in the stretch after a moment; None if always."""
         here = self.after(value, moment)
         if here == YES:
             return None
@@ -270,7 +270,7 @@ class MomentProgram:
         return terms
 
     def _order(self, moment: int) -> None:
-        """Say what has run before what, where that is not known."""
+        """Add the rows for tasks whose state at a moment is unknown."""
         facts, ran = self.facts, self.ran[moment]
         if all(state < 0 for state in ran):
             return
@@ -284,7 +284,7 @@ class MomentProgram:
                     self.row([*((1, ran[maker]) for maker in facts.makers[value]), (-1, state)])
 
     def _residence(self, moment: int) -> None:
-        """Say where values that are resident at a moment, or away, come from."""
+        """Add the rows that require a source for values that are resident or offloaded at a moment."""
         facts = self.facts
         for value, here in self.resident[moment].items():
             if moment:
@@ -306,7 +306,7 @@ class MomentProgram:
     def _memory(self, moment: int) -> None:
         facts, at = self.facts, self.moments[moment]
         size = facts.size
-        # What the run writes is there while it lasts: counted as written, not as resident.
+        # The outputs of the run count as written during it, not as resident.
         own = set(facts.writes[at]) - set(facts.reads[at])
         here = self.resident[moment].items()
         load = [(-size[value], state) for value, state in here if not facts.pinned[value] and value not in own]
@@ -317,12 +317,12 @@ class MomentProgram:
             written = facts.written[at] + facts.workspace[at]
             self.room[-1] = self.row([*load, *kept], facts.always + written - read - self.budget)
         for memory, room in ({} if self.behind is None else self.behind.room).items():
-            # What the run writes over may get there while it lasts.
+            # Values that the run overwrites may arrive there during it.
             away = [(v, places) for v, places in self.away[moment].items() if v not in self.spared[moment]]
             self.row([(-size[value], places[memory]) for value, places in away if memory in places], -room)
 
     def _stretch(self, moment: int) -> None:
-        """Say what the runs of the stretch after a moment need."""
+        """Add the rows for the inputs of the runs in the stretch after a moment."""
         facts, then = self.facts, moment + 1
         for task in facts.tasks:
             runs: list[list[Term]] = []
@@ -340,7 +340,7 @@ class MomentProgram:
                         self.row([*supply, *run])
 
     def _may_rerun(self, task: int, rerun: int, moment: int) -> None:
-        """Say when a task can run again in the stretch after a moment."""
+        """Add the rows for the conditions under which a task can rerun in the stretch after a moment."""
         facts = self.facts
         if facts.place[task] >= 0:
             self.row([(1, self.state(task, moment + 1)), (-1, rerun)])
@@ -352,7 +352,7 @@ class MomentProgram:
             self.row([(1, self.again[moment][task]), (-1, rerun)])
 
     def _end(self) -> None:
-        """Say what must be there at the end."""
+        """Add the rows for values that must be present at the end."""
         facts, last = self.facts, len(self.moments) - 1
         for value in facts.values:
             if facts.stays[value]:
@@ -366,7 +366,7 @@ class MomentProgram:
                 self.row([(1, here), *((1, column) for column in places), *runs], 1)
 
     def _future(self, moment: int) -> None:
-        """Say what all runs after a moment need, as a whole, and that its reruns are those of the stretches."""
+        """Add the rows for the needs of all later runs together, and those that link their reruns to the stretches."""
         facts = self.facts
         again = self.again[moment]
         for value in facts.values:
@@ -396,5 +396,5 @@ class MomentProgram:
                 self.row([(1, self.again[moment - 1][task]), (-1, column)])
 
     def _comes(self, task: int, moment: int) -> bool:
-        """Whether a task that must run may first run after a moment, other than in its own run."""
+        """Whether a required task may first run after a moment, other than in the moment's run."""
         return self.facts.place[task] >= 0 and self.ran[moment][task] != YES and task != self.moments[moment]

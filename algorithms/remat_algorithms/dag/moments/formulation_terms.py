@@ -1,4 +1,4 @@
-"""Building the program of some moments."""
+"""Construction of the complete program of some moments, with its transfer rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def build(
     behind: Behind | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> MomentProgram | None:
-    """Build the program of some moments; None if `stopped`, which is asked for each of them, says so.
+    """Build the program of some moments; None if `stopped` returns true, which it checks at each moment.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def build(
     moments : sequence of int
         Tasks that must run, each before the next in every schedule of the class.
     behind : Behind, optional
-        Memories for which values may leave.
+        Secondary memories, to which values may be offloaded.
     stopped : callable, optional
     """
     program = MomentProgram(order.facts, order, budget, list(moments), behind)

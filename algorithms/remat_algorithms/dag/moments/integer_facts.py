@@ -1,4 +1,4 @@
-"""What the programs know of a problem: tasks and values as lists, times and sizes as whole numbers."""
+"""The data of a problem for moment programs: tasks and values as lists, times and sizes as integers."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ import numpy as np
 from remat.plugin import IntArray, Number, Problem, reference_order, unread_tasks
 
 COARSE_BITS, FINE_BITS = 44, 40
-"""Bits of the time of all tasks in units: where times are no whole numbers, and at least, beside transfers."""
+"""Bits of the total time in units: if times are not integers, and the minimum if there are transfers."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A problem on one processor, in whole numbers.
+    """A problem on one processor, in integers.
 
     Attributes
     ----------
     unit : Fraction
-        Time of the instance that one unit of time stands for.
+        One unit of time, in the instance's unit.
     base : int or float
         Time of all forced tasks, in the instance's unit.
     time, length, cost : list of int
-        Of each task: units, rounded down; rounded up; and what another run costs, 0 where nobody reads its values.
+        Of each task, in units: time rounded down; time rounded up; cost of another run, 0 if no task reads its outputs.
     order : list of int
         Forced tasks, in the order of their first runs.
     place : list of int
-        Where a task stands in it; -1 of tasks that need not run.
+        Position of each task in `order`; -1 for optional tasks.
     repeat, unread, in_place : list of bool
-        Of each task: it may run again; nobody reads its values; it writes over what it reads.
+        Of each task: it may run again; no task reads its values; it overwrites its inputs.
     reads, writes : list of list of int
-        Values of each task, each once.
+        Values of each task, without duplicates.
     makers, users : list of list of int
-        Tasks of each value; a task that reads what it writes does not make it.
+        Producers and readers of each value; a task that reads a value that it writes is not its producer.
     workspace, written : list of int
         Bytes of each task.
     size : list of int
@@ -46,11 +46,11 @@ class Facts:
     here, pinned, stays : list of bool
         Of each value: in the processor's memory at the start, throughout, at the end.
     begins, ends : dict of int to list of int
-        Other memories, of values that begin, or must end there.
+        Other memories in which a value begins, or must end.
     static : int
-        Bytes that lie in the processor's memory throughout, beside pinned values.
+        Bytes that occupy the processor's memory throughout, without pinned values.
     own : int
-        That memory.
+        The processor's memory.
     """
 
     unit: Fraction
@@ -90,22 +90,22 @@ class Facts:
 
     @cached_property
     def there(self) -> list[bool]:
-        """Whether each value is anywhere at the start."""
+        """Whether each value is in any memory at the start."""
         return [here or value in self.begins for value, here in enumerate(self.here)]
 
     @cached_property
     def maker(self) -> list[int]:
-        """The task that alone can make each value first there; -1 of what is there at the start, or others make too."""
+        """The only producer of each value; -1 if the value is present at the start or has several producers."""
         rows = zip(self.makers, self.there, strict=True)
         return [makers[0] if len(makers) == 1 and not there else -1 for makers, there in rows]
 
     @cached_property
     def always(self) -> int:
-        """Bytes that lie in the processor's memory throughout."""
+        """Bytes that occupy the processor's memory throughout."""
         return self.static + sum(itertools.compress(self.size, self.pinned))
 
     def needs(self, task: int) -> int:
-        """Return the least bytes that a run of a task adds: what it writes, as far as that takes room, and works in."""
+        """Return the minimum bytes that a run of a task adds: outputs that do not overwrite inputs, and workspace."""
         written = self.written[task]
         if self.in_place[task]:
             freed = sum(self.size[value] for value in self.reads[task] if not self.pinned[value])
@@ -120,9 +120,9 @@ class Facts:
         ----------
         problem : Problem
         order : (forced tasks,) int64, optional
-            Another topological order of the tasks that `problem.needed.forced` names.
+            Another topological order of the tasks in `problem.needed.forced`.
         fine : bool
-            Whether units are small beside the times of transfers, too.
+            Whether units must also be small relative to the times of transfers.
         """
         graph, machine, forced = problem.graph, problem.machine, problem.needed.forced
         own = machine.processors[0].memory
@@ -170,7 +170,7 @@ class Facts:
 def _places(
     problem: Problem, own: int, entries: list[tuple[int, str | None]], values: int
 ) -> tuple[list[bool], dict[int, list[int]]]:
-    """Return which values the entries place in the processor's memory, and where they place them elsewhere."""
+    """Return the values that entries place in the processor's memory, and the other memories of the rest."""
     machine = problem.machine
     here, elsewhere = [False] * values, dict[int, list[int]]()
     for value, name in entries:
@@ -185,21 +185,21 @@ def _places(
 def _units(times: list[Number], *, fine: bool) -> tuple[Fraction, list[int], list[int]]:
     """Return a unit of time, and times in it, rounded down and up.
 
-    Whole times stay exact: the unit is what all of them are multiples of, or a part of that.
+    Integer times stay exact: the unit is their greatest common divisor, or a fraction of it.
     """
     if all(isinstance(time, int) for time in times):
         step, total = math.gcd(*(int(time) for time in times)) or 1, sum(int(time) for time in times)
         finer = max(0, FINE_BITS - (total // step).bit_length()) if fine else 0
         whole = [int(time) // step << finer for time in times]
         return Fraction(step, 1 << finer), whole, whole
-    # A power of two: then the division is exact.
+    # A power of two makes the division exact.
     exponent = COARSE_BITS - math.frexp(max(math.fsum(times), 1e-290))[1]
     scaled = [math.ldexp(time, exponent) for time in times]
     return Fraction(1, 2) ** exponent, [math.floor(time) for time in scaled], [math.ceil(time) for time in scaled]
 
 
 def places_of(order: Sequence[int], tasks: int) -> list[int]:
-    """Return where each task stands in an order; -1 of those that do not."""
+    """Return the position of each task in an order; -1 for tasks that are not in it."""
     places = [-1] * tasks
     for place, task in enumerate(order):
         places[task] = place
@@ -207,7 +207,7 @@ def places_of(order: Sequence[int], tasks: int) -> list[int]:
 
 
 def rows_with(rows: Iterable[Sequence[int]], values: int) -> list[list[int]]:
-    """Return for each value the rows that it stands in."""
+    """Return for each value the rows that contain it."""
     found: list[list[int]] = [[] for _ in range(values)]
     for number, row in enumerate(rows):
         for value in row:

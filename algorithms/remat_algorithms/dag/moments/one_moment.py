@@ -1,22 +1,24 @@
-"""One moment in one memory, exactly: a sweep over what is made again, from the last task to the first.
+"""Exact solution for one moment in one memory: a sweep over the reruns, from the last task to the first.
 
-Let R be the tasks that run again after the moment. A value is wanted if a first run behind the moment reads it, if it
-must be there at the end, or if a task of R reads it; a wanted value whose maker is not in R is kept. The program is
+Let R be the set of tasks that rerun after the moment. A value is needed if a first run after the moment reads it, if it
+must be present at the end, or if a task of R reads it. A needed value whose producer is not in R is kept. The program
+is
 
-    minimise the sum of c_k over R,   the sum of M_v over kept v <= room.
+    minimize the sum of c_k over R,   subject to the sum of M_v over kept v <= B (argument `room`).
 
-Tasks are decided from the last to the first. What matters of those decided is which values they want whose makers
-come yet: in a network, a handful. For a price p of a byte, the least of c(R) + p M(R) is a shortest path over these
-sets, and with L it
+The sweep decides the tasks from the last to the first. The decided tasks matter only through the set of values that
+they need from undecided producers. In a network, these are a handful. For a price p per byte, the minimum of c(R) + p
+M(R) is a shortest path over these sets. Let L be its length. Then
 
-    c(R) - (L - p room) = (c(R) + p M(R) - L) + p (room - M(R)),
+    c(R) - (L - p B) = (c(R) + p M(R) - L) + p (B - M(R)),
 
-a sum of two terms that are at least 0 for all R that fit. So all R within D of the bound L - p room go through labels
-(set, bytes, time) whose first term is at most D, by the exact distance to go: the sweep lists them, leaves out what
-another label of the set has in fewer bytes and less time, and ends with the best one, or with the proof that the
-optimum is more than D above the bound; then D is doubled. Equal layers give equal labels, which a search would go
-through one by one. Where labels are too many, those of nearly the same bytes become one, with the least bytes and the
-least time of them: what is proved then is still true, and whether a solution fits is told from its own bytes.
+a sum of two terms that are at least 0 for all R that fit. All R within D of the bound L - p B therefore pass through
+labels (set, bytes, time) whose first term is at most D, measured by the exact distance to the end. The sweep lists
+these labels. It discards those that another label of the same set dominates in bytes and time. It ends with the best
+label, or with a proof that the optimum is more than D above the bound; then it doubles D. Equal layers give equal
+labels, which a branch and bound would enumerate. If a set has too many labels, those of nearly equal bytes merge into
+one with the minimum bytes and the minimum time. The bound remains valid, and a solution's own bytes decide whether it
+fits.
 """
 
 from __future__ import annotations
@@ -36,26 +38,27 @@ WIDEST = 61
 """Bits of bytes times their price, and of time, in all."""
 
 MOST_SETS, MOST_STATES = 512, 400_000
-"""Sets between two tasks, and in all, up to which the sweep is made."""
+"""Maximum number of sets between two tasks, and in total, for a sweep."""
 
 FEW_LABELS, MOST_LABELS = 1 << 13, 1 << 17
-"""Labels of a set beyond which those of nearly the same bytes become one: at first, and where that says too little."""
+"""Maximum labels per set before labels of nearly equal bytes merge: initially, and after repeated sweeps."""
 
 FIRST, LAST, WIDER = 20, 8, 4
-"""The first distance from the bound is the time of all reruns by 2 to the power of this, the last one, of that; and
-from one to the next it grows by this power at most."""
+"""Exponents of two: divisors of the total rerun time that give the first and the last distance from the bound, and the
+maximum growth factor between distances.
+"""
 
 
 @dataclass(frozen=True)
 class Swept:
-    """What the sweep has found.
+    """Result of the sweep.
 
     Attributes
     ----------
     bound : int
-        Units of time that every solution takes, at least.
+        Lower bound on every solution, in units of time.
     again : set of int or None
-        Tasks that run again in the best solution of those looked at; None: none of these fits.
+        Tasks that rerun in the best solution found; None if no solution found fits.
     cost : int
         Their time.
     """
@@ -66,7 +69,7 @@ class Swept:
 
 
 Choice = tuple[int, int, int, int]
-"""Bytes, units of time, the set behind, and the task that runs again or -1."""
+"""Bytes, units of time, the set after the choice, and the task that reruns or -1."""
 
 Steps = list[dict[int, tuple[Choice, ...]]]
 """For each decision, and each set before it, the choices."""
@@ -75,20 +78,20 @@ Steps = list[dict[int, tuple[Choice, ...]]]
 def sweep(
     built: MomentProgram, price: float, *, stopped: Callable[[], bool], near: int = 0, most: int = FEW_LABELS
 ) -> Swept | None:
-    """Solve a program of one moment in one memory; None where it is another one, or takes too many sets.
+    """Solve a program of one moment in one memory; None for other programs, or if there are too many sets.
 
     Parameters
     ----------
     built : MomentProgram
-        Of one moment in a listed order, without memories behind, each value with at most one maker.
+        For one moment in a listed order, without secondary memories, and with at most one producer for each value.
     price : float
-        Units of time for a byte, at about the optimum of the relaxation.
+        Units of time per byte, near the optimum of the relaxation.
     stopped : callable
-        Asked for each decision.
+        Checked at each decision.
     near : int
-        Units of time within which of the bound a solution is good enough.
+        Sufficient distance of a solution from the bound, in units of time.
     most : int
-        Labels of a set at first.
+        Initial maximum of labels per set.
 
     Notes
     -----
@@ -122,7 +125,7 @@ def sweep(
         if found.least < graph.reached(reach):
             most *= 4
         else:
-            # What proves that the best one is as good as is asked for, unless that is far.
+            # The distance that would prove the best solution good enough, unless that is far.
             wanted = last if best is None else (best[0] - near << bits) - graph.base
             reach = min(reach << WIDER, max(wanted, reach << 1))
     return Swept(bound, best[1] if best else None, best[0] if best else 0)
@@ -130,7 +133,7 @@ def sweep(
 
 @dataclass(frozen=True)
 class _Found:
-    """The least time of all labels at the end, and the best solution that fits."""
+    """The minimum time of all labels at the end, and the best solution that fits."""
 
     least: int
     cost: int
@@ -159,15 +162,15 @@ class _Graph:
 
     @property
     def base(self) -> int:
-        """The scaled bound of the price."""
+        """The scaled bound that the price gives."""
         return self.ahead[0][0] - self.price * self.room
 
     def reached(self, reach: int) -> int:
-        """Return the time of what is so far above that bound, in units, rounded up; 0 at least."""
+        """Return the time at a distance above that bound, in units, rounded up; at least 0."""
         return max(0, -(-(self.base + reach) >> self.bits))
 
     def labels(self, reach: int, most: int, stopped: Callable[[], bool]) -> _Found | None:
-        """List the labels within a scaled distance of the bound, so many of each set; None if `stopped`."""
+        """List the labels within a scaled distance of the bound, at most `most` of each set; None if `stopped`."""
         limit = self.ahead[0][0] + reach
         passed = {0: 0}
         here: dict[int, _Labels] = {0: _Labels.start()}
@@ -195,12 +198,12 @@ class _Graph:
         return _Found(self.reached(reach) + 1, 0, None) if last is None else self._found(last)
 
     def _joined(self, parts: list[_Labels], limit: int, most: int) -> _Labels | None:
-        """Return the labels of a set: those that may still come to something, and that no other one has cheaper."""
+        """Return the undominated labels of a set that are within the limits."""
         size, cost, own, node = (np.concatenate(columns) for columns in zip(*(p.columns for p in parts), strict=True))
         keep = np.flatnonzero((size <= self.room) & (self.price * size + (cost << self.bits) <= limit))
         if not len(keep):
             return None
-        # Each part is sorted already, so that this is a merge.
+        # Each part is already sorted, so this is a merge.
         order = keep[size[keep].argsort(kind="stable")]
         least = np.minimum.accumulate(cost[order])
         order = order[np.concatenate(([True], least[1:] < least[:-1]))]
@@ -214,7 +217,7 @@ class _Graph:
         )
         if len(order) > most:
             bucket = size // max(1, int(size[-1] - size[0]) // most)
-            # Of each bucket the last one, which takes least time, with the bytes of the first.
+            # Of each bucket, take the last label, which has the minimum time, with the bytes of the first.
             last = np.flatnonzero(np.concatenate((bucket[1:] != bucket[:-1], [True])))
             first = np.concatenate(([0], last[:-1] + 1))
             size, cost, own, node = size[first], cost[last], own[last], node[last]
@@ -230,7 +233,7 @@ class _Graph:
 
 
 class _Tree:
-    """Which tasks run again on the way to a label: a node for each label that one more of them has led to."""
+    """The tasks that rerun on the path to each label: one node for each label and additional task."""
 
     def __init__(self) -> None:
         self.parents: list[IntArray] = [np.full(1, -1, dtype=np.int64)]
@@ -239,7 +242,7 @@ class _Tree:
         self.count = 1
 
     def add(self, parents: IntArray, task: int) -> IntArray:
-        """Return new nodes below others, by one more task."""
+        """Return new nodes below others, for one more task."""
         self.parents.append(parents)
         self.tasks.append(task)
         self.starts.append(self.count)
@@ -248,7 +251,7 @@ class _Tree:
         return nodes
 
     def path(self, node: int) -> set[int]:
-        """Return the tasks on the way to a node."""
+        """Return the tasks on the path to a node."""
         tasks = set[int]()
         while node > 0:
             block = int(np.searchsorted(self.starts, node, side="right")) - 1
@@ -259,9 +262,9 @@ class _Tree:
 
 @dataclass(frozen=True)
 class _Labels:
-    """Labels of a set, as columns: bytes and time by which they are compared, their own bytes, and their nodes.
+    """Labels of a set, as columns: bytes and time for comparisons, their own bytes, and their nodes.
 
-    `more_size` and `more_cost` are to be added to all of them.
+    `more_size` and `more_cost` are added to all of them.
     """
 
     size: IntArray
@@ -274,27 +277,27 @@ class _Labels:
 
     @staticmethod
     def start() -> _Labels:
-        """Return the one label of the start."""
+        """Return the single label of the start."""
         zero = np.zeros(1, dtype=np.int64)
         return _Labels(zero, zero, zero, zero, 0, 0, _Tree())
 
     def after(self, choice: Choice) -> _Labels:
-        """Return the labels behind a choice."""
+        """Return the labels after a choice."""
         size, cost, _, task = choice
         node = self.node if task < 0 else self.tree.add(self.node, task)
         return _Labels(self.size, self.cost, self.own, node, self.more_size + size, self.more_cost + cost, self.tree)
 
     @property
     def columns(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """All columns, as they are."""
+        """All columns, with the added terms."""
         return self.size + self.more_size, self.cost + self.more_cost, self.own + self.more_size, self.node
 
 
 @dataclass(frozen=True)
 class _Decision:
-    """To run a task again, or to keep what is wanted of its values; `task` -1: only the latter.
+    """The decision to rerun a task, or to keep its needed values; `task` -1: only the latter.
 
-    Values are bits; `wanted` are those that are, whatever runs again, and `sizes` has (bit, bytes).
+    Values are bits; `wanted` are those needed whatever reruns, and `sizes` contains (bit, bytes).
     """
 
     task: int
@@ -309,7 +312,7 @@ class _Decision:
 
 
 def _decisions(built: MomentProgram) -> tuple[list[_Decision], int]:
-    """Return the decisions, the last task first, and the bytes that are left for what they keep."""
+    """Return the decisions, the last task first, and the bytes available for the values that they keep."""
     facts, at = built.facts, built.moments[0]
     size, again = facts.size, built.again[0]
     room = built.budget - facts.always
@@ -317,7 +320,7 @@ def _decisions(built: MomentProgram) -> tuple[list[_Decision], int]:
     free = {v for v, state in built.resident[0].items() if state == YES}
     room -= sum(size[value] for value in free if not facts.pinned[value])
     if built.spared[0]:
-        # What is written over is not there beside what is written; what is spared counts as kept.
+        # Overwritten values do not add to the written ones; spared values count as kept.
         room += sum(size[value] for value in facts.reads[at] if not facts.pinned[value])
     countable = [v for v in built.resident[0] if v not in free or v in built.spared[0]]
     bit = {value: 1 << number for number, value in enumerate(countable)}
@@ -350,12 +353,12 @@ def _decision(built: MomentProgram, task: int, made: list[int], bits: dict[int, 
 
 
 def is_read_behind(facts: Facts, value: int, at: int) -> bool:
-    """Whether a first run behind that of another task, in the listed order, reads a value."""
+    """Whether a first run after that of task `at`, in the listed order, reads a value."""
     return any(facts.place[user] > facts.place[at] for user in facts.users[value])
 
 
 def _steps(decisions: list[_Decision], stopped: Callable[[], bool]) -> Steps | None:
-    """List the sets that can come before each decision, and what follows; None if they are too many."""
+    """List the possible sets before each decision, with their choices; None if there are too many."""
     steps: Steps = []
     here, states = {0}, 0
     for decision in decisions:

@@ -1,4 +1,4 @@
-"""The moment at which most is resident in the listed order: its program, solutions near the best one, their proof."""
+"""The moment of maximum memory in the listed order: its program, near-optimal solutions, and their proof."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from remat_algorithms.dag.moments.program_solution import Effort, Moment, Moment
 from remat_algorithms.dag.moments.unconditional_bound import surely
 
 STEEP = 8
-"""How fast what is wanted behind the moment gets less dear with its distance from it."""
+"""Exponent with which price increases fall with a value's distance from the moment."""
 
 WORK = 0.3
-"""Work on a program that cannot be swept, in CP-SAT's units."""
+"""Work limit of a program that cannot be swept, in CP-SAT's units."""
 
 ANY = 1 << 62
-"""Units of time within which of the bound any solution is."""
+"""A distance from the bound, in units of time, that every solution meets."""
 
 TIE = 1 << 20
-"""What is wanted soon behind the moment is dearer by one part in so many, at the most, where the bound is to hold."""
+"""Reciprocal of the maximum relative price increase of values needed soon, if the bound must hold."""
 
 LABELS = 1 << 15
-"""Labels of a set of which a sweep that is to prove something makes use at first."""
+"""Initial maximum of labels per set in a sweep for a proof."""
 
 
 class Peak:
@@ -41,23 +41,23 @@ class Peak:
     budget : int
     seed : int
     stopped : callable
-        Asked now and then.
+        Checked from time to time.
 
     Attributes
     ----------
     at : int or None
-        The task at whose first run most is resident; None where everything fits.
+        The task whose first run has the maximum memory; None if everything fits.
     price : float
-        Units of time for a byte, as the relaxation has it; 0 before it was asked, or where nobody can say.
+        Units of time per byte in the relaxation; 0 before it is solved, or if the price is unknown.
     relaxed : list of Moment
-        The relaxation's solution, once it was asked.
+        The relaxation's solution, once it is solved.
     """
 
     def __init__(self, facts: Facts, budget: int, seed: int, stopped: Callable[[], bool]) -> None:
         self.facts, self.budget, self._seed, self._stopped = facts, budget, seed, stopped
         self.price, self.relaxed = 0.0, list[Moment]()
         levels = listed_levels(facts)
-        # What nobody reads may be left for later: then it is no moment of the order.
+        # Tasks without readers may run later: their runs are not moments of the order.
         places = [place for place, task in enumerate(facts.order) if not facts.unread[task]]
         fullest = max(places, key=levels.__getitem__, default=None)
         over = fullest is not None and levels[fullest] > budget
@@ -65,7 +65,7 @@ class Peak:
 
     @property
     def place(self) -> int:
-        """The moment's place in the order."""
+        """The moment's position in the order."""
         assert self.at is not None
         return self.facts.place[self.at]
 
@@ -76,7 +76,7 @@ class Peak:
 
     @cached_property
     def _overall(self) -> MomentProgram:
-        """The program that speaks of all schedules: mostly nothing that matters depends on the order."""
+        """The program for all schedules; usually no relevant part depends on the order."""
         facts, undecided = self._surely
         other = self._built(facts, self.budget) if undecided else self.program
         return self.program if other.program == self.program.program else other
@@ -88,7 +88,7 @@ class Peak:
 
     @property
     def _alike(self) -> bool:
-        """Whether what depends on the order takes no time to run again."""
+        """Whether all tasks whose position depends on the order rerun at no cost."""
         return not any(self.facts.cost[task] for task in self._surely[1])
 
     def _built(self, facts: Facts, budget: int) -> MomentProgram:
@@ -98,21 +98,21 @@ class Peak:
         return built
 
     def relax(self) -> float:
-        """Ask the relaxation; return a bound, in units of time."""
+        """Solve the relaxation; return a bound, in units of time."""
         answer = solve(self.program, Effort(sweeps=False, whole_work=0), stopped=self._stopped)
         self.price, self.relaxed = answer.price, answer.relaxed
         return answer.bound
 
     def near(self, *, tilt: float = 0.0, budget: int | None = None) -> Moment | None:
-        """Return a solution nearly as good as the best one, quickly; None where the program cannot be swept.
+        """Return a near-optimal solution quickly; None if the program cannot be swept.
 
         Parameters
         ----------
         tilt : float
-            Share by which what is wanted soon behind the moment is dearer to make again, at the most. It is there
-            nearly as long when it is made again: so others go in its place, where they cost as much.
+            Maximum relative increase of the recomputation cost of values that are needed soon after the moment.
+            Recomputing such a value saves little memory, so among equal costs the solution recomputes others.
         budget : int, optional
-            A smaller one.
+            A smaller budget.
         """
         if self.price <= 0.0 or self._stopped():
             return None
@@ -125,12 +125,13 @@ class Peak:
     def solve(self, near: float) -> MomentAnswer:
         """Solve the program, up to a share of the time of all tasks.
 
-        Where only nearly, and where what depends on the order takes no time, the one that speaks of all schedules.
+        With a positive share, it solves the program for all schedules if tasks that depend on the order rerun at no
+        cost.
         """
         return self._solve(self._overall if near > 0.0 and self._alike else self.program, near)
 
     def for_all(self, answer: MomentAnswer, near: float) -> float:
-        """Return a bound on all schedules, in units of time; `answer` is that of `solve`."""
+        """Return a bound on all schedules, in units of time; `answer` is the result of `solve`."""
         same = self._overall is self.program or (near > 0.0 and self._alike)
         return answer.bound if same else self._solve(self._overall, near).bound
 
@@ -144,9 +145,9 @@ class Peak:
         return solve(program, effort, stopped=self._stopped)
 
     def _nearly(self, program: MomentProgram, near: int) -> MomentAnswer | None:
-        """Solve a program up to so many units of time, its solution rather one that is nearly a plan; None: no sweep.
+        """Solve a program within `near` units of time, with nearly a plan as solution; None if it cannot be swept.
 
-        The costs are higher by one part in `TIE`, at the most: so the bound is lower by as much.
+        The costs are higher by at most one part in `TIE`, so the bound is reduced by as much.
         """
         tilted = replace(program, facts=self._tilted(program.facts, 1.0 / TIE))
         swept = sweep(tilted, self.price, stopped=self._stopped, near=near, most=LABELS)

@@ -1,4 +1,4 @@
-"""From the solution at a moment to a sequence of runs."""
+"""Conversion of the solution at a moment to a sequence of runs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from remat_algorithms.dag.moments.integer_facts import Facts
 from remat_algorithms.dag.moments.program_solution import Moment
 
 HALF, WHOLE = 0.5, 1.0 - 1e-6
-"""Shares from which a value counts as kept: where room is left for it, and where the solution keeps all of it."""
+"""Minimum shares for which a value counts as kept: if there is free memory, and if the solution must keep all of it."""
 
 
 def runs_of(facts: Facts, at: int, moment: Moment, least: float = HALF) -> list[int]:
-    """Return runs for a solution: up to the moment as listed, and behind it what is gone is remade when it is wanted.
+    """Return the runs of a solution: as listed up to the moment, then with each missing value recomputed when needed.
 
-    What needs not run is run where nothing else makes what is read. Whether it fits elsewhere, nobody has looked.
+    Optional tasks run only if no other task computes a value that a run reads. The runs may not fit at other moments.
 
     Parameters
     ----------
@@ -49,9 +49,9 @@ def runs_of(facts: Facts, at: int, moment: Moment, least: float = HALF) -> list[
 
 
 def _stays_rather(facts: Facts, value: int) -> bool:
-    """Whether a value that must be there at the end is made by a task that nobody reads, of more bytes than it has.
+    """Whether to keep a final value because the task that computes it reads more bytes, and no task reads its outputs.
 
-    Another run of that task costs nothing in a program. As a run at the end it would hold what it reads up to there.
+    Another run of that task costs nothing in a program. As a run at the end, it would hold its inputs until then.
     """
     if not facts.stays[value]:
         return False
@@ -60,7 +60,7 @@ def _stays_rather(facts: Facts, value: int) -> bool:
 
 
 class _Sequence:
-    """Runs, and the values that are there behind them."""
+    """Runs, and the values that are present after them."""
 
     def __init__(self, facts: Facts, there: Iterable[int], again: Mapping[int, float]) -> None:
         self.facts, self.there, self.again = facts, set(there), again
@@ -73,7 +73,7 @@ class _Sequence:
         self.there.update(self.facts.writes[task])
 
     def supply(self, values: Iterable[int]) -> None:
-        """Run what makes values that are gone, and before it what makes its own inputs."""
+        """Run the producers of missing values, each after the producers of its own inputs."""
         for value in values:
             maker = self._maker(value, ())
             stack = [] if maker is None else [maker]
@@ -89,7 +89,7 @@ class _Sequence:
                     stack.append(following)
 
     def _maker(self, value: int, entered: Container[int]) -> int | None:
-        """Return the task that makes a value which is gone; None where it is there, or nothing can make it."""
+        """Return the task that recomputes a missing value; None if it is present, or no task can compute it."""
         facts = self.facts
         if value in self.there:
             return None

@@ -1,4 +1,4 @@
-"""Which tasks every schedule runs before which, and moments at which much must be resident in any of them."""
+"""Precedence between tasks in every schedule, and moments at which every schedule must hold many bytes."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import numpy as np
 from remat_algorithms.dag.moments.integer_facts import Facts
 
 MOST_TASKS = 20_000
-"""Tasks up to which ancestors and descendants of all are listed: one bit for each pair."""
+"""Maximum number of tasks for lists of all ancestors and descendants: one bit for each pair."""
 
 STEEP = 3
-"""Power of the levels by which a chain is weighed: high ones count, and many."""
+"""Exponent of the levels in the weight of a chain: it favors chains with many high levels."""
 
 CHUNK = 256
-"""Values whose bits are spread out at once."""
+"""Number of values whose bits are unpacked at once."""
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """What holds in every order of the first runs of what must run.
+    """Facts that hold in every order of the first runs of required tasks.
 
     Attributes
     ----------
     facts : Facts
     before, after : list of int
-        Ancestors and descendants of each place of `Facts.order`, as bits: those through values with one maker.
+        Ancestors and descendants of each position of `Facts.order`, as bits, through values with one producer.
     level : list of int
-        Bytes that the run at each place needs with all that is resident throughout, and of what in every order is made
-        before it, and needed then or later.
+        Minimum bytes at each position in every order: those of the run, those always resident, and values that are
+        computed before the run and needed then or later.
     """
 
     facts: Facts
@@ -41,7 +41,7 @@ class Lineage:
 
     @staticmethod
     def of(facts: Facts) -> Lineage:
-        """Collect it. O(tasks * (accesses + values) / 8) bytes are touched."""
+        """Collect the facts; touches O(tasks * (accesses + values) / 8) bytes."""
         order, producer = facts.order, producers(facts)
         before, after = [0] * len(order), [0] * len(order)
         for place, task in enumerate(order):
@@ -57,7 +57,7 @@ class Lineage:
         return Lineage(facts, before, after, _levels(facts, producer, before, after))
 
     def chain(self) -> list[int]:
-        """Return tasks, each an ancestor of the next: the two neighbours of highest level, and what can go with them.
+        """Return tasks, each an ancestor of the next: the adjacent pair of highest level, extended in both directions.
 
         O(accesses).
         """
@@ -82,9 +82,9 @@ class Lineage:
         return [facts.order[place] for place in middle]
 
     def choose(self, chain: Sequence[int], count: int) -> list[int]:
-        """Return so many tasks of a chain, or one less, at high levels: neighbours, since they say most together.
+        """Return `count` tasks of a chain, or one less, at high levels, as adjacent pairs: these give the best bounds.
 
-        Of more tasks, those of fewer are a part.
+        The choice for a smaller count is a subset of that for a larger one.
         """
         level = {task: self.level[self.facts.place[task]] for task in chain}
         pairs = sorted(itertools.pairwise(chain), key=lambda pair: -level[pair[0]] - level[pair[1]])
@@ -99,14 +99,14 @@ class Lineage:
 
 
 def producers(facts: Facts) -> list[int]:
-    """Return the place of the task that must run before each value is first there; -1 where that is not one task."""
+    """Return the position of each value's only producer; -1 if it has several or is present at the start."""
     return [facts.place[maker] if maker >= 0 else -1 for maker in facts.maker]
 
 
 def _heaviest(pairs: Sequence[tuple[int, int]], level: Sequence[float]) -> dict[int, int]:
-    """Return for each second place of some pair the first one that the heaviest way to it goes through.
+    """Return for each second position of some pair its predecessor on the heaviest path to it.
 
-    The pairs come in a topological order of their second places.
+    The pairs are in a topological order of their second positions.
     """
     highest = max(level)
     weight = [(each / highest) ** STEEP if highest else 0.0 for each in level]
@@ -142,9 +142,9 @@ def _levels(facts: Facts, producer: Sequence[int], before: Sequence[int], after:
 
 
 def listed_levels(facts: Facts) -> list[int]:
-    """Return the bytes of the first run at each place of the listed order if nothing runs again; O(accesses).
+    """Return the bytes during the first run at each position of the listed order without reruns; O(accesses).
 
-    What needs not run, but may, counts as run as soon as it can be.
+    Optional tasks count as run as soon as they can run.
     """
     order, places = facts.order, len(facts.order)
     made = earliest(facts)
@@ -156,7 +156,7 @@ def listed_levels(facts: Facts) -> list[int]:
         if value in facts.begins and not facts.here[value]:
             made[value] = min((user for user in users if user >= 0), default=places) - 1
         if made[value] < places and last > made[value]:
-            # While it is being written, a value is part of what its task adds.
+            # While its task writes it, a value is part of the bytes that the task adds.
             change[made[value] + 1] += facts.size[value]
             change[last + 1] -= facts.size[value]
     levels = []
@@ -170,7 +170,7 @@ def listed_levels(facts: Facts) -> list[int]:
 
 
 def earliest(facts: Facts) -> list[int]:
-    """Return the first place of the listed order behind which each value can be there; -1 at the start."""
+    """Return the first position of the listed order after which each value can be present; -1 at the start."""
     far = len(facts.order)
     made = [-1 if there else far for there in facts.there]
     missing = [sum(made[value] == far for value in row) for row in facts.reads]

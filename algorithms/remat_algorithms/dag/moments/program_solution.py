@@ -1,4 +1,4 @@
-"""Solving a program: a relaxation whose bound is exact, and CP-SAT for what has to be whole."""
+"""Solution of a moment program: a relaxation with an exact bound, and CP-SAT for integers."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from remat_algorithms.kit.programs.program import ProgramBuilder
 from remat_algorithms.kit.programs.relaxation import relaxed
 
 SHARES, TICK_BITS, ROW_BITS = 1 << 12, 30, 56
-"""Parts in which CP-SAT moves values; bits of the longest time in its ticks, and of what a row comes to."""
+"""Parts into which CP-SAT divides values; maximum bits of a time in its ticks, and of the terms of a row."""
 
 RELAXED_WORK, WHOLE_WORK = 5.0, 1.0
-"""Most work on the relaxation, and on the whole program, in the units of GLOP and of CP-SAT, where nobody says more."""
+"""Default work limits of the relaxation and of the integer program, in the units of GLOP and of CP-SAT."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What a solution has at one moment.
+    """A solution at one moment.
 
     Attributes
     ----------
     kept : dict of int to float
-        S, or K of what the moment's run reads in place: the share of each value that is here when the run has ended.
+        S, or K for values that the moment's run reads in place: the share of each value that is resident after the run.
     away : dict of int to dict of int to float
         H: its shares in other memories.
     again : dict of int to float
-        Z: whether each task runs after the moment, having run before it, or being one that need not run.
+        Z: whether each task runs after the moment, for tasks that have run before it and for optional ones.
     rerun : dict of int to float
-        X: the same of the stretch up to the next moment.
+        X: the same for the stretch up to the next moment.
     """
 
     kept: dict[int, float]
@@ -45,21 +45,21 @@ class Moment:
 
 @dataclass(frozen=True)
 class MomentAnswer:
-    """What a program says.
+    """Result of a program.
 
     Attributes
     ----------
     bound : int or float
-        Units of time that every schedule of the class takes on top of the forced tasks, at least; infinite where there
-        is none.
+        Lower bound on the time that every schedule of the class takes beyond the forced tasks, in units; infinite if no
+        schedule exists.
     ended : bool
-        Whether nothing was cut short.
+        Whether no limit cut the solution short.
     whole : list of Moment
-        The solution of the whole program; empty without one.
+        The solution of the integer program; empty without one.
     relaxed : list of Moment
-        That of the relaxation; likewise.
+        The solution of the relaxation; empty without one.
     price : float
-        Units of time for a byte at the first moment, as the relaxation has it.
+        Units of time per byte at the first moment, in the relaxation.
     """
 
     bound: float
@@ -71,24 +71,24 @@ class MomentAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """What solving a program may take, and what is enough.
+    """Limits and tolerances for solving a program.
 
     Attributes
     ----------
     relaxed_work : float
-        Most work on the relaxation, in GLOP's units; 0: leave it out.
+        Work limit of the relaxation, in GLOP's units; 0: skip it.
     sweeps : bool
-        Whether one moment in one memory is swept, where that can be done (see `sweep`).
+        Whether to sweep one moment in one memory where possible (see `sweep`).
     price : float
-        Units of time for a byte at the first moment: where that is known, the relaxation is not asked again.
+        Known units of time per byte at the first moment; if positive, the relaxation is not solved again.
     whole_work : float or None
-        Most work on the whole program, in CP-SAT's units; 0: leave it out; None: no limit.
+        Work limit of the integer program, in CP-SAT's units; 0: skip it; None: no limit.
     seconds : float or None
-        Limit of the whole program.
+        Time limit of the integer program.
     near : int
-        Units of time within which of the bound a solution is good enough; the sweep makes use of it.
+        Sufficient distance of a solution from the bound, in units of time, for the sweep.
     known : float
-        A bound that is known of a part of the program.
+        A known bound from a part of the program.
     seed : int
     """
 
@@ -116,9 +116,9 @@ def solve(
     built : MomentProgram
     effort : Effort
     stopped : callable
-        Asked every `POLL_SECONDS`.
+        Checked every `POLL_SECONDS`.
     raised : callable, optional
-        Receives better and better bounds.
+        Receives improved bounds.
     """
     program, limit = built.program, LONGEST // 2 * max(1, sum(built.facts.length))
     bound, sketch = effort.known, list[Moment]()
@@ -168,7 +168,7 @@ def solve(
 
 
 def moment_of(built: MomentProgram, chosen: set[int]) -> Moment:
-    """Return the solution at the only moment that runs some tasks again."""
+    """Return the solution at a single moment, given the tasks that rerun."""
     facts, at = built.facts, built.moments[0]
     wanted = {value for task in chosen for value in facts.reads[task]}
     made = {value for task in chosen for value in facts.writes[task]}
@@ -184,7 +184,7 @@ def moment_of(built: MomentProgram, chosen: set[int]) -> Moment:
 
 
 def _without_solution(built: MomentProgram, limit: int, stopped: Callable[[], bool]) -> MomentAnswer:
-    """Say what it means that a program has no solution: there is no schedule, or none in the time that columns have."""
+    """Return the result for a program without solution: no schedule exists, or none within the limit on idle time."""
     if built.behind is not None:
         still = in_shares(built.still())[0]
         if solve_whole(still, seconds=None, stopped=stopped, step=1, work=WHOLE_WORK).bound < math.inf:
@@ -193,7 +193,7 @@ def _without_solution(built: MomentProgram, limit: int, stopped: Callable[[], bo
 
 
 def moments_of(built: MomentProgram, values: Sequence[float]) -> list[Moment]:
-    """Read a solution; an empty one has no moments."""
+    """Convert a solution to moments; an empty one has none."""
     if not len(values):
         return []
     found = []
@@ -211,10 +211,10 @@ def moments_of(built: MomentProgram, values: Sequence[float]) -> list[Moment]:
 
 
 def in_shares(program: ProgramBuilder) -> tuple[ProgramBuilder, int]:
-    """Return a program of whole columns, and by how much its costs may exceed those of the one given.
+    """Return a program with integer columns, and the maximum excess of its costs over those of `program`.
 
-    Shares become numbers of parts, and times numbers of ticks, both rounded up; rows give way by what that may cost
-    them. So every solution of the program given remains one.
+    Shares become numbers of parts, and times become numbers of ticks, both rounded up. The rows are relaxed by the
+    effect of the rounding, so every solution of `program` remains one.
     """
     if all(program.integer):
         return program, 0
@@ -241,14 +241,14 @@ def in_shares(program: ProgramBuilder) -> tuple[ProgramBuilder, int]:
         right = SHARES * int(least) - given
         reach = sum(abs(factor) * int(scaled.upper[column]) for column, factor in terms) + abs(right)
         shift = max(0, reach.bit_length() - ROW_BITS)
-        # Up on the left and down on the right: what fulfils the row fulfils the rounded one.
+        # Round up on the left and down on the right: every solution of the row also satisfies the rounded one.
         scaled.add_row([(column, -(-factor >> shift)) for column, factor in terms], lower=right >> shift)
     lost = sum(tick * int(cost) for cost, kind in zip(program.cost, kinds, strict=True) if kind is _Kind.TIME)
     return scaled, lost
 
 
 class _Kind(Enum):
-    """What a column counts."""
+    """The quantity that a column counts."""
 
     WHOLE = "whole"
     SHARE = "share"
@@ -260,9 +260,9 @@ class _Kind(Enum):
 
 
 def _given(kinds: list[_Kind], factors: list[int], tick: int) -> int:
-    """Return by how much a row gives way, in parts of a share.
+    """Return by how much a row is relaxed, in parts of a share.
 
-    Sums of numbers rounded up are not below the sum rounded up: one of them may then be rounded up on the other side.
+    A sum of numbers rounded up is at least the rounded sum: one number may then be rounded up on the other side.
     """
     rounded = {_Kind.WHOLE: 0, _Kind.SHARE: 1, _Kind.TIME: SHARES * tick}
     against = [-factor * rounded[kind] for kind, factor in zip(kinds, factors, strict=True) if factor < 0]

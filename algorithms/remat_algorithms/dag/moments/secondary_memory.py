@@ -1,4 +1,4 @@
-"""Memories behind the processor's own one, and the ways between: how long bytes occupy them at least."""
+"""Secondary memories and the links between memories, with the minimum time for which bytes occupy them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from fractions import Fraction
 from remat.plugin import Link, Machine
 
 MOST_MEMORIES = 3
-"""Memories behind up to which all sets of them are looked at; of more, each by itself and all together."""
+"""Maximum number of secondary memories for which all subsets are cuts; with more, each memory and the set of all."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """Links over which bytes get into a set of memories, or out of it.
+    """Links over which bytes enter or leave a set of memories.
 
     Attributes
     ----------
     links : tuple of Link
     channel : int or None
-        The resource that all of them occupy; None where they occupy several.
+        The resource that all of them occupy; None if they occupy several.
     channels : int
-        How many they are.
+        Number of these resources.
     synchronous : bool
-        Whether the one is the processor.
+        Whether the single resource is the processor.
     unit : Fraction
-        Time of the instance that one unit stands for.
+        One unit of time, in the instance's unit.
     """
 
     links: tuple[Link, ...]
@@ -37,9 +37,10 @@ class Way:
     unit: Fraction
 
     def time(self, size: int) -> int:
-        """Return for how many units, rounded down, a value's bytes occupy the way at least, in parts or whole.
+        """Return the minimum units of time, rounded down, for which a value's bytes occupy the links, whole or split.
 
-        A part takes a part of that at least. Of several channels each carries what it can.
+        A part takes at least the same part of that time. With several channels, each carries bytes at its full
+        bandwidth.
         """
         if any(link.bandwidth is None for link in self.links):
             return int(min(_latency(link) for link in self.links) / self.unit) if self.channel is not None else 0
@@ -53,13 +54,13 @@ class Way:
 
 @dataclass(frozen=True)
 class Cut:
-    """A set of memories behind the processor's own.
+    """A set of secondary memories.
 
     Attributes
     ----------
     memories : frozenset of int
     into, back : Way or None
-        How bytes from elsewhere get into one of them, and from one of them elsewhere; None: not at all.
+        Links into the set, and out of it; None if it has none.
     """
 
     memories: frozenset[int]
@@ -69,15 +70,15 @@ class Cut:
 
 @dataclass(frozen=True)
 class Behind:
-    """All memories but the processor's own.
+    """All memories except the processor's own.
 
     Attributes
     ----------
     memories : tuple of int
     room : dict of int to int
-        Bytes for values in each memory that is bounded.
+        Bytes for values in each memory with a capacity.
     cuts : tuple of Cut
-        The first one is all of them.
+        The first one contains all memories.
     """
 
     memories: tuple[int, ...]
@@ -86,15 +87,15 @@ class Behind:
 
     @staticmethod
     def of(machine: Machine, unit: Fraction, taken: Sequence[int]) -> Behind | None:
-        """Collect the memories of a machine; None where there is but one.
+        """Collect the secondary memories of a machine; None if it has only one memory.
 
         Parameters
         ----------
         machine : Machine
         unit : Fraction
-            Time of the instance that one unit stands for.
+            One unit of time, in the instance's unit.
         taken : sequence of int
-            Bytes that are not for values, of each memory.
+            Bytes of each memory that are not available for values.
         """
         own = machine.processors[0].memory
         memories = tuple(index for index in range(len(machine.memories)) if index != own)

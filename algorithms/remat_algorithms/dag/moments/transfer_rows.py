@@ -1,4 +1,4 @@
-"""The rows of a program that say how much can cross between the memories, and when."""
+"""The rows of a program that bound the bytes transferred between memories in each stretch."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from remat_algorithms.dag.moments.formulation import NO, YES, MomentProgram, Ter
 from remat_algorithms.dag.moments.secondary_memory import Behind, Cut, Way
 
 MOST_WINDOWS = 60
-"""Windows of time of a kind in a stretch, for each set of memories."""
+"""Maximum number of time windows of a kind in a stretch, for each set of memories."""
 
 Load = list[tuple[int, list[int], int]]
-"""What crosses: units of time of a value, columns whose sum is the share of it that does, and a time in which it does
-not: from the beginning of some stretches, or to their end."""
+"""Transfers: units of time of a value, columns whose sum is the transferred share, and a period without its transfer.
+The period begins with the stretches, or ends with them.
+"""
 
 
 def add_transfers(program: MomentProgram, behind: Behind) -> None:
-    """Add the rows of all moments, and of what begins and ends elsewhere."""
+    """Add the rows of all moments, and those for values that begin or end in other memories."""
     for cut in behind.cuts:
         rows = _Rows(program, cut, whole=cut is behind.cuts[0])
         for moment in range(len(program.moments)):
@@ -26,10 +27,10 @@ def add_transfers(program: MomentProgram, behind: Behind) -> None:
 
 
 class _Rows:
-    """The rows of one set of memories; `whole` where it is all of them.
+    """The rows of one set of memories; `whole` if it contains all of them.
 
-    `totals` has the column of all that crosses in stretches that follow each other, by their first and last one, the
-    longest transfer that may reach beyond them, and the way.
+    `totals` contains, for ranges of stretches: first stretch, last stretch, column of all their transfers, the longest
+    transfer that may extend beyond them, and the links.
     """
 
     def __init__(self, program: MomentProgram, cut: Cut, *, whole: bool) -> None:
@@ -39,9 +40,9 @@ class _Rows:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _time(self, first: int, last: int, way: Way) -> tuple[int, list[Term]]:
-        """Return the time of stretches from the first to the last one: what is known of it, and the rest.
+        """Return the time of the stretches from `first` to `last`: its known part, and the terms of the rest.
 
-        -1 is the one before the first moment. Over a synchronous way nothing crosses while anything runs.
+        -1 is the stretch before the first moment. A synchronous link transfers only while no task runs.
         """
         program, facts = self.program, self.facts
         terms: list[Term] = [(1, program.idle[stretch + 1]) for stretch in range(first, last + 1)]
@@ -54,22 +55,22 @@ class _Rows:
                 length = facts.length[task] if facts.place[task] >= 0 else facts.time[task]
                 terms += [(length, after), (-length, before)]
             if before == YES and facts.unread[task] and facts.place[task] >= 0 and program.order.listed:
-                known += facts.length[task]  # it may be left for later
+                known += facts.length[task]  # it may run later instead
         for stretch in range(max(0, first), last + 1):
             terms += [(facts.cost[task], column) for task, column in program.rerun[stretch].items()]
         return known, terms
 
     def _within(self, load: Load, first: int, last: int, way: Way, longest: int = 0) -> None:
-        """Say that what crosses in stretches does so in time: what has little of it, and all of it.
+        """Require that the transfers of some stretches fit into their time, in windows from the shortest to all of it.
 
-        `longest`: units of the longest transfer that may begin before the stretches, or end behind them. Each channel
-        has one of those; they are among what has all of the time.
+        `longest`: units of the longest transfer that may begin before the stretches, or end after them. Each channel
+        has one of those; they count in the window of the whole time.
         """
         if not load:
             return
         program = self.program
         known, terms = self._time(first, last, way)
-        # What may not have run in the stretches at all cannot have passed in them.
+        # Time that may not pass in the stretches at all cannot have passed in them.
         surely = known + sum(coefficient for coefficient, column in terms if column == YES)
         load = sorted(((units, columns, min(mark, surely)) for units, columns, mark in load), key=lambda one: -one[2])
         loose = 0 if way.synchronous else way.channels * longest
@@ -81,7 +82,7 @@ class _Rows:
             crossing += [(-units, column) for column in columns]
             most += units * len(columns)
             if mark in chosen and (index + 1 == len(load) or load[index + 1][2] != mark):
-                # Sums are columns of their own, so that each value stands in one row.
+                # Each sum has its own column, so that each value appears in one row.
                 total = program.program.add_column(upper=most)
                 program.row([(1, total), (-1, above), *crossing])
                 passed = 0 if way.synchronous else mark
@@ -102,13 +103,13 @@ class _Rows:
         return any(memory in self.cut.memories for memory in self.facts.begins.get(value, ()))
 
     def _start(self, moment: int) -> int:
-        """Return the time before a moment of the first runs in a listed order that cannot be left for later."""
+        """Return the time of the first runs before a moment of a listed order that cannot be postponed."""
         facts = self.facts
         before = facts.order[: facts.place[self.program.moments[moment]]]
         return sum(facts.length[task] for task in before if not facts.unread[task])
 
     def sent(self, moment: int) -> None:
-        """What is in these memories at a moment has got there, if it was not there from the start."""
+        """Require that values in these memories at a moment were transferred there, unless they begin there."""
         way, program = self.cut.into, self.program
         if way is None:
             return
@@ -118,7 +119,7 @@ class _Rows:
         longest = 0
         for value in program.away[moment]:
             columns, before = self._away(value, moment), self._away(value, moment - 1)
-            # What the moment's run writes over may still leave while it lasts.
+            # Values that the moment's run overwrites may still be transferred during it.
             if not columns or self._begins_here(value) or value in program.spared[moment]:
                 continue
             units = way.time(self.facts.size[value])
@@ -132,7 +133,7 @@ class _Rows:
         self._within(load, moment - 1 if listed else -1, moment - 1, way, longest)
 
     def fetched(self, moment: int) -> None:
-        """What was away at a moment, and comes back in the stretch after it, does so before it is wanted."""
+        """Require that values that are fetched in the stretch after a moment arrive before they are needed."""
         way, program = self.cut.back, self.program
         if way is None:
             return
@@ -152,7 +153,7 @@ class _Rows:
         self._within(load, moment, moment, way, longest)
 
     def begun(self) -> None:
-        """What is in these memories only at the start comes from there before it is read."""
+        """Require that values that begin only in these memories are fetched before they are read."""
         way, program, facts = self.cut.back, self.program, self.facts
         if way is None:
             return
@@ -178,7 +179,7 @@ class _Rows:
         self._within(load, -1, -1, way, max((units for units, columns, _ in load if columns != [YES]), default=0))
 
     def ended(self) -> None:
-        """What must be in these memories at the end, and is not at the last moment, still goes there."""
+        """Require the transfer of values that must end in these memories and are not there at the last moment."""
         way, program, facts = self.cut.into, self.program, self.facts
         if way is None:
             return
@@ -201,7 +202,7 @@ class _Rows:
             self._within(ever, -1, last, way)
 
     def in_turns(self) -> None:
-        """Where both ways are one channel, what crosses either way in a stretch shares its time."""
+        """If both directions use one channel, require that their transfers in a stretch share its time."""
         into, back = self.cut.into, self.cut.back
         if into is None or back is None or into.channel is None or into.channel != back.channel:
             return

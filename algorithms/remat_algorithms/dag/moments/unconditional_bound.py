@@ -1,4 +1,4 @@
-"""What one moment says of all schedules, without asking when tasks run whose place the schedule decides."""
+"""The bound of one moment for all schedules, independent of tasks that may run before or after it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from remat_algorithms.dag.moments.integer_facts import Facts, places_of
 
 
 def surely(facts: Facts, at: int) -> tuple[Facts, list[int]]:
-    """Return the facts without the tasks that may run before a moment or after it, and these.
+    """Return the facts without the tasks that may run before or after a moment, and these tasks.
 
-    If such a task has run, what it makes may be gone, and need not be made again for it; if it has not, what it reads
-    need not be there on its account. So without its reads, and with what it makes free and there, the program of the
-    moment in the listed order of the others bounds all schedules.
+    If such a task has run, its outputs may be gone, and it does not require their recomputation. If it has not run, it
+    does not require its inputs at the moment. Without its reads, and with its outputs present at no cost, the program
+    of the moment in the listed order of the other tasks therefore bounds all schedules.
     """
     undecided = [task for task, known in enumerate(Free(facts).before(at)) if known is None]
     if not undecided:
         return facts, []
     out = set(undecided)
     free = {value for task in undecided for value in facts.writes[task]}
-    # Whatever they do: at the end of the order they do it.
+    # Their effect is void, so they move to the end of the order.
     order = [task for task in facts.order if task not in out] + [task for task in facts.order if task in out]
     return (
         replace(

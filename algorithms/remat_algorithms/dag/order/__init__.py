@@ -1,1 +1,1 @@
-"""Orders of task graphs that need little memory, nothing made twice."""
+"""Orders of task graphs with a low peak, without recomputation."""

@@ -1,4 +1,4 @@
-"""A lower bound on the peak of every order, from what must be resident while a task runs."""
+"""A lower bound on the peak of every order, from the values that must be resident while a task runs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from remat.plugin import IntArray
 from remat_algorithms.dag.order.model import OrderModel
 
 LARGEST_TABLE = 40_000_000
-"""Most (values x tasks) entries for which ancestors are looked at; beyond, a task counts alone."""
+"""Maximum number of (value, task) pairs for bounds from ancestors; beyond, only the bytes of each task count."""
 
 
 def residency_bounds(model: OrderModel) -> IntArray:
-    """Return, for each task, bytes that are held while it runs in whatever order.
+    """Return, for each task, a lower bound on the bytes held while it runs, in any order.
 
-    Besides its reads, writes and workspace these are the values whose producer must come before the task (or
-    that are there from the start) and that are kept, or have a reader that must come after it.
+    The bound counts the reads, writes and workspace of the task, and further values. Their producer must precede the
+    task, or they are initial values. They are also kept until the end, or a reader must follow the task.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""`dag-order-exact`: the order of least peak among all orders that run each needed task once."""
+"""`dag-order-exact`: the order of minimum peak among all orders that run each needed task once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remat_algorithms.dag.order.sp_order import series_parallel_order
 from remat_algorithms.dag.order.window_search import good_order, improved
 
 MOST_TASKS = 20_000
-"""Beyond, no search is tried: the bit masks of ancestors alone would take tasks^2 / 8 bytes."""
+"""Maximum number of tasks for a search: the bit masks of ancestors take tasks^2 / 8 bytes."""
 
 
 class ExactOptions(Options):
@@ -26,22 +26,22 @@ class ExactOptions(Options):
 
 
 def solve(problem: Problem, options: ExactOptions, context: Context) -> Proposal:
-    """Find the order of least peak.
+    """Find the order of minimum peak.
 
-    The least peak is a shortest path, by its highest place, over the sets of finished tasks (downsets):
+    The minimum peak is a bottleneck path over the sets of finished tasks (downsets):
 
         peak(D + t) = min over t of max( peak(D), resident(D) + hill(t, D) ).
 
-    First the heuristics (and `sp-order`, with its bound, where the graph is series-parallel) give an order, which is
-    improved around its peak. A lower bound is what must be resident while each task runs. Then the order is cut
-    wherever every task before must precede every task behind (at dominators, for instance): the blocks are
-    independent, and only those whose peak is above all that is proved so far are searched
-    (`remat_algorithms.dag.order.search`), highest first. The cost follows the width of the graph, not its length: up to
-    2^width * tasks states.
+    The heuristics give a first order; for a series-parallel graph, `sp-order` adds its order and bound. Local search
+    improves the order around its peak. The lower bound is the memory that must be resident while each task runs. Then
+    the order is cut wherever every earlier task must precede every later one, for instance at dominators. The resulting
+    blocks are independent. Only blocks whose peak exceeds the proved bound are searched
+    (`remat_algorithms.dag.order.search`), highest first. The cost depends on the width of the graph, not on its length:
+    up to 2^width * tasks states.
 
-    Takes instances of any kind. Claims makespan and peak; infeasible within `NO_RECOMPUTATION` if the proved bound is
-    above the budget. If a limit is hit (states, time, interrupt, `MOST_TASKS`), gives the best order so far, and a note
-    says so.
+    Accepts instances of any kind. Claims makespan and peak; infeasible within `NO_RECOMPUTATION` if the proved bound is
+    above the budget. If it hits a limit (states, time, interrupt, `MOST_TASKS`), it returns the best known order, with
+    a note.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def solve(problem: Problem, options: ExactOptions, context: Context) -> Proposal
 
 @dataclass
 class _State:
-    """The best order, and the highest bound proved for all of them."""
+    """The best order, and the highest bound proved for all orders."""
 
     model: OrderModel
     order: list[int]
@@ -97,7 +97,7 @@ class _State:
 
 
 def _try_series_parallel(problem: Problem, state: _State, context: Context) -> None:
-    """Take over the order and the bound of `sp-order` where the graph is series-parallel."""
+    """Take over the order and the bound of `sp-order` if the graph is series-parallel."""
     try:
         found = series_parallel_order(problem, state.model, lambda: context.stopped)
     except OptionError:
@@ -162,13 +162,13 @@ def _search_blocks(problem: Problem, state: _State, states: int, context: Contex
 
 
 def _cuts(model: OrderModel, order: list[int]) -> list[int]:
-    """Return the places of an order, ends included, before which every task precedes every task behind."""
+    """Return the positions of an order, ends included, before which every task precedes every later one."""
     n = len(order)
     place = [0] * n
     for index, task in enumerate(order):
         place[task] = index
     masks: list[int] = []
-    complete: list[int] = []  # how many of the first tasks of the order are ancestors
+    complete: list[int] = []  # number of first tasks of the order that are all ancestors
     for task in order:
         mask = 0
         for other in model.predecessors[task]:

@@ -1,4 +1,4 @@
-"""`dag-order-greedy`: list schedules by several rules, the best of which counts."""
+"""`dag-order-greedy`: the best of several greedy list schedules."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from remat_algorithms.dag.order.order_proposal import propose
 
 Key = tuple[int, ...]
 Rule = Callable[[int, int, int], Key]
-"""Priority (least first) of a ready task: from its net bytes, the bytes it adds while it runs, and its age."""
+"""Priority (minimum first) of a ready task: from its net bytes, the bytes that it adds during its run, and its age."""
 
 
 def _like_liu(net: int, hill: int, age: int) -> Key:
-    """Releasing tasks by rising hill, then the others by falling hill - net: Liu's order of segments."""
+    """Releasing tasks by ascending hill, then the others by descending hill - net: Liu's order of segments."""
     return (0, hill, net, age) if net <= 0 else (1, net - hill, net, age)
 
 
@@ -29,7 +29,7 @@ def _least_hill(net: int, hill: int, age: int) -> Key:
 
 
 def _depth_first(net: int, hill: int, age: int) -> Key:
-    """Releasing tasks at once, else go on with what has just become ready."""
+    """Tasks that release memory at once, else the tasks that became ready last."""
     return (0, hill, 0) if net <= 0 else (1, -age, net)
 
 
@@ -37,14 +37,14 @@ RULES: tuple[Rule, ...] = (_like_liu, _least_net, _depth_first, _least_hill)
 
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
-    """Take the best of four greedy list schedules and the reference order.
+    """Return the best of four greedy list schedules and the reference order.
 
-    Each of them takes, again and again, the ready task of highest priority: by Liu's rule for segments applied to
-    single tasks (those that release memory by rising hill, the others by falling hill - net), by least net bytes,
-    by least bytes added while it runs, or depth first. O((tasks + reads) log tasks).
+    Each list schedule repeatedly takes the ready task of highest priority. The rules are: Liu's rule for segments
+    applied to single tasks (those that release memory by ascending hill, the others by descending hill - net), minimum
+    net bytes, minimum bytes added while it runs, and depth first. O((tasks + reads) log tasks).
 
-    Takes instances of any kind. Claims makespan and peak; unknown if the best order does not fit and no bound proves
-    that none does.
+    Accepts instances of any kind. Claims makespan and peak; unknown if the best order does not fit and no bound proves
+    that no order does.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
 
 
 def proved_bound(model: OrderModel) -> tuple[int, int | None]:
-    """Return bytes that every order takes, and the graph's task that sets them."""
+    """Return a lower bound on the peak of every order, and the graph's task that sets it."""
     bounds = residency_bounds(model)
     if len(bounds) == 0 or int(bounds.max()) < model.start_peak:
         return model.start_peak, None
@@ -66,7 +66,7 @@ def proved_bound(model: OrderModel) -> tuple[int, int | None]:
 
 
 def greedy_order(model: OrderModel) -> list[int]:
-    """Return the order of least peak among those of `RULES` and the reference order."""
+    """Return the order of minimum peak among those of `RULES` and the reference order."""
     orders = [list(range(len(model))), *(_listed(model, rule) for rule in RULES)]
     return min(orders, key=model.peak)
 
@@ -97,7 +97,7 @@ def _listed(model: OrderModel, rule: Rule) -> list[int]:
         for value in model.reads[task]:
             left[value] -= 1
             if left[value] == 1:
-                # Its last reader will free it: if that one is ready its priority changes.
+                # The last reader frees the value: if that task is ready, its priority changes.
                 for reader in model.readers[value]:
                     if not done[reader] and not waiting[reader]:
                         heapq.heappush(heap, (key(reader), reader))

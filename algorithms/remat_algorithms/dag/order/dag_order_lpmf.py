@@ -11,17 +11,17 @@ from remat_algorithms.dag.order.order_proposal import propose
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Order a task graph by largest peak memory first.
 
-    Liu's rule for post-orders (1986) carried over to graphs: each task is given the peak P and the residue f of
-    the sub-graph above it as if that were a tree, every value being counted for each of its readers,
+    This is Liu's rule for post-orders (1986), applied to graphs. Each task gets the peak P and the residue f of the
+    sub-graph of its ancestors as if that were a tree, so each value counts once for each of its readers:
 
         P_t = max( max_k (f_1 + ... + f_{k-1} + P_k),  f_1 + ... + f_c + hill_t ),
 
-    over its predecessors by non-increasing P - f; the graph is then traversed depth first from its ends, the
-    predecessors of each task in that order. On an in-tree it is Liu's best post-order. The name and the idea are
-    those of the literature on series-parallel graphs; the rule is ours. O(edges log edges).
+    over its predecessors by non-increasing P - f. A depth-first traversal from the ends then visits the predecessors of
+    each task in that order. On an in-tree it is Liu's best post-order. The name and the idea come from the literature
+    on series-parallel graphs; the rule is ours. O(edges log edges).
 
-    Takes instances of any kind. Claims makespan and peak; unknown if the order does not fit and no bound proves that
-    none does.
+    Accepts instances of any kind. Claims makespan and peak; unknown if the order does not fit and no bound proves that
+    no order does.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The memory of an order of tasks that each run once, in one memory: what all algorithms of this family work on."""
+"""The memory of an order of tasks that each run once in one memory: the model of all algorithms of this family."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_RECOMPUTATION = "schedules without recomputation"
 
 @dataclass(frozen=True)
 class OrderModel:
-    """The needed tasks of a problem, numbered 0..n-1 in reference order (so every read comes from an earlier one).
+    """The needed tasks of a problem, numbered 0..n-1 in reference order, so every read comes from an earlier task.
 
     Attributes
     ----------
@@ -26,25 +26,25 @@ class OrderModel:
     written : list of int
         Bytes that each task writes.
     unread : list of int
-        Those of them that nobody reads and no output keeps: gone when the task ends.
+        Part of them that no task reads and no output keeps: freed when the task ends.
     workspace : list of int
     in_place : list of bool
     reads : list of lists of int
-        Values that a task reads and that may be freed some time.
+        Values that a task reads and that may be freed at some time.
     size : list of int
         Bytes of every value of the graph.
     readers : list of lists of int
         Tasks that read each value; empty for values that are never freed.
     producer : list of int
-        The task that writes each value; -1 for inputs and for values that nobody needs.
+        The task that writes each value; -1 for inputs and for values that no task needs.
     kept : list of int
         Bytes written by each task that stay to the end.
     start : int
         Bytes resident when the first task starts.
     unused : list of int
-        Input values that nobody needs: freed before everything else.
+        Input values that no task needs: freed first.
     start_peak : int
-        Bytes resident before that.
+        Bytes resident before they are freed.
     """
 
     tasks: list[int]
@@ -79,7 +79,7 @@ class OrderModel:
 
     @cached_property
     def descendants(self) -> list[int]:
-        """For each task the bit mask of the tasks that must come after it; as `ancestors`."""
+        """For each task the bit mask of the tasks that must come after it; same cost as `ancestors`."""
         masks = [0] * len(self)
         for task in range(len(self) - 1, -1, -1):
             for other in self.successors[task]:
@@ -109,7 +109,7 @@ class OrderModel:
         return max(self.start_peak, max(self.usage(order), default=0))
 
     def setting_task(self, order: Sequence[int]) -> int | None:
-        """Return the graph's task at which the peak of an order stands; None if it is the start."""
+        """Return the graph's task that sets the peak of an order; None if the start does."""
         usage = self.usage(order)
         if not usage or max(usage) < self.start_peak:
             return None
@@ -122,14 +122,14 @@ def order_model(problem: Problem, name: str) -> OrderModel:
     Parameters
     ----------
     problem : Problem
-        Of any kind. Where producers can be chosen, the cheapest ones are.
+        Of any kind. Among alternative producers it takes the cheapest.
     name : str
         The algorithm, for messages.
 
     Raises
     ------
     OptionError
-        If a value would have several origins: two needed tasks that write it, or one that writes an input.
+        If a value would have several origins: two needed tasks write it, or one writes an input.
     """
     machine = problem.machine
     own = machine.processors[0].memory
@@ -148,7 +148,7 @@ def model_of_graph(
     Raises
     ------
     OptionError
-        As `order_model`; `name` stands for who asks.
+        As `order_model`; `name` is the caller.
     """
     tasks = reference_order(graph, chosen).tolist()
     for_ever = stays | (set(graph.pinned) & here)

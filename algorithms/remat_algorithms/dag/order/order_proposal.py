@@ -1,4 +1,4 @@
-"""From an order of the needed tasks to what the algorithms hand back."""
+"""Conversion of an order of the needed tasks to a proposal."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def propose(
     termination: Termination = Termination.COMPLETED,
     notes: tuple[str, ...] = (),
 ) -> Proposal:
-    """Return an order as a proposal if it fits, else what is known of the least budget.
+    """Return an order as a proposal if it fits, else the known bounds on the minimum budget.
 
     Parameters
     ----------
     problem, model, order
     bound : int
-        Bytes that every order of the needed tasks takes; equal to the order's peak if that is proved optimal.
+        Lower bound on the peak of every order of the needed tasks; the order's peak if that is proved optimal.
     setting : int or None
         The graph's task that sets the bound.
     termination, notes

@@ -1,4 +1,4 @@
-"""The best order of a few consecutive tasks of an order: best-first search over downsets with safe moves."""
+"""The best order of some consecutive tasks of an order: best-first search over downsets with safe moves."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from dataclasses import dataclass
 from remat_algorithms.dag.order.model import OrderModel
 
 LOOK_AHEAD = 8
-"""Most tasks that a safe move may consist of."""
+"""Maximum number of tasks in a safe move."""
 
 CHECK_EVERY = 256
-"""States between two questions whether to stop."""
+"""States between two checks whether to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive tasks of an order, numbered by their place in it, with all that ran before taken as done.
+    """Consecutive tasks of an order, numbered by their position in it; all earlier tasks have run.
 
     Attributes
     ----------
     start : int
-        Bytes resident when the block begins; whatever its order, the same bytes are resident when it ends.
+        Bytes resident when the block begins; the bytes resident at its end do not depend on its order.
     before, after : list
         Bit mask of each task's predecessors inside the block, and its successors inside it.
     written, net, hill : list of int
-        Bytes that a task writes; what it leaves behind, and what it adds while it runs, if no value that is
-        shared with other tasks of the block is freed.
+        Bytes that a task writes, leaves behind, and adds while it runs, if it frees no value that it shares with other
+        tasks of the block.
     in_place : list of bool
     shared : list of list of (size, mask)
-        Values that a task reads and that are freed inside the block by the last of the readers in the mask.
+        Values that a task reads and that the last of the readers in the mask frees inside the block.
     """
 
     start: int
@@ -43,7 +43,7 @@ class Block:
     shared: list[list[tuple[int, int]]]
 
     def run(self, task: int, done: int) -> tuple[int, int]:
-        """Return what a task adds while it runs, and what it leaves behind, when it comes after `done`."""
+        """Return the bytes that a task adds while it runs, and those it leaves behind, if it runs after `done`."""
         net, hill = self.net[task], self.hill[task]
         done |= 1 << task
         freed = 0
@@ -53,13 +53,13 @@ class Block:
         if freed:
             net -= freed
             if self.in_place[task]:
-                # `hill` already takes off what the task frees alone; it cannot fall below the workspace.
+                # `hill` already excludes bytes that the task frees alone; it cannot fall below the workspace.
                 hill -= min(freed, self.written[task])
         return hill, net
 
 
 def block_of(model: OrderModel, order: Sequence[int], first: int, last: int) -> Block:
-    """Cut the tasks ``order[first:last]`` out of a topological order; O(their reads, and the readers of those)."""
+    """Return the block ``order[first:last]`` of a topological order; O(its reads, and the readers of those)."""
     place = {task: index for index, task in enumerate(order[first:last])}
     done = set(order[:first])
     start = model.start + sum(model.written[t] - model.unread[t] for t in done)
@@ -96,14 +96,14 @@ def block_of(model: OrderModel, order: Sequence[int], first: int, last: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search comes to.
+    """Result of a search.
 
     Attributes
     ----------
     order : list of int or None
-        Places inside the block; None if no order below the ceiling was found.
+        Positions inside the block; None if no order below the ceiling was found.
     bound : int
-        Every order of the block needs that much (the ceiling, if none is below it).
+        Lower bound on the peak of every order of the block (the ceiling, if no order is below it).
     states : int
         States that were expanded.
     complete : bool
@@ -117,27 +117,28 @@ class Found:
 
 
 def search(block: Block, *, floor: int, ceiling: int, limit: int, stopped: Callable[[], bool]) -> Found:
-    """Find the order of least peak, if that is below a ceiling.
+    """Find the order of minimum peak, if that is below a ceiling.
 
-    Best-first over the sets of tasks done (downsets), by the least peak with which each can be reached: the first
-    time that the whole block is reached, its peak is the optimum. Sets are dominated by nothing but themselves,
-    since what is resident after a set does not depend on its order. From each set, safe moves come first: a
-    sequence of tasks, each made ready by the one before, that stays within the level reached so far and ends
-    with no more bytes resident than at its start, and with fewer than anywhere on its way. Resident bytes are
-    a submodular function of the set, so moving such a sequence to the front of any completion raises
-    nothing.
+    Best-first search over the sets of finished tasks (downsets), by the minimum peak that reaches each. When the search
+    first reaches the whole block, its peak is the optimum. Only the same set dominates a set, since the bytes resident
+    after a set do not depend on its order.
+
+    From each set, safe moves come first. A safe move is a sequence of tasks, each made ready by the one before, that
+    satisfies two conditions. It stays within the peak of the path. At its end, no more bytes are resident than at
+    its start, and fewer than anywhere within it. Resident bytes are a submodular function of the set, so moving this
+    sequence to the front of any completion raises no level.
 
     Parameters
     ----------
     block : Block
     floor : int
-        Peaks up to this one are as good as this one.
+        Peaks up to this one count as equal to it.
     ceiling : int
-        Only orders with a smaller peak are of interest.
+        Only orders with a smaller peak count.
     limit : int
-        Most states to expand.
+        Maximum number of states to expand.
     stopped : callable
-        Asked now and then whether to give up.
+        Returns whether to give up; called from time to time.
 
     Returns
     -------
@@ -179,13 +180,13 @@ def search(block: Block, *, floor: int, ceiling: int, limit: int, stopped: Calla
                 continue
             best[then] = reached
             came[then] = (done, (task, *moves))
-            # Among equals the set that is further on, then the one with fewer bytes.
+            # Among equals, prefer the larger set, then the one with fewer bytes.
             heapq.heappush(heap, (reached, -then.bit_count(), then, now_ready, held))
     return Found(None, ceiling, len(closed), True)
 
 
 def _after(block: Block, task: int, done: int) -> tuple[int, int]:
-    """Return the set with a task, and the tasks that this makes ready, as bit masks."""
+    """Return the set with a task, and the tasks that become ready, as bit masks."""
     done |= 1 << task
     unlocked = 0
     for other in block.after[task]:
@@ -195,7 +196,7 @@ def _after(block: Block, task: int, done: int) -> tuple[int, int]:
 
 
 def _settled(block: Block, level: int, done: int, ready: int, resident: int) -> tuple[int, int, int, tuple[int, ...]]:
-    """Make safe moves until there is none: done and ready tasks, resident bytes, the tasks run."""
+    """Make safe moves until none is left; return finished and ready tasks, resident bytes, and the tasks run."""
     moves: list[int] = []
     again = True
     while again:
@@ -226,7 +227,7 @@ def _safe_move(
         ready = ready & ~(1 << chosen) | unlocked
         if held <= resident:
             return done, ready, held, run
-        # Each task of the sequence must need the one before it: then its prefixes are all that it contains.
+        # Each task of the sequence must need the one before it: then its only subsets are its prefixes.
         chosen = min(_bits(unlocked), key=lambda other: block.run(other, done)[1], default=None)
     return None
 

@@ -1,15 +1,15 @@
-"""Orders as strings of segments, and how the best strings of two sets of tasks combine.
+"""Orders as strings of segments, and the combination of the best strings of two sets of tasks.
 
-A segment is a run of consecutive tasks, of which only two figures matter: its hill h (most bytes above its start)
-and its net n (bytes that it leaves behind). The best place of a segment is early if it releases memory (n < 0, low
-hills first) and late otherwise (n >= 0, by falling h - n):
+A segment is a run of consecutive tasks with two figures: its hill h (maximum bytes above its start) and its net n
+(bytes that it leaves behind). Segments that release memory (n < 0) come early, in ascending order of hill. The others
+(n >= 0) come late, in descending order of h - n:
 
     key = (0, h)  if n < 0,   (1, n - h)  if n >= 0.
 
-Liu 1987 (trees: n >= 0), Abdel-Wahab and Kameda 1978 (series-parallel precedence). A string is kept in normal form:
-its keys rise strictly; where the next segment's key would not be larger, the two belong together,
-h = max(h_1, n_1 + h_2), n = n_1 + n_2. In parallel, strings are merged by key. In series, they are joined and
-normalised at the seam.
+Liu 1987 (trees: n >= 0), Abdel-Wahab and Kameda 1978 (series-parallel precedence). A string is kept in normal form: its
+keys are strictly ascending. If the next segment's key is not larger, the two become one segment with
+h = max(h_1, n_1 + h_2), n = n_1 + n_2. Parallel composition merges strings by key. Series composition concatenates them
+and normalizes at the seam.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import insort
 
 Segment = tuple[tuple[int, int], int, int, int, int, int]
-"""Key, serial number (so that equal keys have an order), hill, net, first and last task."""
+"""Key, serial number (which orders equal keys), hill, net, first and last task."""
 
 String = list[Segment]
 
@@ -41,7 +41,7 @@ class Strings:
         return [self._segment(self._hill[task], self._net[task], task, task)]
 
     def parallel(self, one: String, other: String) -> String:
-        """Merge two strings without precedence between them; uses both up. O(the shorter, times log)."""
+        """Merge two strings without precedence between them; consumes both. O(the shorter, times log)."""
         if len(one) < len(other):
             one, other = other, one
         if len(other) * 8 < len(one):
@@ -49,11 +49,11 @@ class Strings:
                 insort(one, segment)
         else:
             one += other
-            one.sort()  # two rising runs: merged in linear time
+            one.sort()  # two ascending runs: merged in linear time
         return one
 
     def series(self, one: String, other: String) -> String:
-        """Join two strings, the first one first; uses both up."""
+        """Concatenate two strings; consumes both."""
         taken = 0
         pending: Segment | None = None
         while taken < len(other):
@@ -94,7 +94,7 @@ class Strings:
 
 
 def highest(string: String) -> int:
-    """Return the most bytes above the start of a string."""
+    """Return the maximum bytes above the start of a string."""
     top = held = 0
     for _, _, hill, net, _, _ in string:
         top = max(top, held + hill)

@@ -1,8 +1,9 @@
-"""Series-parallel precedence: recognition, and evaluation from the bottom up.
+"""Series-parallel precedence: recognition and bottom-up evaluation.
 
-An order relation is series-parallel if it is a single task, or two series-parallel relations side by side, or one
-wholly before the other. Valdes, Tarjan and Lawler 1982: its transitive reduction is the line graph of a two-terminal
-multigraph, in which the tasks are the edges, and which series and parallel reductions bring down to one edge.
+An order relation is series-parallel if it is a single task, two series-parallel relations in parallel, or one
+completely before the other. Valdes, Tarjan and Lawler 1982: its transitive reduction is the line graph of a
+two-terminal multigraph. The tasks are the edges of that multigraph, and series and parallel reductions shrink it to one
+edge.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class NotSeriesParallelError(ValueError):
     Attributes
     ----------
     task : int
-        A task where it fails.
+        A task at which it fails.
     """
 
     def __init__(self, task: int) -> None:
@@ -31,8 +32,8 @@ class NotSeriesParallelError(ValueError):
 def reduced(predecessors: Sequence[Sequence[int]]) -> list[list[int]]:
     """Return the transitive reduction of a graph whose tasks are numbered topologically.
 
-    An edge u -> w can be superfluous only if u has further successors and w further predecessors: where there is
-    none of that kind (trees), nothing is computed. Otherwise O(n edges / 64), and n^2 / 8 bytes.
+    An edge u -> w can be redundant only if u has further successors and w further predecessors. Without such edges
+    (trees), the function returns at once. Otherwise O(n edges / 64), and n^2 / 8 bytes.
     """
     out = [0] * len(predecessors)
     for before in predecessors:
@@ -58,14 +59,14 @@ def evaluate(
     series: Callable[[Module, Module], Module],
     parallel: Callable[[Module, Module], Module],
 ) -> Module:
-    """Compose modules as a series-parallel relation is composed.
+    """Compose modules along the decomposition of a series-parallel relation.
 
     Parameters
     ----------
     predecessors : (n,) lists of int
         A transitively reduced graph, n > 0.
     single, series, parallel : callable
-        Make a module of a task, or of two modules (which are not used again).
+        Return the module of a task, or of two modules (which are not used afterwards).
 
     Returns
     -------
@@ -114,7 +115,7 @@ def evaluate(
 def _line_graph(predecessors: Sequence[Sequence[int]]) -> tuple[list[int], list[int], int]:
     """Return the two nodes of each task's edge, and the number of nodes; 0 is the source, 1 the sink.
 
-    Between the tasks that share predecessors and those that share successors there must be all edges or none.
+    Between tasks that share predecessors and tasks that share successors, there must be all edges or none.
     """
     n = len(predecessors)
     successors: list[list[int]] = [[] for _ in range(n)]

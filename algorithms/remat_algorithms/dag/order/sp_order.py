@@ -1,4 +1,4 @@
-"""`sp-order`: the order of least peak of a series-parallel task graph."""
+"""`sp-order`: the order of minimum peak of a series-parallel task graph."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from remat_algorithms.dag.order.segment_strings import Strings, highest
 from remat_algorithms.dag.order.series_parallel import NotSeriesParallelError, evaluate, reduced
 
 MOST_TASKS = 20_000
-"""Beyond, graphs whose ancestors must be known (values with several readers, superfluous edges) are refused."""
+"""Maximum number of tasks of a graph that needs ancestors: with values of several readers, or with redundant edges."""
 
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Order a series-parallel task graph.
 
-    Kayaaslan, Lambert, Marchal and Ucar 2018 generalise Liu's algorithm for trees to series-parallel graphs with
-    data on the edges, so that every task has a fixed hill h (bytes added while it runs) and net n (bytes
-    left behind). Here the same optimum comes from the older theory of cumulative cost under series-parallel
-    precedence (Abdel-Wahab and Kameda 1978; Monma and Sidney 1979), which needs no terminals: strings of segments,
-    merged in parallel, joined in series (`remat_algorithms.dag.order.segment_strings`).
+    Kayaaslan, Lambert, Marchal and Ucar 2018 generalize Liu's algorithm for trees to series-parallel graphs with data
+    on the edges. Every task then has a fixed hill h (bytes added while it runs) and net n (bytes left behind). This
+    algorithm computes the same optimum by the older theory of cumulative cost under series-parallel precedence
+    (Abdel-Wahab and Kameda 1978; Monma and Sidney 1979), which needs no terminals. It merges strings of segments in
+    parallel and concatenates them in series (`remat_algorithms.dag.order.segment_strings`).
 
-    A value with several readers is freed by the last of them. Where one reader must be last, its net is fixed,
-    too. Otherwise the release becomes a task of its own, after all readers; if the precedence is then no longer
-    series-parallel, the value is taken to be freed in equal shares, one by each possible last reader. No order
-    can use less memory than that, so the peak of the order found stands against a proved bound; where
-    the two are equal (always, if nothing is in doubt) the order is optimal, otherwise a note gives both.
+    The last reader of a value frees it. If one reader must be last, its net is fixed, too. Otherwise the release
+    becomes a separate task after all readers. If the precedence is then no longer series-parallel, each possible last
+    reader frees an equal share of the value. No order uses less memory than this relaxation, so it gives a proved
+    bound. If the bound equals the peak, the order is optimal; this always holds if every last reader is known.
+    Otherwise a note gives both.
 
-    Takes instances of any kind. Claims makespan and peak; infeasible within `NO_RECOMPUTATION` if the bound is above
+    Accepts instances of any kind. Claims makespan and peak; infeasible within `NO_RECOMPUTATION` if the bound is above
     the budget; unknown if only the order's peak is, or if it was stopped.
 
     Raises
@@ -57,7 +57,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
 def series_parallel_order(
     problem: Problem, model: OrderModel, stopped: Callable[[], bool]
 ) -> tuple[list[int], int] | None:
-    """Return the order, and a peak below which no order stays; None if it was stopped."""
+    """Return the order, and a lower bound on the peak of every order; None if it was stopped."""
     if not len(model):
         return [], model.start_peak
     shared = _shared_values(problem, model)
@@ -75,7 +75,7 @@ def series_parallel_order(
             continue
         order = [figures.task[node] for node in strings.order(string) if figures.task[node] >= 0]
         return order, max(model.start_peak, model.start + highest(string))
-    # The last attempt has no releases, so what failed is a task.
+    # The last attempt has no releases, so the failing node is a task.
     name = problem.graph.described(model.tasks[failed], repr)
     raise OptionError(
         f"'sp-order' needs series-parallel precedence, which fails at task {name}; use dag-order-exact",
@@ -115,7 +115,7 @@ def _shared_values(problem: Problem, model: OrderModel) -> dict[int, list[int]]:
 
 
 def _figures(model: OrderModel, shared: dict[int, list[int]]) -> tuple[list[int], list[int]]:
-    """Return hill and net of each task, of the values in doubt only what holds in any case."""
+    """Return hill and net of each task; a release with several possible last readers does not count in net."""
     hill, net = [], []
     for task in range(len(model)):
         freed = perhaps = 0
@@ -134,10 +134,10 @@ def _figures(model: OrderModel, shared: dict[int, list[int]]) -> tuple[list[int]
 
 
 def _with_releases(model: OrderModel, shared: dict[int, list[int]], stopped: Callable[[], bool]) -> _Figures | None:
-    """Make the release of each value in doubt a task of its own.
+    """Turn each release with several possible last readers into a separate task.
 
-    It runs right after the last of the readers, so what needs all of them may as well wait for it. (If a reader
-    works in place it would come too late: there the shares remain.) None if it was stopped.
+    It runs right after the last of the readers, so tasks that need all of them can wait for it. If a reader works in
+    place, this release would come too late, and the readers keep their shares. None if it was stopped.
     """
     hill, net = _figures(model, shared)
     in_place = {value for value, last in shared.items() if any(model.in_place[task] for task in last)}
@@ -149,7 +149,7 @@ def _with_releases(model: OrderModel, shared: dict[int, list[int]], stopped: Cal
             return None
         if len(last) > 1 and value not in in_place:
             behind[max(last)].append(value)
-            # What needs all of them, from its first tasks on: those behind none of the others.
+            # The earliest tasks that need all readers: those that follow no other such task.
             behind_all = model.descendants[last[0]]
             for reader in last[1:]:
                 behind_all &= model.descendants[reader]
@@ -179,7 +179,7 @@ def _with_releases(model: OrderModel, shared: dict[int, list[int]], stopped: Cal
 
 
 def _with_shares(model: OrderModel, shared: dict[int, list[int]]) -> _Figures:
-    """Let each possible last reader free an equal share of each value in doubt."""
+    """Let each possible last reader free an equal share of the value."""
     hill, net = _figures(model, shared)
     _share(model, net, shared)
     return _Figures(list(range(len(model))), model.predecessors, hill, net)

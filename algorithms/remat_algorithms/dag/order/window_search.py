@@ -1,4 +1,4 @@
-"""Better orders by local search: windows around the peak, each reordered to the optimum."""
+"""Improvement of orders by local search: windows around the peak, each reordered optimally."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from remat_algorithms.dag.order.search import block_of, search
 
 WINDOWS = (8, 16, 32, 64)
 WINDOW_STATES = 2000
-"""States that the search of one window may expand."""
+"""Maximum number of states that the search of one window expands."""
 
 
 def improve(graph: TaskGraph, *, context: Context | None = None) -> IntArray:
@@ -25,12 +25,12 @@ def improve(graph: TaskGraph, *, context: Context | None = None) -> IntArray:
     graph : TaskGraph
         On one processor and in one memory; every needed task runs once.
     context : Context, optional
-        Asked whether to stop.
+        Tells when to stop.
 
     Returns
     -------
     (needed tasks,) int64
-        Never worse than the reference order, than `dag-order-greedy` and than `dag-order-lpmf`.
+        Never worse than the reference order, `dag-order-greedy` and `dag-order-lpmf`.
 
     Raises
     ------
@@ -48,19 +48,19 @@ def improve(graph: TaskGraph, *, context: Context | None = None) -> IntArray:
 
 
 def better_order(problem: Problem, name: str, stopped: Callable[[], bool]) -> list[int] | None:
-    """Return the graph's needed tasks in an order of lower peak than the reference order; None if none is found.
+    """Return the needed tasks in an order of lower peak than the reference order; None if none is found.
 
     Parameters
     ----------
     problem : Problem
-        Down to its budget, the order is improved.
+        Its budget is the target of the improvement.
     name : str
-        The algorithm that asks.
+        The calling algorithm.
     stopped : callable
     """
     try:
         model = order_model(problem, name)
-    except OptionError:  # values of several origins
+    except OptionError:  # values with several origins
         return None
     if stopped():
         return None
@@ -71,15 +71,15 @@ def better_order(problem: Problem, name: str, stopped: Callable[[], bool]) -> li
 
 
 def good_order(model: OrderModel) -> list[int]:
-    """Return the better one of the heuristics' orders."""
+    """Return the better order of the two heuristics."""
     return min((greedy_order(model), largest_peak_first(model)), key=model.peak)
 
 
 def improved(model: OrderModel, order: Sequence[int], stopped: Callable[[], bool], target: int = 0) -> list[int]:
-    """Reorder windows around the peak for as long as this lowers it, or until it is down to `target`.
+    """Reorder windows around the peak while this lowers it, until it reaches `target`.
 
-    A window of w tasks ends, is centred or begins at the peak; its best order is found by `search`, with a limit
-    on states. Each round lowers the bytes at the highest place, so there are finitely many.
+    A window of w tasks ends, is centered or begins at the peak. `search` finds its best order, with a limit on states.
+    Each round lowers the bytes at the highest position, so the number of rounds is finite.
     """
     best = list(order)
     while best and not stopped():

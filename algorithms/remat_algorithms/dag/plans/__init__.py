@@ -1,1 +1,1 @@
-"""Plans with reruns in a given order: built greedily, ruined and recreated, replayed."""
+"""Plans with reruns in a given order: greedy construction, ruin and recreate, and replay."""

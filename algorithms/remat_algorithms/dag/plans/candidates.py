@@ -1,4 +1,4 @@
-"""Candidates of the greedy: values that could be free at the highest memory, and what making them again takes.
+"""Candidates of the greedy: values that could be free at the highest memory, and the cost of recomputing them.
 
 Interpreted or compiled, like `replay`.
 """
@@ -13,15 +13,16 @@ from remat_algorithms.dag.plans.records import CANDIDATES, NOW, Packed, Room, Wo
 from remat_algorithms.dag.plans.replay import first_access
 
 DEPTHS = (0, 1, 2, 1000)
-"""How many levels of dead inputs are rerun, too, before the remaining ones are kept longer."""
+"""Numbers of levels of dead inputs that are recomputed; the remaining inputs are kept longer."""
 
 LONGER, AGAIN, NEVER = 20, 35, 10
-"""Of 100 inputs, whims keep the first so many longer, and make the others up to the second again; and of 100 values
-they never free so many."""
+"""Noise thresholds, of 100: below the first an input is kept longer, and below the second it is recomputed; a value
+below the third is never freed.
+"""
 
 
 def _alive(tables: Packed, work: Work, value: int, entry: int) -> int:
-    """Say whether a value is resident just before the access at index `entry`."""
+    """Return whether a value is resident just before the access at index `entry`."""
     if tables.pinned[value]:
         return 1
     if entry < work.head[value + 1]:
@@ -30,14 +31,15 @@ def _alive(tables: Packed, work: Work, value: int, entry: int) -> int:
 
 
 def _whim(room: Room, number: int) -> int:
-    """Draw from 0 to 99, the same for a number during a run of the greedy."""
+    """Return a pseudo-random number from 0 to 99, fixed for each argument during a run of the greedy."""
     return (number + 1) * room.state.salt % 2147483647 % 100
 
 
 def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest: int, dearest: float) -> int:
-    """List in `room.todo` what making a value again in stage `at` takes; add what that adds to `room.delta`.
+    """List in `room.todo` the runs that recompute a value in stage `at`; add their inputs' memory to `room.delta`.
 
-    Inputs that are dead by then are made again, too, down to `deepest` levels; the others are kept longer.
+    Inputs that are dead by then are recomputed, too, down to `deepest` levels; the others are kept longer. Returns the
+    number of runs, or 0 if they take more than `dearest`.
     """
     room.state.stamp += 1
     stamp = room.state.stamp
@@ -87,7 +89,7 @@ def collect(tables: Packed, work: Work, room: Room, value: int, at: int, deepest
 
 
 def _overlaid(tables: Packed, work: Work, room: Room, entry: int, size: int) -> int:
-    """Return the bytes that a value's reader at an access would write where the value was, if it were freed there."""
+    """Return the bytes that a value's reader at an access would overwrite if it freed the value."""
     place = work.access[entry] // 2
     task = room.item[NOW, place]
     if work.access[entry] % 2 == 1 or not tables.in_place[task]:
@@ -96,7 +98,7 @@ def _overlaid(tables: Packed, work: Work, room: Room, entry: int, size: int) -> 
 
 
 def release(tables: Packed, work: Work, room: Room, listed: int, at: int) -> None:
-    """Take off `room.delta` what the collected reruns free until they run."""
+    """Subtract from `room.delta` the memory that the collected reruns free until they run."""
     for index in range(listed):
         task = room.todo[index]
         place = find(room, at, task)
@@ -123,7 +125,7 @@ def _time_of(tables: Packed, room: Room, listed: int) -> float:
 
 
 def _can_free(tables: Packed, work: Work, room: Room, value: int, peak: int) -> int:
-    """Return the stage in which a value would be made again if it were free at a position; -1 if it cannot be."""
+    """Return the stage of a value's recomputation if it were free at a position; -1 if it cannot be freed."""
     maker = tables.maker[value]
     if maker < 0:
         return -1
@@ -149,7 +151,7 @@ def _can_free(tables: Packed, work: Work, room: Room, value: int, peak: int) -> 
 
 
 def propose(tables: Packed, work: Work, room: Room, budget: int, peak: int, alpha: float, noise: float) -> int:
-    """Collect the candidates that promise most for their time, among what is resident at a position."""
+    """Collect the candidates with the best estimates for their time, among the values resident at a position."""
     summarise(work, room, room.length[NOW], budget)
     found = 0
     for value in range(tables.value_count):
@@ -165,7 +167,7 @@ def propose(tables: Packed, work: Work, room: Room, budget: int, peak: int, alph
         room.factor[value] = 1.0
         if noise > 0.0:
             room.factor[value] = math.exp(noise * (2.0 * draw(room) - 1.0))
-    # Shallow ones first: what they cost bounds the search for deeper ones.
+    # Shallow ones first: their cost bounds the search for deeper ones.
     for depth in DEPTHS:
         for value in range(tables.value_count):
             if room.most[value] <= 0.0:
@@ -176,7 +178,7 @@ def propose(tables: Packed, work: Work, room: Room, budget: int, peak: int, alph
             at = room.at[value]
             listed = collect(tables, work, room, value, at, depth, dearest)
             if listed == 0 or listed == room.listed[value]:
-                # Too dear, or with nothing left to make again: so it will be for greater depths.
+                # Too expensive, or no further input to recompute: the same holds for greater depths.
                 room.most[value] = 0.0
                 clear(room)
                 continue

@@ -1,7 +1,7 @@
-"""What a candidate of the greedy changes: differences of memory by position, and what they gain in all.
+"""Memory differences of a greedy candidate by position, and their total gain.
 
-Interpreted or compiled, like `replay`. In large graphs differences are few and the ranges between them long: positions
-are then taken block by block, where the least and the most memory of a block say what comes of it.
+Interpreted or compiled, like `replay`. In large graphs, differences are few and the ranges between them long. Such
+ranges are evaluated block by block, from the minimum and the maximum memory of each block.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ BLOCK = 32
 """Positions in a block."""
 
 FEW, SHORT = 64, 256
-"""More differences than that are not sorted, and fewer positions not taken by blocks: each position is looked at."""
+"""Maximum number of differences for sorting, and minimum number of positions for blocks; otherwise each position is
+evaluated.
+"""
 
 
 def summarise(work: Work, room: Room, count: int, budget: int) -> None:
-    """Note the least and the most excess of each block of the first `count` positions; nothing has been added yet."""
+    """Record the minimum and the maximum excess of each block of the first `count` positions, before any addition."""
     for block in range(count // BLOCK):
         least = work.memory[block * BLOCK]
         most = least
@@ -30,7 +32,7 @@ def summarise(work: Work, room: Room, count: int, budget: int) -> None:
 
 
 def add(room: Room, low: int, high: int, size: int) -> None:
-    """Enter that memory from position `low` to before `high` changes by `size`."""
+    """Record that memory from position `low` to before `high` changes by `size`."""
     room.delta[low] += size
     room.delta[high] -= size
     room.state.low = min(room.state.low, low)
@@ -43,7 +45,7 @@ def add(room: Room, low: int, high: int, size: int) -> None:
 
 
 def gain_of(work: Work, room: Room, budget: int) -> float:
-    """Return by how much the differences lower the area above the budget, and forget them."""
+    """Return by how much the differences lower the area above the budget, and reset them."""
     count, touches = room.length[NOW], room.state.touches
     change = 0
     gain = 0.0
@@ -91,7 +93,7 @@ def _gain_between(work: Work, room: Room, low: int, high: int, change: int, budg
 
 
 def clear(room: Room) -> None:
-    """Forget the differences."""
+    """Reset the differences."""
     if room.state.touches > FEW:
         for place in range(room.state.low, room.state.high + 1):
             room.delta[place] = 0

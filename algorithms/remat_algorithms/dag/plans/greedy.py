@@ -1,7 +1,7 @@
-"""The greedy: from too much memory to none, by the rerun that saves most for its time; interpreted or compiled.
+"""The greedy: add the rerun that saves most for its time until the plan fits; interpreted or compiled.
 
-A plan is a sequence of runs in the order of their keys (stage, item); stage t ends with the first run of the
-order's task t, which has the greatest key in it. See `replay` for how positions and accesses are coded.
+A plan is a sequence of runs in the order of their keys (stage, item). Stage t ends with the first run of the order's
+task t, which has the greatest key in it. `replay` explains the encoding of positions and accesses.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from remat_algorithms.dag.plans.records import CANDIDATES, NOW, TRIAL, Packed, R
 from remat_algorithms.dag.plans.replay import replay
 
 PEAKS = 4
-"""Positions that are looked at, from the highest memory down, before the greedy gives up."""
+"""Number of positions to try, from the highest memory down, before the greedy gives up."""
 
 WHIMS = 0.7
-"""Share of the runs with noise that have whims: what they draw at first holds for the run."""
+"""Share of the runs with noise that also fix random choices for the whole run."""
 
 BATCH_SHARE, KEPT_SHARE = 0.5, 0.5
-"""Share of the excess that candidates taken at once may free at most, and of their estimate that they must gain."""
+"""Maximum share of the excess that a batch of candidates frees, and minimum share of its estimate that it must gain."""
 
 LARGEST_BATCH = 2000
-"""Most runs that candidates taken at once may insert."""
+"""Maximum number of runs that a batch of candidates inserts."""
 
 
 def _next_peak(work: Work, room: Room, peak: int, budget: int) -> int:
@@ -40,7 +40,7 @@ def _next_peak(work: Work, room: Room, peak: int, budget: int) -> int:
 
 
 def _try(tables: Packed, work: Work, room: Room, candidate: int) -> bool:
-    """Make the plan to try from the present one and a candidate; say whether there is room for it."""
+    """Build the trial plan from the current plan and a candidate; return whether it fits into the arrays."""
     value = room.candidate[candidate]
     at = room.at[value]
     listed = collect(tables, work, room, value, at, room.deepest[candidate], math.inf)
@@ -59,7 +59,7 @@ def _best_of(
     best = -1
     least = math.inf
     for index in range(min(found, CANDIDATES)):
-        # Estimates seldom promise too little: what promises less than the best has brought is left.
+        # Estimates are seldom too low: skip candidates that promise less than the best true gain.
         if room.state.stop != 0 or room.score[index] >= least:
             break
         if not _try(tables, work, room, index):
@@ -77,7 +77,7 @@ def _best_of(
 
 
 def _is_apart(tables: Packed, room: Room, listed: int, batch: int) -> bool:
-    """Whether collected reruns make nothing that a candidate of the batch reads, and read nothing that one frees."""
+    """Whether collected reruns write no value that a candidate of the batch reads, and read none that one frees."""
     for index in range(listed):
         task = room.todo[index]
         for entry in range(tables.write_start[task], tables.write_start[task + 1]):
@@ -90,7 +90,7 @@ def _is_apart(tables: Packed, room: Room, listed: int, batch: int) -> bool:
 
 
 def _join(tables: Packed, room: Room, listed: int, batch: int) -> None:
-    """Note what collected reruns make and read."""
+    """Record the values that collected reruns write and read."""
     for index in range(listed):
         task = room.todo[index]
         for entry in range(tables.write_start[task], tables.write_start[task + 1]):
@@ -100,9 +100,9 @@ def _join(tables: Packed, room: Room, listed: int, batch: int) -> None:
 
 
 def _batch(tables: Packed, work: Work, room: Room, budget: int, peak: int, found: int) -> float:
-    """Make the plan to try from several candidates; return what they gain by estimate, 0 where there are not several.
+    """Build the trial plan from several candidates; return their estimated gain, or 0 if there are fewer than two.
 
-    The best ones that have nothing to do with each other, until they free their share of the excess.
+    The batch takes the best independent candidates until they free their share of the excess.
     """
     room.state.batch += 1
     batch = room.state.batch
@@ -137,14 +137,14 @@ def _batch(tables: Packed, work: Work, room: Room, budget: int, peak: int, found
 
 
 def greedy(tables: Packed, work: Work, spare: Work, room: Room, budget: int, alpha: float, noise: float) -> float:
-    """Add reruns to the present plan until it fits; return the area that is left (0: it fits).
+    """Add reruns to the current plan until it fits; return the remaining area (0: it fits).
 
-    In each step, at the position of highest memory: every value that is resident across it could be freed
-    after its last use before, and made again for its next use; likewise what a run in place reads there. The
-    `CANDIDATES` ones with the least (time + 1) / gain^alpha by estimate are replayed, and the best by true gain is
-    taken. Where none gains, the next lower positions are looked at; then, unless a plan is known, the area is
-    measured by stages, since each rerun amid many that exceed the budget exceeds it, too. In large graphs many
-    candidates are taken at once, as long as they gain most of what they promise. `room.state.stop` ends the loop early.
+    Each step considers the position of highest memory. Every value resident across it could be freed after its previous
+    use and recomputed for its next use. The same holds for values that a run in place reads there. The step replays the
+    `CANDIDATES` values with the lowest estimated (time + 1) / gain^alpha, and takes the one with the best true gain. If
+    none gains, it tries the next lower positions. If these fail and no plan is known, it measures the area by stages,
+    since each rerun among many that exceed the budget exceeds it, too. In large graphs, a step takes many candidates at
+    once while they gain most of their estimate. `room.state.stop` ends the loop early.
     """
     area = replay(tables, work, room, NOW, budget)
     by_stage = len(room.score) > CANDIDATES
@@ -166,7 +166,7 @@ def greedy(tables: Packed, work: Work, spare: Work, room: Room, budget: int, alp
 def _step(
     tables: Packed, work: Work, spare: Work, room: Room, budget: int, by_stage: bool, alpha: float, noise: float
 ) -> bool:
-    """Make the plan to try from the present one, with less area, by stages or by runs; return whether there is one."""
+    """Build a trial plan with less area, by stages or by runs, from the current one; return whether one was found."""
     peak = work.figures.highest
     for _ in range(PEAKS):
         found = propose(tables, work, room, budget, peak, alpha, noise)

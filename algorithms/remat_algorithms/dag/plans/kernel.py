@@ -1,6 +1,6 @@
-"""The compiled twin of `ruin.act`: the same text, in machine code (see `kit.compile`).
+"""The compiled twin of `ruin_and_recreate.act`, from the same source (see `remat_algorithms.kit.compile`).
 
-Compiling it takes less than a second, once in each process that needs it.
+Compilation takes less than a second, once in each process that needs it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The problem that `dag-auto` solves: tasks in a reference order, as flat tables for interpreter and compiler.
 
-A schedule is a set R of pairs (t, i): stage t ends with the first run of the order's t-th task, and before that
-it runs item i again, for each (t, i) in R, in index order. A last stage, without a first run, may rerun what must
-be resident at the end. Each read takes the latest copy, each copy is freed at its last use, so every such set is
-valid where reruns are allowed: only its peak can fail.
+A schedule is a set R of pairs (t, i). Stage t ends with the first run of the order's t-th task. Before that, it reruns
+item i for each (t, i) in R, in index order. A last stage, without a first run, may recompute values that must be
+resident at the end. Each read takes the latest copy, and each copy is freed at its last use. Every such set is
+therefore valid if the reruns are allowed, and only its peak can make it infeasible.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 from remat.plugin import IntArray, Machine, Number, Problem, TaskGraph, reference_order, unread_tasks, useful_runs
 
 Row = Any
-"""A list where functions are interpreted, an array where they are compiled."""
+"""A list in interpreted functions, an array in compiled ones."""
 
 SAFE_BYTES = 2**61
-"""Sums of at most this many bytes cannot overflow in a kernel."""
+"""Maximum sum of bytes that cannot overflow in a kernel."""
 
 
 class Tables(NamedTuple):
@@ -33,24 +33,24 @@ class Tables(NamedTuple):
         The item that each stage ends with; increasing.
     read_start, read_value, write_start, write_value : rows of item i, ``start[i]:start[i+1]``
     spared : as `write_value`
-        1 where the item's light twin leaves the value out.
+        1 if the item's light twin omits the value.
     size : (values,)
     workspace, in_place, repeat, written : (items,)
         `repeat`: may be rerun; `written`: bytes that it writes.
     time : (items,) float
-        In units in which the mean of the order's tasks is 1000; 0 of what nobody reads, and may run anywhere.
+        The unit makes the mean of the order's tasks 1000; 0 for repeatable tasks whose outputs no task reads.
     maker : (values,)
-        The item that makes a value again, or -1.
+        The item that recomputes a value, or -1.
     initial, pinned, stays : (values,)
         Resident at the start; never freed; resident at the end.
     light : (items,)
-        2: a twin that writes less may stand in for any run, 1: for reruns only, 0: there is none.
+        2: a twin that writes less may replace any run, 1: reruns only, 0: it has none.
     light_time, light_workspace, light_spared : (items,)
-        The twin's time and workspace, and the bytes it leaves out.
+        The twin's time and workspace, and the bytes it omits.
     static : (1,)
         Bytes resident throughout.
     lent : (stages + 1,)
-        Bytes that are there in addition to the budget while the runs of each stage, and of the last one, go on.
+        Bytes available in addition to the budget during the runs of each stage, and of the last one.
     """
 
     first: Row
@@ -79,7 +79,7 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True)
 class StageModel:
-    """The tables of a problem, and what leads back to its tasks.
+    """The tables of a problem, and the mapping back to its tasks.
 
     Attributes
     ----------
@@ -92,9 +92,9 @@ class StageModel:
     twin : list of int
         The graph's task that is each item's light twin, or -1.
     simple : bool
-        Whether each value has one origin and nothing stands in for anything: what the bounds presuppose.
+        Whether each value has one origin and no task has alternatives, as the bounds require.
     time_unit : float
-        Time of the instance that 1.0 of the tables' time stands for.
+        Time in the instance's unit that is 1.0 in the tables.
     own : int
         Index of the processor's memory.
     """
@@ -120,7 +120,7 @@ class StageModel:
 
     @cached_property
     def whole_step(self) -> int | None:
-        """What all times of the instance are multiples of; None where they are no whole numbers, or all 0."""
+        """The greatest common divisor of all times of the instance; None if they are not integers, or all 0."""
         times = self.graph.time[self.task]
         if not np.issubdtype(times.dtype, np.integer) or not times.any():
             return None
@@ -128,12 +128,12 @@ class StageModel:
 
     @cached_property
     def time_step(self) -> float | None:
-        """What all times of the tables are multiples of, or None."""
+        """The greatest common divisor of all times of the tables, or None."""
         return None if self.whole_step is None else self.whole_step / self.time_unit
 
     @cached_property
     def free_time(self) -> float:
-        """Time of the order's tasks that cost nothing in the tables, in their unit."""
+        """Time of the order's tasks that cost nothing in the tables, in the tables' unit."""
         return float(self.once_makespan) / self.time_unit - self.once_time
 
     @cached_property
@@ -150,21 +150,21 @@ class StageModel:
         )
 
     def lent(self, room: Sequence[int]) -> StageModel:
-        """Return the model in which there is so much more room in each stage of the order."""
+        """Return the model with additional memory in each stage of the order."""
         return replace(self, tables=self.tables._replace(lent=[*room, 0]), simple=False)
 
     def tasks_of(self, items: Row, full: Row) -> list[int]:
-        """Return the graph's tasks that a sequence of items runs; `full` is 0 where the twin stands in."""
+        """Return the graph's tasks that a sequence of items runs; `full` is 0 where the twin replaces the item."""
         return [
             self.task[item] if whole else self.twin[item] for item, whole in zip(list(items), list(full), strict=True)
         ]
 
     def runs_of(self, items: Row, full: Row) -> list[int]:
-        """Return the graph's tasks that are run for a sequence of items: none is whose values nobody uses."""
+        """Return the graph's tasks that a sequence of items runs, without tasks whose outputs remain unused."""
         return useful_runs(self.graph, self.tasks_of(items, full))
 
     def makespan(self, tasks: list[int]) -> Number:
-        """Return the time of a sequence of tasks, exactly where times are integers."""
+        """Return the time of a sequence of tasks, exactly if times are integers."""
         total: Number = self.graph.time[np.array(tasks, dtype=np.int64)].sum().item() if tasks else 0
         return total
 
@@ -176,7 +176,7 @@ def stage_model(problem: Problem, order: IntArray | None = None) -> StageModel:
     ----------
     problem : Problem
     order : (needed tasks,) int64, optional
-        Another topological order of the tasks that `problem.needed.once` names.
+        Another topological order of the tasks in `problem.needed.once`.
     """
     graph, machine = problem.graph, problem.machine
     own = machine.processors[0].memory
@@ -192,7 +192,7 @@ def stage_model(problem: Problem, order: IntArray | None = None) -> StageModel:
     items, twins = _items(graph, chosen, reads, writes, here, repeatable)
     size: list[int] = graph.size.tolist()
     unit = _time_unit(graph, chosen)
-    # A rerun of what nobody reads costs nothing: the run before it is left out then (`runs_of`).
+    # Reruns without readers cost nothing: `runs_of` then omits the previous run.
     free = (unread_tasks(graph) & np.array(repeatable, dtype=bool)).tolist()
     time = [0.0 if free[task] else float(graph.time[task].item()) / unit for task in items]
     all_time, all_space = graph.time.tolist(), graph.workspace.tolist()
@@ -263,7 +263,7 @@ def _items(
 ) -> tuple[list[int], list[int]]:
     """Return the tasks of the order with optional ones between them, and the light twin of each (or -1).
 
-    An optional task stands at the earliest place at which the order has made all that it reads.
+    An optional task takes the earliest position at which the order has computed all its inputs.
     """
     made = dict.fromkeys(here, 0)
     for place, task in enumerate(chosen, start=1):
@@ -311,7 +311,7 @@ def _makers(
     pinned: set[int],
     values: int,
 ) -> list[int]:
-    """Return for each value the cheapest item that can make it again before all its readers, or -1."""
+    """Return for each value the cheapest item that can recompute it before all its readers, or -1."""
     earliest = [len(items)] * values
     for index in range(len(items) - 1, -1, -1):
         for value in reads[items[index]]:

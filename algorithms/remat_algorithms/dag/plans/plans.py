@@ -1,4 +1,4 @@
-"""Plans as sorted sequences of runs, and drawing random numbers; interpreted or compiled, like `replay`."""
+"""Plans as sorted sequences of runs, and random numbers; interpreted or compiled, like `replay`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from remat_algorithms.dag.plans.records import NOW, TRIAL, Array, Draws, Room
 
 
 def drawn(draws: Draws) -> float:
-    """Return the next random number in [0, 1): the generator of Park and Miller, the same when compiled."""
+    """Return the next random number in [0, 1) of Park and Miller's generator, the same when compiled."""
     draws.random = draws.random * 48271 % 2147483647
     return float(draws.random - 1) / 2147483646.0
 
@@ -17,7 +17,7 @@ def draw(room: Room) -> float:
 
 
 def find(room: Room, at: int, task: int) -> int:
-    """Return the first position of the present plan whose key is not below (at, task); O(log count)."""
+    """Return the first position of the current plan whose key is not below (at, task); O(log count)."""
     low, high = 0, room.length[NOW]
     while low < high:
         middle = (low + high) // 2
@@ -30,7 +30,7 @@ def find(room: Room, at: int, task: int) -> int:
 
 
 def sort(items: Array, count: int) -> None:
-    """Sort the first few of an array's numbers, by insertion."""
+    """Sort the first `count` numbers of an array, by insertion."""
     for index in range(1, count):
         item = items[index]
         other = index - 1
@@ -41,7 +41,7 @@ def sort(items: Array, count: int) -> None:
 
 
 def put(room: Room, listed: int, at: int) -> None:
-    """Add ``room.todo[:listed]`` in stage `at` to the runs to insert, as far as there is room for them."""
+    """Add ``room.todo[:listed]`` in stage `at` to the runs to insert, up to the length of the arrays."""
     count = room.state.added
     for index in range(min(listed, room.item.shape[1] - count)):
         room.new_item[count + index] = room.todo[index]
@@ -65,9 +65,9 @@ def _sort_runs(room: Room) -> None:
 
 
 def merge(room: Room) -> int:
-    """Merge the runs to insert, which the present plan has not, into it: the plan to try; -1 if it is too long.
+    """Merge the runs to insert into the current plan, which lacks them; the trial plan's length, or -1 if too long.
 
-    What was added twice is inserted once.
+    A run that was added twice is inserted once.
     """
     count, added = room.length[NOW], room.state.added
     if count + added > room.item.shape[1] - 2:
@@ -91,7 +91,7 @@ def merge(room: Room) -> int:
 
 
 def _append(room: Room, place: int, until: int, length: int) -> int:
-    """Append a part of the present plan to the plan to try; return its length then."""
+    """Append a part of the current plan to the trial plan; return its new length."""
     for other in range(until - place):
         room.item[TRIAL, length + other] = room.item[NOW, place + other]
         room.stage[TRIAL, length + other] = room.stage[NOW, place + other]
@@ -99,14 +99,14 @@ def _append(room: Room, place: int, until: int, length: int) -> int:
 
 
 def insert(room: Room, listed: int, at: int) -> int:
-    """Merge ``room.todo[:listed]`` into stage `at` of the present plan: the plan to try; -1 if too long."""
+    """Build the trial plan from the current plan and ``room.todo[:listed]`` in stage `at`; return as `merge`."""
     room.state.added = 0
     put(room, listed, at)
     return merge(room)
 
 
 def take_trial(room: Room) -> None:
-    """Make the tried plan the present one."""
+    """Make the trial plan the current one."""
     for place in range(room.length[TRIAL]):
         room.item[NOW, place] = room.item[TRIAL, place]
         room.stage[NOW, place] = room.stage[TRIAL, place]

@@ -1,4 +1,4 @@
-"""The bytes that a sequence of runs holds, for sequences of any length: array operations, and no search behind them."""
+"""The bytes that a sequence of runs of any length holds, by array operations and without a search."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from remat_algorithms.dag.steps import resident_at_ends
 
 
 def profile(graph: TaskGraph, machine: Machine, tasks: IntArray | Sequence[int]) -> IntArray:
-    """Return the bytes in the processor's memory during each run, each copy of a value freed at its last use.
+    """Return the bytes in the processor's memory during each run; each copy of a value is freed at its last use.
 
-    What nobody reads before it is made anew is freed before the first run; outputs and pinned inputs stay.
+    A value that is rewritten before its first read is freed before the first run; outputs and pinned inputs stay.
 
     Parameters
     ----------
     graph, machine
     tasks : (runs,) ints
-        In order; what each of them reads is there.
+        In order; the inputs of each run are resident.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def profile(graph: TaskGraph, machine: Machine, tasks: IntArray | Sequence[int])
     pinned[list(graph.pinned)] = True
     pinned &= here
     change = np.zeros(count + 1, dtype=np.int64)
-    # What nobody touches, and must stay, is there throughout.
+    # Values that no run touches, and that must stay, are resident throughout.
     touched = np.zeros(len(graph.values), dtype=bool)
     touched[value] = True
     always = graph.static_bytes(machine, own) + int(graph.size[here & ~touched & (stays | pinned)].sum())
@@ -47,7 +47,7 @@ def profile(graph: TaskGraph, machine: Machine, tasks: IntArray | Sequence[int])
         return change[:0]
     new = np.ones(len(value), dtype=bool)
     new[1:] = value[1:] != value[:-1]
-    # A copy begins with each write, and with the first access of what is there at the start.
+    # A copy begins with each write, and with the first access of an initial value.
     begins = np.flatnonzero(writing | new)
     ends = np.concatenate((begins[1:], [len(value)])) - 1 if len(begins) else begins
     born, last, of = run[begins].copy(), run[ends].copy(), value[begins]
@@ -56,7 +56,7 @@ def profile(graph: TaskGraph, machine: Machine, tasks: IntArray | Sequence[int])
     final = np.ones(len(begins), dtype=bool)
     final[:-1] = of[1:] != of[:-1]
     kept = (final & stays[of]) | pinned[of]
-    # A copy that a later write replaces is freed at its last use, if anybody uses it.
+    # A copy that a later write replaces is freed at its last use, if it has one.
     last[kept] = count - 1
     size = graph.size[of]
     np.add.at(change, born, size)

@@ -1,6 +1,6 @@
-"""What the search works on, as records that are interpreted and compiled alike (see `kit.compile`).
+"""The records of the search, for interpreted and compiled code (see `remat_algorithms.kit.compile`).
 
-Interpreted, the arrays hold Python objects, so that integers of any size are exact.
+In interpreted code, the arrays hold Python objects, so that integers of any size are exact.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.kit.compile.records import cells
 
 Array = Any
-"""An int64 or float64 array where functions are compiled, an array of objects where they are interpreted."""
+"""An int64 or float64 array in compiled code, an array of objects in interpreted code."""
 
-# Plans, by which rows of `Room.item`, `Room.stage`, `Room.length` and `Room.cost` are theirs.
+# Plans: their rows of `Room.item`, `Room.stage`, `Room.length` and `Room.cost`.
 NOW, TRIAL, HERE, BEST = range(4)
 
 CANDIDATES = 25
-"""Candidates that are replayed in each step of the greedy."""
+"""Candidates that each step of the greedy replays."""
 
 MANY, MANY_FROM = 400, 2000
-"""Candidates that are ranked in graphs of so many tasks or more, to take several at once."""
+"""Number of candidates that large graphs rank, to take several at once; minimum number of tasks of these graphs."""
 
 LONGEST = 12
-"""Most runs of a plan, as a multiple of the order's."""
+"""Maximum number of runs of a plan, as a multiple of the order's length."""
 
 
 LARGE = 100
-"""Tasks beyond which plans may only be four times as long as the order."""
+"""Maximum number of tasks for this multiple; in larger graphs, plans have at most four times the order's runs."""
 
 
 class Packed(NamedTuple):
-    """The tables of a model (see `model.Tables`), by item, by value, and by access.
+    """The tables of a model (see `remat_algorithms.dag.plans.model`, `Tables`), by item, by value, and by access.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Packed(NamedTuple):
     size, maker, initial, pinned, stays
         By value.
     read, write, spared
-        By access: values read; values written, and whether a light twin spares them.
+        By access: values read; values written, and whether a light twin omits them.
     stages, item_count, value_count, static : int
     """
 
@@ -80,12 +80,12 @@ class Packed(NamedTuple):
 
 @cells
 class Figures(ctypes.Structure):
-    """What a replay finds.
+    """Result of a replay.
 
     Attributes
     ----------
     area, stage_area : float
-        Bytes above the budget, summed over the runs; and where each stage counts once, with the highest of its runs.
+        Bytes above the budget, summed over the runs; and summed over the stages, with the highest run of each.
     total : float
         Time of all runs.
     highest : int
@@ -99,13 +99,13 @@ class Figures(ctypes.Structure):
 
 
 class Work(NamedTuple):
-    """What a replay fills.
+    """Arrays that a replay fills.
 
     Attributes
     ----------
     memory, full, change, freed : (longest + 2,)
-        Bytes while each run lasts; 0 where a light twin stands in for the item; differences of memory from run
-        to run; bytes that a run reads and frees.
+        Bytes during each run; 0 if a light twin replaces the item; differences of memory from run to run; bytes that a
+        run reads and frees.
     head, access : rows of value v, ``access[head[v]:head[v + 1]]``
         Its accesses in order of time: 2 * position for a read, 2 * position + 1 for a write.
     figures : Figures
@@ -129,22 +129,22 @@ class Draws(ctypes.Structure):
 
 @cells
 class State(ctypes.Structure):
-    """Where a search stands.
+    """Scalar state of a search.
 
     Attributes
     ----------
     stamp, batch : int
-        Numbers of the call and of the batch.
+        Serial numbers of the call and of the batch.
     stop : int
         Whether to stop; set from another thread.
     low, high, touches : int
-        What is touched of the differences.
+        Range and number of the recorded differences.
     salt : int
-        Of a run of the greedy.
+        Random salt of a run of the greedy.
     added : int
-        Runs to insert.
+        Number of runs to insert.
     dearest : float
-        Time beyond which the greedy gives up.
+        Maximum time of a plan, above which the greedy gives up.
     """
 
     stamp: int
@@ -159,26 +159,26 @@ class State(ctypes.Structure):
 
 
 class Room(NamedTuple):
-    """What the search writes into.
+    """Arrays that the search writes.
 
     Attributes
     ----------
     item, stage : (4, longest + 2)
-        The present plan, one that is tried, the one that rounds of improvement start from, the best one.
+        The current plan, the trial plan, the plan from which rounds of improvement start, and the best one.
     length, cost : (4,)
         Their lengths, and their times.
     new_item, new_stage : (longest + 2,)
         Runs to insert.
     delta, touched, least_excess, most_excess : (longest + 2,)
-        Differences of memory that a candidate would make, from position to position, and which those are; of each block
-        the least and the most excess.
+        Differences of memory of a candidate between positions, and the positions that have one; minimum and maximum
+        excess of each block.
     todo, depth, mark : (items + 1,)
-        Items of a rerun, how deep each lies, in which call each item was entered.
+        Items of a rerun, depth of each, and call in which each item was entered.
     score, candidate, deepest, taken : (CANDIDATES or MANY,)
-        Score, value and depth of the best candidates, and whether each is one of several to take.
+        Score, value and depth of the best candidates, and whether each belongs to the batch.
     most, factor, at, listed, freed_by, read_by : (values,)
-        Of each value as a candidate: the most that it may gain, its noise, the stage of its rerun, how many runs it was
-        collected with; and the last batch that frees, and that reads it.
+        Of each value as a candidate: its maximum gain, its noise factor, the stage of its rerun, and the number of runs
+        collected for it; and the last batch that frees it, and that reads it.
     draws : Draws
     state : State
     """
@@ -239,9 +239,9 @@ def _rows(rows: Sequence[Sequence[Any]], width: int, kind: Any) -> Array:
 
 
 def work_room(model: StageModel, *, compiled: bool) -> Work:
-    """Return room for replays of plans of a model."""
+    """Allocate the arrays for replays of plans of a model."""
     tables, whole = model.tables, np.int64 if compiled else np.object_
-    # Plans whose runs read and write more, on average, than a dozen times what the order does are not looked at.
+    # This excludes plans whose runs access, on average, a dozen times as many values as the order.
     accesses = longest(model) // max(1, model.stages) * (len(tables.read_value) + len(tables.write_value)) + 64
     memory, full, change, freed = np.zeros((4, longest(model) + 2), dtype=whole)
     return Work(
@@ -261,7 +261,7 @@ def random_state(seed: int) -> int:
 
 
 def search_room(model: StageModel, seed: int, *, compiled: bool) -> Room:
-    """Return room for a search, its generator seeded."""
+    """Allocate the arrays for a search, with a seeded generator."""
     whole, real = (np.int64, np.float64) if compiled else (np.object_, np.object_)
     ranked, values = MANY if model.stages >= MANY_FROM else CANDIDATES, len(model.tables.size)
 
@@ -281,5 +281,5 @@ def search_room(model: StageModel, seed: int, *, compiled: bool) -> Room:
 
 
 def longest(model: StageModel) -> int:
-    """Return the most runs of a plan."""
+    """Return the maximum number of runs of a plan."""
     return (LONGEST if model.stages <= LARGE else 4) * model.stages + 64

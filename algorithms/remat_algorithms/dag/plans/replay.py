@@ -1,8 +1,7 @@
-"""Replaying a sequence of runs: memory at each, what it costs; written so that it can be interpreted or compiled.
+"""Replay of a sequence of runs: its memory at each run, and its cost; for interpreted and compiled execution.
 
-`kernel.py` compiles these functions as they stand. So the two are one text, and a test holds their results equal.
-Positions are indices into the sequence; accesses of a value are coded as 2 * position for a read and 2 * position + 1
-for a write.
+`kernel.py` compiles these functions unchanged, and a test compares both results. Positions are indices into the
+sequence. An access of a value is encoded as 2 * position for a read and 2 * position + 1 for a write.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from remat_algorithms.dag.plans.records import Array, Packed, Room, Work
 def replay(tables: Packed, work: Work, room: Room, plan: int, budget: int) -> float:
     """Replay a plan of `room`: fill `work`, return the bytes above the budget, summed over the runs.
 
-    Infinite where there is no room for so many accesses. O(accesses + values).
+    Infinite if the accesses exceed the length of the arrays. O(accesses + values).
     """
     count = room.length[plan]
     item = room.item[plan]
@@ -72,7 +71,7 @@ def replay(tables: Packed, work: Work, room: Room, plan: int, budget: int) -> fl
 
 
 def first_access(work: Work, value: int, access: int) -> int:
-    """Return the index of the value's first access that is not before one; O(log accesses)."""
+    """Return the index of a value's first access that is not before `access`; O(log accesses)."""
     low, high = work.head[value], work.head[value + 1]
     while low < high:
         middle = (low + high) // 2
@@ -84,7 +83,7 @@ def first_access(work: Work, value: int, access: int) -> int:
 
 
 def _list_accesses(tables: Packed, work: Work, item: Array, count: int) -> int:
-    """Sort the accesses by value, by counting, if there is room for them; return how many they are."""
+    """Sort the accesses by value, by counting, if the array is long enough; return their number."""
     head, access = work.head, work.access
     values = tables.value_count
     for value in range(values + 1):
@@ -101,7 +100,7 @@ def _list_accesses(tables: Packed, work: Work, item: Array, count: int) -> int:
         head[value] = total
     if total > len(access):
         return total
-    # Filled from the back, so that the heads end where their rows begin.
+    # Filled from the end, so that the heads finish at the start of their rows.
     for back in range(count):
         place = count - 1 - back
         task = item[place]
@@ -119,7 +118,7 @@ def _list_accesses(tables: Packed, work: Work, item: Array, count: int) -> int:
 def _copies(tables: Packed, work: Work, item: Array, count: int, value: int) -> None:
     """Enter the copies of a value into `change`, `freed` and `full`."""
     low, high = work.head[value], work.head[value + 1]
-    born = -1  # place at which the present copy appears; -1: there is none
+    born = -1  # position at which the current copy appears; -1: none
     last = -1  # its last use; -1: none yet
     if tables.initial[value]:
         first_is_write = low < high and work.access[low] % 2 == 1
@@ -148,7 +147,7 @@ def _copies(tables: Packed, work: Work, item: Array, count: int, value: int) -> 
 
 
 def _enter(tables: Packed, work: Work, item: Array, value: int, born: int, last: int, frees: bool) -> None:
-    """Enter one copy, resident from `born` to `last`, and freed there by the run that reads it."""
+    """Enter one copy, resident from `born` to `last`; `frees`: the run at `last` reads and frees it."""
     size = tables.size[value]
     work.change[born] += size
     work.change[last + 1] -= size

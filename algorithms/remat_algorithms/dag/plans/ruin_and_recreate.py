@@ -1,4 +1,4 @@
-"""Ruin and recreate: drop reruns, let the greedy mend the plan, prune, accept what is not much worse.
+"""Ruin and recreate: drop reruns, repair the plan with the greedy, prune, and accept slightly worse plans.
 
 Interpreted or compiled, like `replay` and `greedy`.
 """
@@ -11,28 +11,28 @@ from remat_algorithms.dag.plans.records import NOW, TRIAL, Packed, Room, Work
 from remat_algorithms.dag.plans.replay import first_access, replay
 
 RUIN, MEND, PRUNE, REPLAY, CLEAR = range(5)
-"""What `act` does: drop reruns, the greedy, drop needless reruns, only replay, drop reruns near the peak."""
+"""Actions of `act`: drop reruns, run the greedy, drop unnecessary reruns, only replay, drop reruns near the peak."""
 
 FORCED = 4
-"""Fewer reruns than this are forced after reruns have been dropped."""
+"""Upper bound (exclusive) on the number of reruns that are forced after the ruin."""
 
 EARLIER, EARLIEST = 0.4, 20
-"""Share of the forced reruns that may come earlier than needed, and by fewer stages than this."""
+"""Share of the forced reruns that may come earlier than needed, and upper bound (exclusive) on the number of stages."""
 
 MANY, MOST = 12.0, 0.3
-"""Reruns that the usual round drops, at most about so many, and such a share of all: dropping more seldom pays."""
+"""Approximate maximum of reruns that the usual round drops, as a number and as a share: more seldom pays."""
 
 WIDEST = 7
-"""Reruns are dropped from fewer than two to this power of stages around the highest memory."""
+"""Exponent of two that bounds the width, in stages, of the ruin around the highest memory."""
 
 
 def is_first(tables: Packed, stage: int, task: int) -> bool:
-    """Say whether a run is the first one of the stage's task."""
+    """Return whether a run is the first one of the stage's task."""
     return bool(stage < tables.stages and tables.first[stage] == task)
 
 
 def without(room: Room, place: int) -> None:
-    """Make the present plan without the run at a position the plan to try."""
+    """Copy the current plan to the trial plan, without the run at a position."""
     count = room.length[NOW]
     for other in range(place):
         room.item[TRIAL, other] = room.item[NOW, other]
@@ -44,7 +44,7 @@ def without(room: Room, place: int) -> None:
 
 
 def _spared(tables: Packed, work: Work, task: int, place: int, between: int) -> int:
-    """Return the bytes that a position before a run would not hold without it: inputs that it alone reads so late."""
+    """Return the bytes of inputs that a run alone keeps at an earlier position."""
     spared = 0
     for entry in range(tables.read_start[task], tables.read_start[task + 1]):
         read = tables.read[entry]
@@ -57,7 +57,7 @@ def _spared(tables: Packed, work: Work, task: int, place: int, between: int) -> 
 
 
 def _hopeless(tables: Packed, work: Work, room: Room, place: int, budget: int) -> bool:
-    """Whether a plan without a run must exceed the budget: its outputs would be kept too long elsewhere."""
+    """Whether a plan without a run must exceed the budget, because its outputs would be kept too long elsewhere."""
     task = room.item[NOW, place]
     for entry in range(tables.write_start[task], tables.write_start[task + 1]):
         value = tables.write[entry]
@@ -74,7 +74,7 @@ def _hopeless(tables: Packed, work: Work, room: Room, place: int, budget: int) -
 
 
 def prune(tables: Packed, work: Work, room: Room, budget: int) -> None:
-    """Drop each rerun that is not needed, dearest first; the present plan must fit. O(reruns) replays."""
+    """Drop each unnecessary rerun, the most expensive first; the current plan must fit. O(reruns) replays."""
     reruns = 0
     for place in range(room.length[NOW]):
         if not is_first(tables, room.stage[NOW, place], room.item[NOW, place]):
@@ -83,7 +83,7 @@ def prune(tables: Packed, work: Work, room: Room, budget: int) -> None:
     passed = -1
     replay(tables, work, room, NOW, budget)
     for _ in range(reruns):
-        # The dearest of those that have not been looked at: below the last one by (time, key).
+        # The most expensive one not yet tried: below the last one by (time, key).
         place = _next_dearest(tables, room, previous, passed)
         if place < 0 or room.state.stop != 0:
             break
@@ -104,7 +104,7 @@ def _key(tables: Packed, room: Room, place: int) -> int:
 
 
 def _next_dearest(tables: Packed, room: Room, previous: float, passed: int) -> int:
-    """Return the position of the dearest rerun after the one last looked at; by time, then from the front."""
+    """Return the position of the most expensive rerun after the last one tried; by time, then from the front."""
     best = -1
     most = -1.0
     for place in range(room.length[NOW]):
@@ -162,7 +162,7 @@ def clear(tables: Packed, work: Work, room: Room) -> None:
 
 
 def force(tables: Packed, room: Room) -> None:
-    """Let a random run make one of its inputs again just before: a start that the greedy would not choose."""
+    """Recompute an input of a random run just before it: a start that the greedy would not choose."""
     stage = int(draw(room) * tables.stages)
     task = tables.first[stage]
     low, high = tables.read_start[task], tables.read_start[task + 1]
@@ -186,9 +186,9 @@ def force(tables: Packed, room: Room) -> None:
 def act(
     tables: Packed, work: Work, spare: Work, room: Room, budget: int, what: int, alpha: float, noise: float
 ) -> bool:
-    """Do something with the present plan; return whether it fits then. One way in, so that little is compiled twice.
+    """Apply an action to the current plan; return whether it then fits. One entry point saves compile time.
 
-    What an earlier call has left in `work` is not read: it may have been interpreted, and this one compiled.
+    It reads no contents of `work` from an earlier call, which may have been interpreted while this one is compiled.
     """
     if what == RUIN:
         ruin(tables, room)

@@ -1,4 +1,4 @@
-"""The search as an object: tables, room and functions, interpreted or compiled."""
+"""The search as an object: tables, arrays and functions, interpreted or compiled."""
 
 from __future__ import annotations
 
@@ -16,40 +16,41 @@ from remat_algorithms.dag.plans.records import BEST, HERE, NOW, Room, pack, sear
 from remat_algorithms.dag.plans.ruin_and_recreate import CLEAR, MEND, PRUNE, REPLAY, RUIN
 
 COMPILED_FROM = 65
-"""Tasks from which the compiled functions pay."""
+"""Minimum number of tasks for which compilation pays."""
 
 CALLS_INTERPRETED, LARGER = 6, 150
-"""Calls that are interpreted in graphs of fewer than `LARGER` tasks: compiling takes a second."""
+"""Number of interpreted calls in graphs of fewer than `LARGER` tasks: compilation takes a second."""
 
 WORSENING = 0.0008
-"""Share of the makespan by which an accepted plan may be worse than the present one, at the most."""
+"""Maximum share of the makespan by which an accepted plan may be worse than the current one."""
 
 RESTARTS = 0.1
 """Share of the rounds that begin from the best plan."""
 
 WORSE_AREA = 0.1
-"""Share by which a plan that does not fit may exceed the budget by more than the one before it, at the most."""
+"""Maximum share by which the excess of an infeasible plan may grow from one to the next."""
 
 PRUNED, PRUNED_RUNS = 0.15, 6.0
-"""Share of the overhead by which a plan may be dearer before it is pruned, and so many mean reruns: beyond, mending it
-is given up."""
+"""Margin of a plan's time before pruning, as a share of the overhead plus a number of mean reruns; beyond it, the
+repair gives up.
+"""
 
 MENDING = (0.2, 0.5, 0.5, 1.0)
-"""Exponents of the gain where nothing fits yet: more for what is saved, and less for its time."""
+"""Exponents of the gain while no plan fits: they weigh gain more and time less."""
 
 ALPHAS = (1.0, 0.7, 0.5)
-"""Exponents of the gain that the greedy is tried with."""
+"""Exponents of the gain that the greedy tries."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan that fits: its runs in order, each with its stage.
+    """A plan: its runs in order, each with its stage.
 
     Attributes
     ----------
     item, stage : tuple of int
     full : tuple of int
-        0 where a light twin stands in.
+        0 where a light twin replaces the item.
     time : float
         In the tables' unit.
     peak : int
@@ -86,7 +87,7 @@ class Search:
         self._use(compiled=bool(compiled) and model.fits_kernel)
 
     def _use(self, *, compiled: bool) -> None:
-        """Go on interpreted or compiled; what the search has come to is kept."""
+        """Continue interpreted or compiled, with the search's plans and state."""
         self.compiled = compiled
         if compiled:
             room = search_room(self.model, 0, compiled=True)._replace(draws=self.room.draws, state=self.room.state)
@@ -104,13 +105,13 @@ class Search:
             self._function = kernel.ACT.bind(*self.records)
 
     def _act(self, what: int, alpha: float = 1.0, noise: float = 0.0) -> bool:
-        """Call `ruin.act`, interpreted or compiled; `room` may be another one afterwards."""
+        """Call `ruin_and_recreate.act`, interpreted or compiled; it may replace `room`."""
         self._calls += 1
         if self._wanted and not self.compiled and self._calls > self._interpreted:
             try:
                 self._use(compiled=True)
             except (ImportError, OSError, RuntimeError):
-                # No compiler on this machine, or no text to compile: what is interpreted gives the same answers.
+                # Without a compiler or source text, the interpreted code gives the same answers.
                 self._wanted = False
                 self._use(compiled=False)
         return bool(self._function(self.budget, what, alpha, noise))
@@ -128,11 +129,11 @@ class Search:
         return self._plan(NOW) if self._construct(alpha, noise) else None
 
     def _construct(self, alpha: float, noise: float) -> bool:
-        """Mend the present plan with the greedy, and prune it."""
+        """Repair the current plan with the greedy, and prune it."""
         return self._act(MEND, alpha, noise) and self._act(PRUNE)
 
     def repair(self, tries: int) -> Plan | None:
-        """Look for a plan where the greedy found none: begin anew around the highest memory of one that nearly fits."""
+        """Search for a plan after the greedy failed: drop reruns around the peak of one that nearly fits; repair it."""
         if self._area == math.inf:
             self.construct(ALPHAS[-1])
             self._accept()
@@ -149,27 +150,27 @@ class Search:
         return None
 
     def _accept(self) -> None:
-        """Go on from a plan that does not fit."""
+        """Continue from a plan that does not fit."""
         copy_plan(self.room, NOW, HERE)
         self._area = float(self._work.figures.area)
 
     def start(self, plan: Plan) -> None:
-        """Make a plan that fits the one that `improve` starts from, and the best known."""
+        """Make a plan that fits the best known plan, and the start of `improve`."""
         for number in (HERE, BEST):
             self._load(plan.item, plan.stage, number)
             self.room.cost[number] = plan.time
 
     def from_here(self, plan: Plan) -> None:
-        """Let the next rounds of `improve` start from another plan that fits, not from the best known."""
+        """Let the next rounds of `improve` start from another plan that fits, instead of the best known one."""
         self._load(plan.item, plan.stage, HERE)
         self.room.cost[HERE] = plan.time
 
     def holds(self, plan: Plan | None) -> bool:
-        """Whether a plan is the best one known here."""
+        """Whether the best plan known here is at least as good as a given one."""
         return plan is not None and bool(self.room.cost[BEST] <= plan.time)
 
     def improve(self, rounds: int) -> tuple[int, Plan | None]:
-        """Ruin and recreate; return the rounds that were made, and a plan better than the best known, if any."""
+        """Ruin and recreate; return the number of rounds made, and a plan better than the best known, if any."""
         before, done = float(self.room.cost[BEST]), 0
         while done < rounds and not self.room.state.stop:
             done += 1
@@ -193,7 +194,7 @@ class Search:
         return done, self._plan(BEST) if self.room.cost[BEST] < before else None
 
     def measure(self, item: Sequence[int], stage: Sequence[int]) -> Plan:
-        """Replay runs as they are, within the budget or not."""
+        """Replay runs unchanged, whether or not they fit into the budget."""
         self._load(item, stage)
         return self._plan(NOW)
 

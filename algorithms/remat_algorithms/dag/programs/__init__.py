@@ -1,1 +1,1 @@
-"""Rematerialisation on task graphs by mathematical programming: `checkmate`, `checkmate-lp`, `moccasin`."""
+"""Rematerialization on task graphs by mathematical programming: `checkmate`, `checkmate-lp`, `moccasin`."""

@@ -19,10 +19,10 @@ from remat_algorithms.kit.programs.solver_status import Outcome
 from remat_algorithms.kit.programs.solvers import solve_program
 
 SMALL = 400
-"""Programs of fewer columns are solved without looking for a schedule first."""
+"""Maximum number of columns of a program that is solved without a first schedule."""
 
 MOST_ROUNDS = 100
-"""Most times that a program is solved again with cuts, where sizes had to be rounded."""
+"""Maximum number of solves of a program with cuts, if sizes had to be rounded."""
 
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 SHARES = (1.0, 0.95, 0.9, 0.8, 0.7)
@@ -58,14 +58,14 @@ class RoundingOptions(Options):
 def solve(problem: Problem, options: CheckmateOptions, context: Context) -> Proposal:
     """Find the best frontier-advancing schedule, by integer programming.
 
-    `remat_algorithms.dag.programs.formulation` states the program. A greedy and the rounded relaxation come first: a
-    schedule known makes the program smaller (what takes longer by itself than all reruns of the schedule need not be
-    looked at) and is the solver's start. Solutions are replayed with the true sizes; where rounding let one through
-    that does not fit, a cut excludes it and the program is solved again.
+    `remat_algorithms.dag.programs.formulation` states the program. A greedy and the rounded relaxation run first. A
+    known schedule is the solver's start, and it makes the program smaller: a run that takes longer than all reruns of
+    the schedule can be left out. Solutions are replayed with the true sizes. If rounding admitted one that does not
+    fit, a cut excludes it and the program is solved again.
 
-    Takes instances of any kind; uses the first processor and its memory. Claims makespan and peak; optimal or
-    infeasible within `FRONTIER` (`IMPROVED`, where a better order was found) if the solver says so; the solver's bound,
-    else.
+    Accepts instances of any kind; uses the first processor and its memory. Claims makespan and peak; optimal or
+    infeasible within `FRONTIER` (`IMPROVED`, if a better order was found) if the solver proves it; otherwise the
+    solver's bound.
 
     Raises
     ------
@@ -147,14 +147,14 @@ def _formulated(search: Search) -> Formulation:
 
 
 def unfinished(solver: str, program: Program) -> str:
-    """Say which program a solver did not get to the end of."""
+    """Return a note that a solver did not finish a program."""
     return f"{solver} did not finish the program of {program.columns:,} columns and {program.rows:,} rows"
 
 
 def first_schedule(search: Search, solver: str, *, patience: float = 1.0) -> bool:
-    """Round relaxations at several parts of the budget until that does not help; False if nothing can fit.
+    """Round relaxations at several shares of the budget until no improvement follows; False if no schedule can fit.
 
-    They take at most `patience`, a share of the time left.
+    They take at most `patience`, a share of the remaining time.
     """
     left = search.context.seconds_left
     end = None if left is None else time.monotonic() + patience * left
@@ -171,7 +171,7 @@ def first_schedule(search: Search, solver: str, *, patience: float = 1.0) -> boo
 
 
 def _refined(search: Search, form: Formulation, objective: float) -> Formulation:
-    """Look among the solutions of (almost) least rounded cost for the one of least true cost."""
+    """Return the program that finds the minimum true cost among the solutions of (almost) minimum rounded cost."""
     front = search.front
     assert search.best is not None
     extra = int(search.best.makespan - front.base_time)
@@ -180,7 +180,7 @@ def _refined(search: Search, form: Formulation, objective: float) -> Formulation
 
 
 def round_relaxation(search: Search, share: float, solver: str, seconds: float | None = None) -> bool | None:
-    """Solve the relaxation at a part of the budget, round it at each threshold, replay and prune the best.
+    """Solve the relaxation at a share of the budget, round it at each threshold, replay and prune the best.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def round_relaxation(search: Search, share: float, solver: str, seconds: float |
     program = form.program()
     answer = solve_program(program, solver, search.context, seconds=seconds)
     if answer.outcome is Outcome.INFEASIBLE:
-        # With runs left out for their cost, this only means that nothing better exists.
+        # Since expensive runs were left out, this only means that no better schedule exists.
         return False if search.best is None else None
     if answer.solution is None:
         search.notes.append(unfinished(solver, program))
@@ -218,12 +218,12 @@ def round_relaxation(search: Search, share: float, solver: str, seconds: float |
 def solve_rounded(problem: Problem, options: RoundingOptions, context: Context) -> Proposal:
     """Round the relaxation of Checkmate's program, in two phases.
 
-    Jain et al. 2020, section 5: the relaxation is solved at a part of the budget, what is resident at the
-    borders of the stages is rounded at a threshold, and the least runs for it follow. Here each of nine thresholds is
-    tried, and every schedule is replayed: only what fits the budget counts. The relaxation at the whole budget
-    gives a lower bound. O(n^2) columns, O(n^2) memory rows of O(n) entries.
+    Jain et al. 2020, section 5: solve the relaxation at a share of the budget, round the values that are resident at
+    the borders of the stages at a threshold, and derive the minimum set of runs. Here each of nine thresholds is tried,
+    and every schedule is replayed: only schedules that fit the budget count. The relaxation at the whole budget gives a
+    lower bound. O(n^2) columns, O(n^2) memory rows of O(n) entries.
 
-    Takes instances of any kind; uses the first processor and its memory. Claims makespan and peak; infeasible within
+    Accepts instances of any kind; uses the first processor and its memory. Claims makespan and peak; infeasible within
     `FRONTIER` if the relaxation at the whole budget is.
     """
     search = Search(problem, context, FRONTIER, "checkmate-lp", reorder=options.reorder)

@@ -10,20 +10,20 @@ from remat_algorithms.dag.programs.stage_program import Formulation, Instant, Us
 from remat_algorithms.kit.programs.program import INFINITY, ProgramBuilder
 
 FINEST = 2**22
-"""Sizes are exact in the program if the budget is at most so many times their greatest common divisor."""
+"""Maximum ratio of the budget to the greatest common divisor of sizes for which sizes are exact in the program."""
 
 DEAREST = 2**30
-"""Likewise for times: what all runs together may cost, in units."""
+"""The same for times: the maximum cost of all runs together, in units."""
 
 MOST_ENTRIES = 6_000_000
-"""Most entries of the memory rows; beyond, building the program alone takes minutes."""
+"""Maximum number of entries of the memory rows; beyond, building the program alone takes minutes."""
 
 MOST_RUNS = 1_000_000
-"""Most (task, stage) pairs; each takes some hundred bytes, and microseconds."""
+"""Maximum number of (task, stage) pairs; each takes some hundred bytes, and microseconds."""
 
 
 class TooLarge(Exception):
-    """The program would have more than `MOST_ENTRIES` or `MOST_RUNS`, or the time was over while it was built."""
+    """The program would exceed `MOST_ENTRIES` or `MOST_RUNS`, or the time ended during its construction."""
 
 
 def formulate(
@@ -42,11 +42,11 @@ def formulate(
     budget : int
         Capacity, in bytes.
     most_cost : float
-        Reruns that alone take longer are left out: the time beyond the forced runs of a known schedule.
+        Leave out reruns that alone take longer: the time of a known schedule beyond the forced runs.
     integral : bool
         Whether runs are integer columns (else continuous, for the relaxation).
     stopped : callable
-        Looked at all the time: a large program takes seconds.
+        Checked continually: a large program takes seconds.
 
     Raises
     ------
@@ -55,22 +55,23 @@ def formulate(
     Notes
     -----
     R[t, i] = 1 if the task at position i runs in stage t. A value's life is a chain of segments between the runs that
-    may read or write it, in the order of all stages; the segment x before such a run and y after it obey
+    may read or write it, in the order of all stages. The segment x before each of these runs and y after it obey
 
         run reads the value:    x >= R,  x >= y            (freed after this use if y = 0),
-        run writes the value:   y <= x + R,  x + R <= 1    (an old copy is dropped before it is written afresh),
+        run writes the value:   y <= x + R,  x + R <= 1    (an old copy is dropped before it is rewritten),
+        run does both:          x >= R,  x >= y.
 
-    and does both: x >= R, x >= y. At every instant the segments' bytes, with the bytes that the run writes and
-    its workspace (never part of any recurrence) times R, are at most the budget. This is Checkmate's program
-    with S[t, v] the segment at the border of two stages and the freeing F = x - y <= R disaggregated by use; the
-    relaxation is the same, with one column for all borders between which a value cannot be used. Given integer
-    R, the least feasible segments are integers, so only R is declared integer.
+    At every instant the budget bounds a sum: the segments' bytes, plus R times the bytes that the run writes and its
+    workspace (which no recurrence contains). This is Checkmate's program, with S[t, v] the segment at the border of two
+    stages and the freeing F = x - y <= R disaggregated by use. The relaxation is the same, with one column for all
+    borders between which a value cannot be used. Given integer R, the minimum feasible segments are integers, so only R
+    is declared integer.
 
-    A run in place adds a >= 0, a >= writes R - sum M (x - y) over what it reads, instead of its writes.
+    A run in place adds a >= 0, a >= writes R - sum M (x - y) over its inputs, instead of its writes.
 
-    Sizes and times are divided by their greatest common divisors; where they are still too fine for floating-point
-    solvers (`FINEST`, `DEAREST`) they are rounded *down*: the program is then a relaxation, whose solutions are
-    replayed with the true sizes, and cut off if they do not fit.
+    Sizes and times are divided by their greatest common divisors. If they are still too fine for floating-point solvers
+    (`FINEST`, `DEAREST`), they are rounded *down*. The program is then a relaxation. Its solutions are replayed with
+    the true sizes, and cut off if they do not fit.
     """
     return _Construction(front, budget, most_cost, integral, stopped).build()
 
@@ -200,7 +201,7 @@ class _Construction:
         self.stays.append(stays)
         if stays and not events:
             if start is None:
-                add_row([], lower=1)  # nobody can make it
+                add_row([], lower=1)  # no task can make it
             else:
                 self.builder.lower[start] = 1
         elif stays and current is None:
@@ -261,7 +262,7 @@ class _Construction:
         entries = [(column, float(size // unit)) for column, size in instant.held if size >= unit]
         own = instant.own
         if own is not None:
-            # The bytes added, at the least: outputs less what they take over.
+            # A lower bound on the bytes added: outputs minus the bytes that they take over.
             row = [(own, 1.0), (instant.run, -float(instant.added // unit))]
             for before, after, size in instant.reused:
                 row.append((before, float(-(-size // unit))))
@@ -275,7 +276,7 @@ class _Construction:
 
 
 def _memory_unit(front: Frontier, room: int) -> int:
-    """Return the unit of sizes: their greatest common divisor, or more where that is too fine."""
+    """Return the unit of sizes: their greatest common divisor, or more if that is too fine."""
     unit = 0
     for size in (*front.size, *front.written, *front.workspace):
         unit = gcd(unit, size)

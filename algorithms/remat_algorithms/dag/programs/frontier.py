@@ -17,9 +17,8 @@ IMPROVED = "frontier-advancing schedules of the improved order"
 class Frontier:
     """The tasks that may run, by position in the order, and the stages in which they may.
 
-    A stage ends with the first run of a task that every schedule needs; before it, any task of an earlier
-    position may run, once a stage, in the order of the positions. Behind the last one, a stage without an end
-    lets outputs be made again.
+    A stage ends with the first run of a task that every schedule needs. Before it, any task of an earlier position may
+    run once, in the order of the positions. After the last of these stages, another one allows reruns for outputs.
 
     Attributes
     ----------
@@ -28,7 +27,7 @@ class Frontier:
     end : list of int
         The last position of each stage.
     terminal : list of bool
-        Whether a stage's last task must run in it; false for the stage behind all.
+        Whether a stage's last task must run in it; false for the final stage.
     first, last : list of int
         For each position, the first and the last stage in which its task may run.
     forced : list of bool
@@ -36,15 +35,15 @@ class Frontier:
     single : list of bool
         Whether it may run only once.
     reads, writes : list of lists of int
-        Values that each position's task reads and writes (once each), pinned ones and useless ones left out.
+        Values that each position's task reads and writes (once each), without pinned and useless ones.
     time : list of numbers
     again : list of numbers
-        What a rerun costs: nothing where nobody reads what it writes, since the run before it is left out then.
+        Cost of a rerun; 0 if no task reads its outputs, since the previous run is then omitted.
     unread_until : list of int
-        The last stage in which nobody can have read what a position's task wrote, where every schedule runs it: a rerun
-        until then takes the place of the run before it, and costs nothing.
+        For tasks that every schedule runs: the last stage in which a rerun precedes every read of their outputs. A
+        rerun until then replaces the previous run, and costs nothing.
     written : list of int
-        Bytes that a run writes, useless and pinned values included.
+        Bytes that a run writes, including useless and pinned values.
     workspace : list of int
     in_place : list of bool
     size : list of int
@@ -54,9 +53,9 @@ class Frontier:
     users : list of lists of int
         Positions that read each value, ascending.
     needed_until : list of int
-        The last stage in which each value may be of use; the number of stages for outputs; -1 for the useless.
+        The last stage in which each value may be useful; the number of stages for outputs; -1 for useless values.
     inputs, outputs : frozenset of int
-        Values resident at the start, that must be at the end; without pinned ones.
+        Values resident at the start, and values that must be at the end; without pinned ones.
     fixed : int
         Bytes resident throughout: static memory and pinned inputs.
     start : int
@@ -106,7 +105,7 @@ class Frontier:
         )
 
     def rerun_cost(self, stage: int, position: int) -> Number:
-        """Return what a rerun in a stage costs: nothing where the run before it is left out then."""
+        """Return the cost of a rerun in a stage; 0 if the previous run is then omitted."""
         return 0 if stage <= self.unread_until[position] else self.again[position]
 
     def may_run(self, stage: int, position: int) -> bool:
@@ -121,19 +120,19 @@ class Frontier:
 
 
 def frontier(problem: Problem, order: Sequence[int] | None = None) -> Frontier:
-    """Order the tasks and find out what may run when.
+    """Order the tasks and determine the stages in which each may run.
 
     Parameters
     ----------
     problem : Problem
     order : sequence of int, optional
-        A topological order of the tasks that `problem.needed.once` names; default: the reference order.
+        A topological order of the tasks in `problem.needed.once`; default: the reference order.
 
     Notes
     -----
-    Tasks of the order keep it; the others, alternatives, stand where it has made what they read. A value is of use as
-    long as one of its readers may still run, and a run may be repeated as long as one of its values is of use.
-    O(tasks * graph) in the worst case.
+    Tasks of the order keep it. The others are alternatives, and take the position at which the order has computed their
+    inputs. A value is useful while one of its readers may still run, and a run may be repeated while one of its values
+    is useful. O(tasks * graph) in the worst case.
     """
     graph, machine = problem.graph, problem.machine
     own = machine.processors[0].memory
@@ -201,10 +200,10 @@ def frontier(problem: Problem, order: Sequence[int] | None = None) -> Frontier:
 
 
 def _order(sequence: Sequence[int], reads: list[list[int]], writes: list[list[int]], here: set[int]) -> list[int]:
-    """Return the tasks of the sequence, each with all others behind it that can run then.
+    """Return the tasks of the sequence, each followed by all other tasks that can then run.
 
-    A task that is not in the sequence can run when the sequence has made what it reads; what only tasks like itself
-    make may come from them. Sooner it would stand before runs that it is to follow in the same stage.
+    A task outside the sequence can run when the sequence has computed its inputs; inputs that only other such tasks
+    compute may come from them. Earlier, it would precede runs that it has to follow in the same stage.
     """
     chosen = {value for task in sequence for value in writes[task]} - here
     listed = set(sequence)
@@ -239,7 +238,7 @@ def _order(sequence: Sequence[int], reads: list[list[int]], writes: list[list[in
 def _useful(
     order: list[int], reads: list[list[int]], writes: list[list[int]], must: list[bool], outputs: set[int]
 ) -> tuple[set[int], list[bool]]:
-    """Return the values and tasks that needed tasks and outputs may make use of."""
+    """Return the values and tasks that needed tasks and outputs may use."""
     values, tasks = set(outputs), list(must)
     for task, wanted in enumerate(must):
         if wanted:
@@ -257,7 +256,7 @@ def _useful(
 def _unread_until(
     first: list[int], forced: list[bool], writes: list[list[int]], users: list[list[int]], stages: int
 ) -> list[int]:
-    """Return `Frontier.unread_until`; -1 for runs that no schedule has to have, whose time always counts."""
+    """Return `Frontier.unread_until`; -1 for optional runs, whose time always counts."""
     return [
         min((first[reader] for value in row for reader in users[value]), default=stages) if must else -1
         for must, row in zip(forced, writes, strict=True)
@@ -289,7 +288,7 @@ def _windows(
             latest = max(last[position], min(latest, stages - 1))
             if latest > last[position]:
                 last[position], changed = latest, True
-    for value, row in enumerate(users):  # inputs, which nobody may write
+    for value, row in enumerate(users):  # inputs, which no task may write
         if value not in outputs:
             until[value] = max((last[user] for user in row), default=-1)
     return last, until

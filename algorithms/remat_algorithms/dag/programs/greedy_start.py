@@ -1,4 +1,4 @@
-"""A first schedule for the programs: what `dag-auto`'s greedy finds, before any solver is asked."""
+"""A first schedule for the programs, from the greedy of `dag-auto`, before any solver runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remat_algorithms.kit.programs.solver_status import Answer, Job, Outcome, wa
 
 
 def greedy_schedule(search: Search) -> None:
-    """Offer the greedy's schedules to a search; it is looked at whether they are of its class, and whether they fit."""
+    """Offer the greedy's schedules to a search, if they are in its class; the search checks whether they fit."""
     order = None if search.order is None else np.array(search.order, dtype=np.int64)
     model = stage_model(search.problem, order)
     job = _Greedy(Greedy(model, search.budget, search.context.seed))
@@ -43,7 +43,7 @@ def _placed(front: Frontier, tasks: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 class _Greedy(Job):
-    """The greedy in its variants, in a thread, so that it is stopped in time."""
+    """The variants of the greedy, in a thread, so that they can be stopped in time."""
 
     def __init__(self, greedy: Greedy) -> None:
         self.greedy, self.plans, self.halted = greedy, list[Plan](), False

@@ -14,14 +14,14 @@ from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.dag.programs.search import Runs, Search
 
 FINEST = 2**48
-"""Capacities are exact up to so many units; CP-SAT multiplies them by the length of the horizon."""
+"""Maximum number of units of an exact capacity; CP-SAT multiplies capacities by the length of the horizon."""
 
 DEAREST = 2**52
-"""Likewise total times; CP-SAT hands over its bounds in float64."""
+"""The same for total times; CP-SAT returns its bounds in float64."""
 
 
 class Intervals:
-    """The model, and what its variables mean.
+    """The model, and the meaning of its variables.
 
     Parameters
     ----------
@@ -29,35 +29,35 @@ class Intervals:
     budget : int
         Bytes.
     copies : int
-        Most runs of one task.
+        Maximum number of runs of one task.
     most_cost : float
-        The time beyond the forced runs of a known schedule; nothing dearer is looked for.
+        The time of a known schedule beyond the forced runs; costlier schedules are excluded.
     stopped : callable
-        Looked at all the time: a large program takes seconds.
+        Checked continually: a large program takes seconds.
 
     Raises
     ------
     TooLarge
-        If it says that the time is over.
+        If `stopped` returns true.
 
     Attributes
     ----------
     infeasible : bool
-        Whether some forced run cannot have its reads.
+        Whether the inputs of some forced run cannot be present.
     exact : bool
         Whether neither sizes nor times were rounded (down).
 
     Notes
     -----
-    A slot is a pair (stage, position) at which a task may run, numbered in the order of execution. Each task has up
-    to C runs: the first one of a needed task stands in its own stage, the others are optional, at any of the
-    task's slots, ascending. Each run starts a copy of what it writes, retained over [start, end], and
+    A slot is a pair (stage, position) at which a task may run, numbered in the order of execution. Each task has up to
+    C runs. The first run of a needed task is in its own stage; the others are optional, at any of the task's slots,
+    ascending. Each run starts a copy of each output, retained over [start, end], and
 
         for each run that reads a value: some copy has start < slot of the run <= end,
         at each slot: sum of the sizes of the retained copies + workspace <= B      (`cumulative`).
 
-    A run in place may take over the bytes of a copy that then ends at the slot before it; at its own slot
-    the bytes of these copies beyond what it writes are added, so that the larger of both counts.
+    A run in place may take over the bytes of a copy, which then ends at the slot before it. The bytes of these copies
+    beyond the run's own outputs are added at its slot, so that the larger of both counts.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Intervals:
         return int(time // self.time_unit)
 
     def raise_bound(self, search: Search) -> Callable[[float], None]:
-        """Return the function that takes over a bound on the objective."""
+        """Return the function that passes a bound on the objective to the search."""
 
         def take(objective: float) -> None:
             extra = max(0, math.ceil(objective - 1e-6)) * self.time_unit
@@ -131,7 +131,7 @@ class Intervals:
     # --- model --------------------------------------------------------------------------------------------------------
 
     def _add_runs(self, copies: int) -> None:
-        """Slots and presence of the runs of each position."""
+        """Add slots and presence of the runs of each position."""
         front, model = self.front, self.model
         self.runs: list[list[tuple[Any, Any]]] = []  # for each position: (slot, present)
         cost = []
@@ -164,7 +164,7 @@ class Intervals:
                 model.add(sum(cost) <= math.ceil(self.most_cost / self.time_unit))
 
     def _add_copies(self) -> None:
-        """Retention of each copy: (start or None for an input's, end or None for empty values, present)."""
+        """Add the retention of each copy: (start or None for an input's, end or None for empty values, present)."""
         front, model = self.front, self.model
         horizon = len(self.slots)
         self.copies: dict[int, list[tuple[Any, Any, Any]]] = {}
@@ -193,7 +193,7 @@ class Intervals:
                 self._read(value, horizon, True, None)
 
     def _read(self, value: int, slot: Any, reader: Any, taken: Any) -> None:
-        """Demand a retained copy of a value at a slot, if the reader is present."""
+        """Require a retained copy of a value at a slot, if the reader is present."""
         model = self.model
         picks = []
         for start, end, present in self.copies.get(value, ()):
@@ -262,7 +262,7 @@ class Intervals:
         ]
 
     def hint(self, chosen: Runs) -> None:
-        """Hint at a schedule; the solver completes it."""
+        """Add a schedule as a hint; the solver completes it."""
         per_task: dict[int, list[int]] = {}
         for stage, position in chosen:
             per_task.setdefault(position, []).append(self.slot[stage, position])

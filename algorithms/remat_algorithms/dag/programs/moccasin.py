@@ -21,13 +21,13 @@ from remat_algorithms.kit.programs.solver_status import Answer, Outcome, watched
 
 COPIES, MOST_COPIES = 2, 20
 ROUNDING_TIME = 0.3
-"""Share of the time left that relaxations may take before the constraint program is begun."""
+"""Maximum share of the remaining time for relaxations before the constraint program."""
 
 DEFAULT_WORK = 1.0
-"""Most work on the constraint program where there is no time limit, in CP-SAT's units: ten to forty seconds."""
+"""Work limit of the constraint program without a time limit, in CP-SAT's units: ten to forty seconds."""
 
 MOST_RUN_SLOTS = 400_000
-"""Most (task, stage) pairs; beyond, building the model alone takes minutes."""
+"""Maximum number of (task, stage) pairs; beyond, building the model alone takes minutes."""
 
 
 class MoccasinOptions(Options):
@@ -42,19 +42,19 @@ class MoccasinOptions(Options):
 
 
 def scope_of(copies: int) -> str:
-    """Return the class that is searched with so many copies."""
+    """Return the class that is searched with a number of copies."""
     return f"{FRONTIER}, at most {copies} runs a task"
 
 
 class _InClass(Search):
-    """Takes schedules of few enough runs only.
+    """A search that accepts only schedules with few enough runs of each task.
 
     Attributes
     ----------
     copies : int
-        Most runs of a task.
+        Maximum number of runs of a task.
     wanted : int or None
-        Least number of runs of a task in a schedule that fits and was refused for it.
+        The minimum of `copies` for which a rejected schedule that fits would have been accepted.
     """
 
     copies = COPIES
@@ -78,7 +78,7 @@ class _InClass(Search):
         return self._remarked(super().propose(proved=proved, termination=termination))
 
     def _remarked(self, proposal: Proposal) -> Proposal:
-        """Add what would let in a schedule that was refused, if no other was found."""
+        """Add a note with the option that would admit a rejected schedule, if no other was found."""
         if proposal.steps is not None or self.wanted is None:
             return proposal
         remedy = f"option copies={self.wanted}" if self.wanted <= MOST_COPIES else "algorithm checkmate"
@@ -91,7 +91,7 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
 
     `remat_algorithms.dag.programs.intervals` states the model: O(C n) retention intervals instead of O(n^2) binaries.
 
-    Takes instances of any kind; uses the first processor and its memory. Claims makespan and peak; optimal or
+    Accepts instances of any kind; uses the first processor and its memory. Claims makespan and peak; optimal or
     infeasible within `scope_of(copies)` if that is proved. Without a time limit it ends after `DEFAULT_WORK`.
     """
     search = _InClass(problem, context, scope_of(options.copies), "moccasin", reorder=options.reorder)
@@ -125,7 +125,7 @@ def solve(problem: Problem, options: MoccasinOptions, context: Context) -> Propo
 
 
 def _possible(search: Search) -> bool:
-    """Look for a first schedule; False if there is none in the class."""
+    """Search for a first schedule; False if the class contains none."""
     try:
         return first_schedule(search, "highs", patience=ROUNDING_TIME)
     except TooLarge:

@@ -1,4 +1,4 @@
-"""`checkmate-lp`: the relaxation of Checkmate's program, rounded in two phases and replayed."""
+"""`checkmate-lp`: two-phase rounding of the relaxation of Checkmate's program."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def kept_at_borders(form: Formulation, solution: FloatArray, threshold: float) -
 
 
 def least_runs(front: Frontier, keep: Sequence[set[int]]) -> list[tuple[int, int]] | None:
-    """Return the least runs (stage, position) for given values kept at the borders of stages, after Jain et al.
+    """Return the minimum runs (stage, position) for given values kept at the borders of stages, after Jain et al.
 
-    In each stage run its last task, and, recursively, what makes whatever is read and not there, and the
-    values to keep that are not there either. Values that nobody can make again are kept regardless.
+    In each stage, run its last task. Recursively, run the producers of missing inputs, and of missing values to keep.
+    Values that no task can recompute are always kept.
 
     Returns
     -------
     list or None
-        None if some value cannot be had any more.
+        None if some value is lost for good.
     """
     chosen: list[tuple[int, int]] = []
     done = [0] * len(front.tasks)
@@ -52,10 +52,10 @@ def least_runs(front: Frontier, keep: Sequence[set[int]]) -> list[tuple[int, int
 
 
 def _stage_runs(front: Frontier, stage: int, there: set[int], after: list[int], done: list[int]) -> list[int] | None:
-    """Return the positions to run in a stage; values of `after` that cannot be made in it are left out."""
+    """Return the positions to run in a stage; values of `after` that no run can compute in it are left out."""
     runs: set[int] = set()
     final = stage == front.stages - 1
-    goals: list[tuple[int, int, bool]] = []  # value, position before which it is wanted, whether it must be had
+    goals: list[tuple[int, int, bool]] = []  # value, position before which it is needed, whether it is mandatory
     if front.terminal[stage]:
         runs.add(front.end[stage])
         goals += [(value, front.end[stage], True) for value in front.reads[front.end[stage]]]

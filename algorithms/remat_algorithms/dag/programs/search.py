@@ -1,4 +1,4 @@
-"""What the programs of this family share: incumbents, true figures, and what may be claimed of them."""
+"""The shared part of these programs: incumbents, verified figures, and claims."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from remat_algorithms.kit.incumbent import Incumbent
 Runs = list[tuple[int, int]]
 
 SAFETY = 1e-6
-"""Share by which a floating-point solver's bound is lowered before it is believed."""
+"""Share by which the bound of a floating-point solver is lowered for safety."""
 
 
 class Search(Incumbent[Execution]):
-    """The best schedule so far and the best bound for one problem.
+    """The incumbent and the best bound for one problem.
 
     Parameters
     ----------
     problem : Problem
     context : Context
     scope : str
-        The class of schedules that bounds speak of.
+        The class of schedules for which bounds hold.
     source : str
         The algorithm's name.
     reorder : bool
-        Whether to look for a better order than the reference order first.
+        Whether to search for a better order than the reference order first.
     """
 
     def __init__(self, problem: Problem, context: Context, scope: str, source: str, *, reorder: bool = False) -> None:
@@ -63,7 +63,7 @@ class Search(Incumbent[Execution]):
     # --- schedules ----------------------------------------------------------------------------------------------------
 
     def without_reruns(self) -> Proposal | None:
-        """Return the schedule that runs everything once, if it fits."""
+        """Return the schedule that runs each needed task once, if it fits."""
         problem = self.problem
         report_first(problem, self.context)
         order = self.order or reference_order(problem.graph, problem.needed.once).tolist()
@@ -85,7 +85,7 @@ class Search(Incumbent[Execution]):
         return self.offer_runs(self.front.runs_of(chosen), list(chosen))
 
     def offer_runs(self, runs: list[int], chosen: Runs | None = None) -> bool:
-        """Likewise for an order of tasks."""
+        """Replay an order of tasks; keep it if it fits and is better. Return whether it fits."""
         graph = self.problem.graph
         found = execute(self.problem, useful_runs(graph, runs))
         if found.peak > self.budget:
@@ -118,7 +118,7 @@ class Search(Incumbent[Execution]):
     # --- conclusions --------------------------------------------------------------------------------------------------
 
     def infeasible(self, scope: str | None = None) -> Proposal:
-        """Nothing in the class fits: the budget must be larger, by a byte at least."""
+        """Return the proposal if no schedule of the class fits: the budget must grow by at least one byte."""
         own = self.problem.machine.processors[0].memory
         known = self.problem.memory_bounds[own]
         least = LeastBudget(self.budget + 1, None, False, own)
@@ -128,13 +128,13 @@ class Search(Incumbent[Execution]):
 
     @property
     def limit(self) -> Termination:
-        """Why a solver came back without a proof: its clock may be a little ahead of the context's."""
+        """Why a solver returned without a proof; its clock may be slightly ahead of the context's."""
         if self.context.stopped:
             return self.context.termination
         return Termination.ITERATION_LIMIT if self.context.deadline is None else Termination.TIME_LIMIT
 
     def propose(self, *, proved: bool, termination: Termination | None = None) -> Proposal:
-        """Return the best schedule, optimal if that is `proved`, with the bound."""
+        """Return the best schedule with the bound, and as optimal if `proved`."""
         termination = termination or self.context.termination
         bounds = self.bounds(self.source)
         if self.best is None:
@@ -151,7 +151,7 @@ class Search(Incumbent[Execution]):
 
 
 def prune(search: Search, chosen: Runs) -> Runs:
-    """Leave out runs, the dearest first, as long as what remains can run and fits."""
+    """Leave out runs, the most expensive first, while the remaining ones can run and fit."""
     front = search.front
     kept = set(chosen)
     optional = sorted(
@@ -168,7 +168,7 @@ def prune(search: Search, chosen: Runs) -> Runs:
 
 
 def can_run(front: Frontier, chosen: set[tuple[int, int]]) -> bool:
-    """Whether each run's reads, and all outputs, have been made before."""
+    """Whether each run's inputs, and all outputs, have been computed before."""
     made = set(front.inputs)
     forced = {(front.first[position], position) for position, must in enumerate(front.forced) if must}
     for _, position in sorted(chosen | forced):

@@ -1,4 +1,4 @@
-"""The stage program and what its columns mean: solutions in and out, cuts, refinement."""
+"""The stage program and the meaning of its columns: conversion of solutions, cuts, refinement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remat_algorithms.kit.programs.program import FloatArray, Program, ProgramBu
 
 @dataclass(frozen=True)
 class Instant:
-    """A moment at which a run may take place: what is held then.
+    """A point in time at which a run may take place, with the values held then.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class Instant:
     held : tuple of (column, bytes)
         Values that may be resident.
     added, workspace : int
-        Bytes that the run writes, and that it takes besides.
+        Bytes that the run writes, and its workspace.
     own : int or None
         The column of the bytes that a run in place adds.
     reused : tuple of (column, column, bytes)
@@ -50,7 +50,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Formulation:
-    """The program, and what its columns mean.
+    """The program, and the meaning of its columns.
 
     Attributes
     ----------
@@ -60,17 +60,17 @@ class Formulation:
     chains : list of lists of Use
         Each value's possible uses, in order.
     borders : list of mappings of value to column
-        What may be resident when each stage begins.
+        Values that may be resident when each stage begins.
     instants : list of Instant
         Those at which memory may run short.
     memory_unit : int
-        What memory rows count in.
+        Unit of the memory rows, in bytes.
     time_unit : int or float
-        What the objective counts in; costs are rounded down to it.
+        Unit of the objective; costs are rounded down to it.
     exact_time : bool
-        Whether nothing was rounded.
+        Whether no time was rounded.
     base_cost : int
-        What all solutions cost on top of the objective.
+        Cost of every solution in addition to the objective.
     """
 
     builder: ProgramBuilder
@@ -85,11 +85,11 @@ class Formulation:
     base_cost: int = 0
 
     def refined(self, front: Frontier, least: int, slack: int) -> Formulation:
-        """Return the program that decides among solutions by the times' remainders, which had been rounded away.
+        """Return the program that chooses among solutions by the remainders that the rounding of times removed.
 
-        Every schedule costs at least ``least`` units; one that costs more than ``least + slack`` cannot be
-        better than the one known. With u units more than the least, the true cost is
-        unit * least + unit * u + the sum of the remainders: small numbers to minimise. The builder is shared.
+        Every schedule costs at least ``least`` units; one that costs more than ``least + slack`` cannot be better than
+        the known one. With u units above the minimum, the true cost is unit * least + unit * u + the sum of the
+        remainders. The numbers to minimize are therefore small. The builder is shared.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class Formulation:
         return replace(self, time_unit=1, exact_time=True, base_cost=least * unit)
 
     def program(self) -> Program:
-        """Return the program with all cuts so far."""
+        """Return the program with all current cuts."""
         return self.builder.build()
 
     def point(self, chosen: Iterable[tuple[int, int]]) -> FloatArray:
@@ -139,7 +139,7 @@ class Formulation:
     def cut_off(self, solution: FloatArray, room: int) -> bool:
         """Add a row for each instant at which a point takes more than `room` bytes; False if there is none.
 
-        Each row forbids a set of columns that together exceed the room, whatever else is chosen.
+        Each row forbids a set of columns that together exceed the memory, whatever else is chosen.
         """
         found = False
         for instant in self.instants:
@@ -156,10 +156,10 @@ class Formulation:
 
 
 def _cover(instant: Instant, solution: FloatArray, room: int) -> list[int]:
-    """Return columns of a point that together exceed the room at an instant; none if the point fits.
+    """Return columns of a point that together exceed the memory at an instant; none if the point fits.
 
-    A value whose bytes the run may take over counts as taken over unless the column behind the run is in the cover,
-    too. Any further value adds its bytes, and lowers those that the run adds by no more.
+    If the run may take over a value's bytes, it counts as doing so unless the cover contains the column after the run,
+    too. Each further value adds its bytes, and reduces those that the run adds by no more.
     """
     gone = {
         before

@@ -1,4 +1,4 @@
-"""From runs to the memory that they really take."""
+"""Replay of runs with their exact memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remat.plugin import Number, Problem
 
 @dataclass(frozen=True)
 class Execution:
-    """An order of runs with the least memory for it.
+    """An order of runs with its minimum memory.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Execution:
 
 
 def execute(problem: Problem, runs: Sequence[int]) -> Execution:
-    """Replay an order of runs, each copy of a value freed at its last use (O(accesses))."""
+    """Replay an order of runs; each copy of a value is freed at its last use (O(accesses))."""
     graph, machine = problem.graph, problem.machine
     own = machine.processors[0].memory
     home, default = machine.memories[own].name, machine.memories[0].name
@@ -40,7 +40,7 @@ def execute(problem: Problem, runs: Sequence[int]) -> Execution:
     reads, writes = graph.reads.to_lists(), graph.writes.to_lists()
     time = graph.time.tolist()
     in_place = graph.in_place.tolist()
-    # Going backwards: what is needed after each run.
+    # Backwards: the values needed after each run.
     wanted = stays | pinned
     dead: list[list[int]] = []
     alive = set(wanted)
@@ -80,6 +80,6 @@ def execute(problem: Problem, runs: Sequence[int]) -> Execution:
 
 
 def _pass_back(alive: set[int], writes: Sequence[int], reads: Sequence[int], pinned: set[int]) -> None:
-    """Turn what is needed after a run into what is needed before it."""
+    """Turn the set of values needed after a run into the set needed before it."""
     alive.difference_update(value for value in writes if value not in pinned)
     alive.update(reads)

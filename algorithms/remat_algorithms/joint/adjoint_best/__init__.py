@@ -1,1 +1,1 @@
-"""Adjoints of any steps on any levels: the best of the families, a table over bytes, and local search."""
+"""Adjoints of any steps on any levels: the best of all families, a table over bytes, and local search."""

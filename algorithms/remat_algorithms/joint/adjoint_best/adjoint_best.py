@@ -1,23 +1,23 @@
 """`adjoint-best`: steps of any times and sizes on any storage levels, or in one memory; anytime.
 
-What is done, in this order, each with what was found so far as the bound to beat:
+The parts run in this order, and each tries to beat the best schedule found before:
 
-1. Every other algorithm for adjoints that takes the instance (`starts`): it is never worse than any of them. Loops
-   that are not long are chains, too: for `rotor-float` in the working memory alone, with states and tapes, and for
-   `remat-offload-best` with storage, to which any value may go.
-2. A table over ranges of steps and free bytes of all levels (`table`): the best persistent schedule, sizes rounded
-   up to the units of the table where need be.
-3. Tiny instances are solved exactly, by shortest path over what lies where (`search`); 1. and 2. are what is to
-   be beaten, which leaves little to search.
-4. Large neighbourhood search: a window of the schedule, from one situation to another, is replaced by the shortest path
-   between the two (the search of 3. again), until no time or no iteration is left. This undoes the roundings, uses the
-   room that the working memory has before the first adjoint is there, and finds what is not persistent.
-5. For small instances with storage, the constraint program of `offload-exact` looks for something better still, where
-   any value moves, and beside computing: about a second if they are tiny, and as long as a time limit allows.
+1. Every other algorithm for adjoints that accepts the instance (`initial_schedules`): the result is never worse than
+   any of them. Loops of moderate length also run as chains: in `rotor-float` for the working memory alone, with states
+   and tapes, and in `remat-offload-best` with storage, to which any value may be moved.
+2. A table over ranges of steps and free bytes of all levels (`persistent_table`): the best persistent schedule. Sizes
+   are rounded up to the units of the table if necessary.
+3. Exact solution of tiny instances, by a shortest path over the placement of states (`search`). The best schedule of 1.
+   and 2. prunes most of the search.
+4. Large neighborhood search: the search of 3. replaces a window of the schedule by the shortest path between its ends,
+   until the time or the iterations end. This undoes the roundings and uses the free working memory before the first
+   adjoint. It also finds schedules that are not persistent.
+5. For small instances with storage, the constraint program of `offload-exact`, in which any value may be moved, also
+   during computation. It takes about a second for tiny instances, and longer only under a time limit.
 
-The model of 2. to 4. has whole states, moved one at a time, adjoints that stay in the working memory, and tapes that
-are made right before their backward. Where transfers overlap with computing, it does not apply; then the answer for a
-machine on which they do not is placed. The lower bound (`bound`) holds for all schedules.
+The model of 2. to 4. has whole states that move one at a time, adjoints that stay in the working memory, and tapes that
+are computed right before their backward. It does not apply if transfers overlap with computation. Then the answer for a
+machine without overlap is placed on the real one. The lower bound (`bound`) holds for all schedules.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from remat_algorithms.kit.makespan import timed
 
 WHOLE_MOVES = "schedules that move whole states, one at a time"
 EXACT_STEPS = 10
-"""Most steps for which the exact search is tried: beyond, it would not end."""
+"""Maximum number of steps for the exact search; beyond, it would not end."""
 
 MOST_OPERATIONS = 20_000
-"""Longest schedule whose windows are searched."""
+"""Maximum length of a schedule whose windows are searched."""
 
 
 class AdjointBestOptions(Options):
@@ -77,10 +77,10 @@ class AdjointBestOptions(Options):
 def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Proposal:
     """Solve any adjoint, as well as time allows.
 
-    Takes instances of kind `adjoint`. A time limit is shared among the parts; without one, the result depends on
-    nothing but the options and the seed. Is never worse than any other algorithm for adjoints with its default options
-    (that ended in its share of the time). Proved optimal among schedules that move whole states one at a time, and in
-    one memory among all schedules, where the exact search ended.
+    Accepts instances of kind `adjoint`. The parts share a time limit; without one, the result depends only on the
+    options and the seed. It is never worse than any other algorithm for adjoints with default options (that ended in
+    its share of the time). If the exact search ends, the result is proved optimal among schedules that move whole
+    states one at a time, and in one memory among all schedules.
 
     Notes
     -----
@@ -97,7 +97,7 @@ def solve(problem: Problem, options: AdjointBestOptions, context: Context) -> Pr
 
 
 def _found(problem: Problem, options: AdjointBestOptions, context: Context) -> Proposal:
-    """Look for a schedule in every way there is; without one, say what is proved."""
+    """Search for a schedule by all means; without one, return the proofs."""
     best = Incumbent[Steps](context, lambda steps: steps, scope=ALL_SCHEDULES)
     proposal = _moving_states(problem, options, best, context)
     bound = max((bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES), default=0)
@@ -110,14 +110,14 @@ def _found(problem: Problem, options: AdjointBestOptions, context: Context) -> P
             best.take(start.steps, start.makespan, bound=bound, message=start.name)
     if best.steps is None or best.makespan == before:
         return proposal
-    # What is proved of schedules that move whole states says nothing of this one.
+    # Proofs about schedules that move whole states do not apply to this one.
     bounds = tuple(bound for bound in proposal.bounds if bound.scope == ALL_SCHEDULES)
     ending = context.termination
     return Proposal(steps=best.steps, makespan=best.makespan, bounds=bounds, termination=ending, notes=proposal.notes)
 
 
 def _work(problem: Problem, options: AdjointBestOptions, context: Context) -> float:
-    """Return the limit on constraint programs; infinite where only the clock counts."""
+    """Return the work limit of constraint programs; infinite if only the clock counts."""
     if options.work is not None:
         return options.work
     if context.seconds_left is None:
@@ -126,7 +126,7 @@ def _work(problem: Problem, options: AdjointBestOptions, context: Context) -> fl
 
 
 def _moving_states(problem: Problem, options: AdjointBestOptions, best: Incumbent[Steps], context: Context) -> Proposal:
-    """Do all but constraint programming; fill `best`."""
+    """Run all parts except constraint programming; fill `best`."""
     model = Model.of(problem)
     bound: Number = problem.no_recompute_time
     for start in starts(problem, context, options.iterations):
@@ -135,7 +135,7 @@ def _moving_states(problem: Problem, options: AdjointBestOptions, best: Incumben
         bound = max(bound, start.bound)
         best.take(start.steps, start.makespan, bound=bound, message=start.name)
         if best.makespan <= bound:
-            break  # proved: none of the others is better
+            break  # proved: no other start is better
     if model is None and best.makespan > bound and not context.stopped:
         _one_at_a_time(problem, options, best, bound)
     if best.makespan > bound and not context.stopped:
@@ -157,7 +157,7 @@ def _moving_states(problem: Problem, options: AdjointBestOptions, best: Incumben
 
 
 def _one_at_a_time(problem: Problem, options: AdjointBestOptions, best: Incumbent[Steps], bound: Number) -> None:
-    """Offer the schedule for a machine whose transfers overlap nothing: as placed, here they do."""
+    """Offer the schedule for a machine without overlapping transfers; placed here, its transfers do overlap."""
     machine = problem.machine
     links = tuple(replace(link, channel=machine.processors[0].name) for link in machine.links)
     context = best.context.aside()
@@ -174,7 +174,7 @@ def _one_at_a_time(problem: Problem, options: AdjointBestOptions, best: Incumben
 def _exact(
     problem: Problem, model: Model, options: AdjointBestOptions, context: Context, best: Incumbent[Steps], bound: Number
 ) -> Proposal | None:
-    """Search everything, if there is little; None if that did not end."""
+    """Run the exact search if the instance is tiny; None if it did not end."""
     if model.steps > EXACT_STEPS or options.moves == 0 or context.stopped:
         return None
     scope = ALL_SCHEDULES if len(model.capacity) == 1 and not problem.chain.saves else WHOLE_MOVES
@@ -190,14 +190,14 @@ def _exact(
         return Proposal(infeasible_within=scope)
     proved = Bound(best.makespan, scope, "adjoint-best")
     everywhere = Bound(bound, ALL_SCHEDULES, "adjoint-best")
-    # Another algorithm may store tapes or adjoints, and be better than all of the class: then it is none of them.
+    # If another algorithm beats the class with stored tapes or adjoints, its schedule is outside the class.
     own = scope == ALL_SCHEDULES or found is not None or operations_of(model, problem, best.steps) is not None
     within = scope if own else None
     return Proposal(steps=best.steps, makespan=best.makespan, bounds=(proved, everywhere), optimal_within=within)
 
 
 def _least(model: Model, options: AdjointBestOptions, static: int) -> LeastBudget | None:
-    """Return the least capacity of the first level, or of the one memory, by bisection with the exact search."""
+    """Return the minimum capacity of the first level, or of the single memory, by bisection with the exact search."""
     memory = 1 if len(model.capacity) > 1 else 0
     low = model.capacity[memory]
     high = max(low, 0) + sum(model.state) + sum(model.adjoint) + max(model.extra)
@@ -221,10 +221,11 @@ def _least(model: Model, options: AdjointBestOptions, static: int) -> LeastBudge
 
 
 def _least_of_all(problem: Problem, options: AdjointBestOptions, context: Context, least: LeastBudget) -> LeastBudget:
-    """Return the least budget with which anything is found: the exact search is but one of those that look.
+    """Return the minimum budget for which any part finds a schedule, not only the exact search.
 
-    Below what is enough for that search, a bisection whose trials are solved: first what the others say is enough for
-    them, then a byte less. So the least is one that is enough, and with a byte less nothing is found.
+    A bisection below the budget that suffices for that search. Each trial solves the instance: first for the budget
+    that another algorithm reports as sufficient, then for one byte less. The result is sufficient, and with one byte
+    less all parts fail.
     """
     name, low, high = (
         problem.machine.memories[least.memory].name,
@@ -254,7 +255,7 @@ def _search_windows(
     bound: Number,
     operations: list[Operation] | None,
 ) -> None:
-    """Search windows of the best schedule, or of the table's if the model does not know the best one's moves."""
+    """Search windows of the best schedule, or of the table's schedule if the model cannot express the best one."""
     if best.steps is None or len(best.steps) > MOST_OPERATIONS:
         return
     current = operations_of(model, problem, best.steps) or operations

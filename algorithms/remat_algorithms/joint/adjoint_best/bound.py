@@ -1,4 +1,4 @@
-"""A lower bound on the makespan of every schedule of an adjoint: Walther and Griewank's optimum, relaxed."""
+"""A lower bound on the makespan of every schedule of an adjoint, by a relaxation of Walther and Griewank's optimum."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ MOST_STEPS = 1500
 
 
 def lower_bound(problem: Problem, context: Context) -> Number:
-    """Return a bound that holds for all schedules, overlapped, partial and parallel moves included.
+    """Return a bound for all schedules, including overlapped, partial and parallel moves.
 
-    At any time the states that exist wholly, wherever their bytes lie, take no more bytes than all memories have, so
-    there are at most k of them, the number of smallest states with so many bytes. With one of them the working one,
-    that is a schedule with k - 1 slots without size, whose least forward time is Walther and Griewank's (2008); for
-    long loops, Revolve's number of advances times the least forward time, and at least one advance to each state.
+    At any time, the states that exist completely, in any memory, take no more bytes than all memories have. Let k be
+    the number of smallest states that fit into these bytes; then at most k states exist. One of them is the working
+    one, so the schedule uses k - 1 slots of unlimited size. Walther and Griewank (2008) give the minimum forward time
+    for slots. For long loops, the bound is Revolve's number of advances times the minimum forward time, with at least
+    one advance to each state.
 
-    Where the levels occupy the processor, a backward leaves at most M - s - y bytes of other states in the working
-    memory of M bytes (s, y: least state and adjoint). If that is less than s, the state from which the next sweep
-    starts has to be read, and must have been written, at least in part: the same optimum then counts the least time for
-    a write and a read of s - (M - s - y) bytes. The e states that the first backward finds in the working memory,
-    wholly or in part, save one write and one read each, which are taken off again.
+    If the levels occupy the processor, a second argument applies. Let s and y be the minimum state and adjoint. A
+    backward leaves at most M - s - y bytes of other states in the working memory of M bytes. If that is less than s,
+    the state from which the next sweep starts must be read, and must have been written, at least in part. The same
+    optimum then includes the minimum time for a write and a read of s - (M - s - y) bytes. The e states that the first
+    backward finds in the working memory, completely or in part, save one write and one read each, which are subtracted.
 
-    Where tapes can be stored, nothing but the core's own bound is claimed (0).
+    If tapes can be stored, the bound is 0, and only the core's bound applies.
 
     Parameters
     ----------
     problem : Problem
         Of kind `adjoint`.
     context : Context
-        Asked whether to stop while a table is filled.
+        Tells when to stop while a table is filled.
     """
     chain, machine = problem.chain, problem.machine
     backward = problem_backward_time(problem)
@@ -78,7 +79,7 @@ def _fitting(sizes: list[int], room: int) -> int:
 
 
 def _least_transfers(problem: Problem, size: int) -> tuple[Number, Number] | None:
-    """Return the least times to write and to read so many bytes; None where a link overlaps, or nothing is paid."""
+    """Return the minimum times to write and to read `size` bytes; None if a link overlaps, or transfers are free."""
     machine = problem.machine
     if len(machine.memories) == 1 or any(resource != 0 for resource in machine.resource_of_link):
         return None
@@ -87,6 +88,6 @@ def _least_transfers(problem: Problem, size: int) -> tuple[Number, Number] | Non
         times = [link.time(size) for link in machine.links if (link.target == 0 if into else link.source == 0)]
         if not times:
             return None
-        # A move in parts pays at least the least latency, and its bytes at the greatest bandwidth.
+        # A move in parts takes at least the minimum latency, and its bytes move at most at the maximum bandwidth.
         found.append(min(times))
     return (found[0], found[1]) if any(found) else None

@@ -1,4 +1,4 @@
-"""Starts for `adjoint-best`: the other algorithms' schedules, each for a slice of the time."""
+"""Initial schedules of `adjoint-best`: the schedules of other algorithms, each with a share of the time."""
 
 from __future__ import annotations
 
@@ -29,32 +29,34 @@ from remat_algorithms.kit.delegation import asked
 from remat_algorithms.kit.makespan import makespan_of
 
 QUICK = ("store-all", "revolve", "multistage", "two-level", "periodic-disk-revolve", "treeverse", "recompute-all")
-"""They search nothing, and are asked even when the time is over."""
+"""Algorithms without a search, which also run after the time is over."""
 
 MOST_QUICK = 100_000
-"""Most steps for which the quick ones are asked although the time is over."""
+"""Maximum number of steps for running them after the time is over."""
 
 SQUARE, MOST_SQUARED = "recompute-all", 600
-"""The one of them whose schedule has half of the square of the steps, and steps beyond which it is asked only where no
-other one finds a schedule: then there is no other one."""
+"""The quick algorithm whose schedule has half the square of the steps as its length, and the maximum number of steps
+for it; beyond, it runs only if no other algorithm finds a schedule.
+"""
 
 UNEQUAL = "walther-griewank"
-"""A table for steps of different times. Where all are equal, `revolve` and `h-revolve` find the same from less."""
+"""A table for steps of different times. For equal times, `revolve` and `h-revolve` give the same with less work."""
 
 MOST_AS_CHAINS = 200
-"""Most steps for which the loop is given to algorithms for chains."""
+"""Maximum number of steps for algorithms for chains."""
 
 OFFLOADING_ROUNDS, MOST_OFFLOADED = 200, 30
-"""Most rounds of the search that sends values to storage, and steps up to which it takes about a second: without a time
-limit it is left out beyond."""
+"""Maximum number of rounds of the search that offloads values to storage, and maximum number of steps for which it
+takes about a second; longer loops skip it without a time limit.
+"""
 
 LITTLE = 0.05
-"""Work on a constraint program, in CP-SAT's units of about 10 s, with which one over stages finds nothing."""
+"""Work limit of a constraint program, in CP-SAT's units of about 10 s; a program over stages finds nothing with it."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """A schedule that fits, and its makespan."""
+    """A schedule that fits, with its makespan and a proved bound."""
 
     name: str
     steps: Steps
@@ -63,10 +65,10 @@ class Start:
 
 
 def starts(problem: Problem, context: Context, rounds: int) -> Iterator[Start | Proposal]:
-    """Yield each schedule that another algorithm finds, quick ones first; an answer without one that is a proof, too.
+    """Yield each schedule that another algorithm finds, quick ones first; also a proposal that proves infeasibility.
 
-    An algorithm that refuses the instance, or whose schedule does not fit, yields nothing. The search that sends values
-    to storage takes so many rounds at most.
+    An algorithm that refuses the instance, or whose schedule does not fit, yields nothing. `rounds` limits the search
+    that offloads values to storage.
     """
     for name, proposal in _asked(problem, context, rounds):
         start = judged(problem, name, proposal)
@@ -77,7 +79,7 @@ def starts(problem: Problem, context: Context, rounds: int) -> Iterator[Start | 
 
 
 def sufficient(problem: Problem, context: Context, memory: int) -> Iterator[int]:
-    """Yield how large a memory has to be for the others, as they say, or as the schedules that do not fit show."""
+    """Yield sizes of a memory that suffice for other algorithms, by their reports or by schedules that do not fit."""
     for _, proposal in _asked(problem, context.aside()):
         if proposal.steps is not None:
             outcome = place(problem.graph, problem.machine, proposal.steps)
@@ -90,7 +92,7 @@ def sufficient(problem: Problem, context: Context, memory: int) -> Iterator[int]
 
 
 def _asked(problem: Problem, context: Context, rounds: int = OFFLOADING_ROUNDS) -> Iterator[tuple[str, Proposal]]:
-    """Ask the other algorithms that take the instance, quick ones first, then those for chains."""
+    """Run the other algorithms that accept the instance, quick ones first, then those for chains."""
     short, long = problem.chain.length <= MOST_QUICK, problem.chain.length > MOST_SQUARED
     found, equal = False, uniform_adjoint(problem)
     for entry in _others():
@@ -110,24 +112,24 @@ def _asked(problem: Problem, context: Context, rounds: int = OFFLOADING_ROUNDS) 
 
 
 def _in_working_memory(problem: Problem, context: Context) -> tuple[str, Proposal | None]:
-    """Return what is best without storage, where states and tapes come and go as in a chain.
+    """Return the best schedule without storage, with the states and tapes of a chain.
 
-    No algorithm for adjoints keeps tapes of their own sizes, and those for storage leave alone what room smaller
-    states leave beside the working one.
+    No algorithm for adjoints keeps tapes of individual sizes, and those for storage ignore the memory that smaller
+    states leave free.
     """
     name = "rotor-float"
     return name, _as_a_chain(problem, name, {"certificate": False}, context) if _x0_can_stay(problem) else None
 
 
 def _to_storage_and_back(problem: Problem, context: Context, rounds: int) -> tuple[str, Proposal | None]:
-    """Return what a search for chains finds that sends any value away, tapes and adjoints too, beside computing."""
+    """Return the result of a search for chains that offloads any value, also tapes and adjoints, during computation."""
     quick = problem.chain.length <= MOST_OFFLOADED or context.seconds_left is not None
     name, given = "remat-offload-best", {"iterations": min(OFFLOADING_ROUNDS, rounds), "work": 0}
     return name, _as_a_chain(problem, name, given, context) if problem.machine.links and quick else None
 
 
 def _as_a_chain(problem: Problem, name: str, given: dict[str, Any], context: Context) -> Proposal | None:
-    """Return what an algorithm for chains proposes; None where it refuses the instance, or time is over."""
+    """Return the proposal of an algorithm for chains; None if it refuses the instance, or the time is over."""
     from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
     from remat_algorithms.joint.catalogue import ALGORITHMS as JOINT
 
@@ -140,7 +142,7 @@ def _as_a_chain(problem: Problem, name: str, given: dict[str, Any], context: Con
 
 
 def _without_given_x0(problem: Problem) -> tuple[Problem, Steps]:
-    """Return the problem without the copy of x0 that storage is given, and the step that frees it."""
+    """Return the problem without the initial copy of x0 in storage, and the step that frees this copy."""
     head = StepBuilder()
     given = next((k for k in range(1, len(problem.machine.memories)) if initially_in(problem, k)), None)
     if given is None:
@@ -150,7 +152,7 @@ def _without_given_x0(problem: Problem) -> tuple[Problem, Steps]:
 
 
 def _after(head: Steps, proposal: Proposal) -> Proposal:
-    """Return a proposal for the problem with the copy of x0; what is proved without that copy says nothing of it."""
+    """Return a proposal for the problem with the copy of x0; proofs for the problem without it do not carry over."""
     if not len(head):
         return proposal
     proposal = replace(proposal, bounds=(), optimal_within=None, infeasible_within=None, least=None)
@@ -163,17 +165,17 @@ def _after(head: Steps, proposal: Proposal) -> Proposal:
 
 
 def whole_values(problem: Problem, context: Context, work: float, makespan: Number | None) -> Iterator[Start]:
-    """Yield what constraint programming finds for small instances: any value may move, beside computing, too.
+    """Yield the results of constraint programming for small instances: any value may move, also during computation.
 
-    First what a program over stages finds (`poet`), which is smaller, if it is given more than `LITTLE` work. Then only
-    schedules of less than a known makespan are looked for: first such without reruns, then all. Where storage is given
-    x0, without that copy first: so it is never worse to be given one.
+    With more than `LITTLE` work, `poet` runs first, whose program over stages is smaller. Then the search considers only
+    schedules below a known makespan: first those without reruns, then all. If storage has an initial copy of x0, it
+    first solves without that copy, so that the copy never makes the result worse.
 
     Parameters
     ----------
     problem, context
     work : float
-        Limit on each program, in CP-SAT's units; the answer does not depend on the clock. Infinite: there is none.
+        Work limit of each program, in CP-SAT's units; the answer does not depend on the clock. Infinite: no limit.
     makespan : number, optional
     """
     from remat_algorithms.offload.exact.offload_exact import OffloadExactOptions, solve_below
@@ -189,7 +191,7 @@ def whole_values(problem: Problem, context: Context, work: float, makespan: Numb
         if work <= 0 or context.stopped:
             return
         limit = None if math.isinf(work) else work
-        # With more threads than one the answer depends on the clock.
+        # With more than one thread the answer depends on the clock.
         part = context.aside(share=share, threads=None if limit is None else 1)
         try:
             proposal = solve_below(variant, OffloadExactOptions(recompute=recompute, work=limit), part, makespan)
@@ -211,7 +213,7 @@ def _by_stages(problem: Problem, context: Context, work: float) -> Start | None:
 
 
 def _x0_can_stay(problem: Problem) -> bool:
-    """Whether x0 leaves room for every step in the working memory: without storage, it has to stay to the end."""
+    """Whether every step fits next to x0 in the working memory: without storage, x0 has to stay to the end."""
     chain, capacity = problem.chain, problem.machine.memories[0].capacity
     state, adjoint = chain.activation_size, chain.gradient_size
     if capacity is None or chain.length == 0:
@@ -227,7 +229,7 @@ def _others() -> list[Algorithm]:
     from remat_algorithms.chain.catalogue import ALGORITHMS as CHAIN
     from remat_algorithms.dag.catalogue import ALGORITHMS as DAG
 
-    # Of those for any graph only the plain one: the others know nothing of storage, and take their time.
+    # Of the algorithms for any graph only the plain one: the others do not use storage, and are slow.
     plain = [entry for entry in DAG if entry.name == "keep-all"]
     listed = [entry for entry in (*ADJOINT, *CHAIN, *plain) if entry.accepts("adjoint") and entry.is_available()]
     chosen = [entry for entry in listed if entry.name != "fixed"]
@@ -243,6 +245,6 @@ def judged(problem: Problem, name: str, proposal: Proposal) -> Start | None:
     if not isinstance(placed, Placement):
         return None
     bound = max((bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES), default=0)
-    if steps.start is not None:  # its starts may come later, and so may its end
+    if steps.start is not None:  # its starts may come later, and therefore its end
         steps = steps.placed(placed.start)
     return Start(name, steps, makespan_of(problem, steps, placed), bound)

@@ -1,8 +1,8 @@
-"""The model of `adjoint-best`: states in memories of so many bytes, one operation at a time.
+"""The model of `adjoint-best`: states in memories with byte capacities, one operation at a time.
 
-Memory 0 is the working memory; the others are storage levels. A `Situation` says which states lie where and which
-backward is next; an operation takes time and leads from one situation to the next. Tapes, where an adjoint has
-them, are made right before each backward and never stored.
+Memory 0 is the working memory; the others are storage levels. A `Situation` contains the states in each memory and the
+next backward. An operation takes time and leads from one situation to the next. If the adjoint has tapes, they are
+computed right before each backward and never stored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNBOUNDED = 2**63
 
 
 class Kind(IntEnum):
-    """What an operation does."""
+    """The effect of an operation."""
 
     FORWARD = 0
     BACK = 1
@@ -31,8 +31,8 @@ class Kind(IntEnum):
 class Operation(NamedTuple):
     """One operation on state x_t.
 
-    FORWARD: from x_t to x_{t+1} in the working memory, x_t stays; BACK: the backward of step t, which uses x_t up in
-    the working memory; COPY: x_t from memory `source` to `target`; DROP: x_t leaves memory `source`.
+    FORWARD: from x_t to x_{t+1} in the working memory, x_t stays. BACK: the backward of step t, which consumes x_t in
+    the working memory. COPY: x_t from memory `source` to `target`. DROP: remove x_t from memory `source`.
     """
 
     kind: Kind
@@ -42,7 +42,7 @@ class Operation(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """`back`: the next backward (-1: all done); `held`: for each memory the states there, as bits."""
+    """`back`: the next backward (-1: none left); `held`: for each memory the states in it, as bits."""
 
     back: int
     held: tuple[int, ...]
@@ -57,18 +57,18 @@ class Model:
     forward : list of n-1 numbers
         Times from x_t to x_{t+1}.
     backward : list of n numbers
-        Times of the backwards, tapes and loss included.
+        Times of the backwards, including tapes and loss.
     state, adjoint : lists of n and n + 1 ints
-        Sizes; the last adjoint, which nobody makes, has size 0.
+        Sizes; the last adjoint, which no step computes, has size 0.
     extra : list of n ints
-        Bytes that the backward of step t needs in the working memory on top of what lies there, x_t and y_{t+1}
-        included, which it uses up; it may be negative.
+        Bytes that the backward of step t needs in the working memory in addition to its contents. These include x_t and
+        y_{t+1}, which it consumes, so it may be negative.
     capacity : list of ints
-        For each memory, without static memory and what else does not move.
+        For each memory, without static memory and other bytes that do not move.
     copy : mapping from (source, target) to n numbers
         Time to copy each state.
     given : int or None
-        Memory in which x_0 lies from the start, beside the working one.
+        Memory with an initial copy of x_0, in addition to the working memory.
     """
 
     forward: list[Number]
@@ -82,12 +82,12 @@ class Model:
 
     @property
     def steps(self) -> int:
-        """N."""
+        """Number of steps."""
         return len(self.backward)
 
     @property
     def start(self) -> Situation:
-        """Only x_0 is there."""
+        """Only x_0 is present."""
         held = [0] * len(self.capacity)
         held[0] = 1
         if self.given is not None:
@@ -96,7 +96,7 @@ class Model:
 
     @staticmethod
     def of(problem: Problem) -> Model | None:
-        """Read a problem; None where a transfer overlaps with computing, which this model does not know."""
+        """Build the model of a problem; None if a transfer overlaps with computation, outside this model."""
         chain, machine = problem.chain, problem.machine
         n = chain.length + (0 if chain.saves else 1)
         copy: dict[tuple[int, int], list[Number]] = {}
@@ -163,7 +163,7 @@ def apply(situation: Situation, operation: Operation) -> Situation:
 
 
 def _backwards(problem: Problem, n: int, state: list[int], adjoint: list[int]) -> tuple[list[Number], list[int]]:
-    """Return the times of the backwards, and the bytes that they need on top of what lies there."""
+    """Return the times of the backwards, and the bytes that they need in addition to the memory's contents."""
     chain = problem.chain
     if not chain.saves:
         times = [*chain.backward_time.tolist(), chain.loss_time]
@@ -173,7 +173,7 @@ def _backwards(problem: Problem, n: int, state: list[int], adjoint: list[int]) -
     times = (chain.saving_forward_time + chain.backward_time).tolist()
     extra = []
     for t in range(n):
-        taped = tape[t] - state[t]  # the tape has taken the place of x_t
+        taped = tape[t] - state[t]  # the tape has replaced x_t
         making = state[t + 1] + taped
         if t == n - 1:
             turned = taped + max(state[n], adjoint[n])
@@ -219,7 +219,7 @@ def steps_of(problem: Problem, operations: Sequence[Operation]) -> Steps:
 
 
 def operations_of(model: Model, problem: Problem, steps: Steps) -> list[Operation] | None:
-    """Read steps as operations of the model; None if they do what it does not know (stored tapes, partial moves)."""
+    """Convert steps to operations of the model; None if it cannot express them (stored tapes, partial moves)."""
     chain = problem.chain
     if chain.saves or (steps.amount >= 0).any() or steps.on is not None:
         return None
@@ -246,7 +246,7 @@ def operations_of(model: Model, problem: Problem, steps: Steps) -> list[Operatio
         made += [Operation(Kind.DROP, value, memory) for value in drop if value <= length]
         for operation in made:
             if operation.kind == Kind.DROP and not situation.held[memory] >> operation.state & 1:
-                continue  # gone already, with its backward
+                continue  # already dropped with its backward
             if not _allowed(model, situation, operation):
                 return None
             for each in (operation, *cleared(situation, operation)):
@@ -256,7 +256,7 @@ def operations_of(model: Model, problem: Problem, steps: Steps) -> list[Operatio
 
 
 def cleared(situation: Situation, operation: Operation) -> list[Operation]:
-    """Return the drops that follow a backward: nobody needs its state any more."""
+    """Return the drops that follow a backward: no later operation needs its state."""
     if operation.kind != Kind.BACK:
         return []
     levels = range(1, len(situation.held))
@@ -266,7 +266,7 @@ def cleared(situation: Situation, operation: Operation) -> list[Operation]:
 
 
 def _allowed(model: Model, situation: Situation, operation: Operation) -> bool:
-    """Whether what an operation reads is there, and what it writes is not."""
+    """Whether an operation's input is present, and its output is not."""
     held, bit = situation.held, 1 << operation.state
     if operation.kind == Kind.FORWARD:
         return bool(held[0] & bit) and not held[0] & bit << 1

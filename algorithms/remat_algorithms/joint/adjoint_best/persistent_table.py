@@ -1,27 +1,27 @@
 """A table over ranges of steps and free bytes: the best persistent schedule, `adjoint-best`'s start for long loops.
 
-Walther and Griewank's recurrence (2008), with checkpoints of their own size in levels of so many bytes. f holds the
+Walther and Griewank's recurrence (2008), with checkpoints of individual sizes in levels with byte capacities. f are the
 free bytes of all levels, s_i the size of x_i, w_a and r_a(i) the times to write and to read it in level a, e_a one byte
 of level a, and U(i, j) the time from x_i to x_j:
 
     Q(k, k, f) = P_a(k, k, f) = 0
     P_a(i, k, f) = min(min over i < j <= k of U(i, j) + Q(j, k, f) + r_a(i) + P_a(i, j-1, f),   x_i live, and in level a
-                       Q(i, k, f + s_i e_a))                                                  leaves a, or moves
-    Q(i, k, f)   = min over a of w_a(i) + P_a(i, k, f - s_i e_a)                                 x_i only live
+                       Q(i, k, f + s_i e_a))                                                    leaves a, or moves
+    Q(i, k, f)   = min over a of w_a(i) + P_a(i, k, f - s_i e_a)                                x_i only live
 
-The second line of P is what makes one level serve another: a state that comes back from a disk may go on to memory.
-Unlike in h-revolve, no level is out of bounds to a part of the schedule: f says what is free. It is exact among
-persistent schedules (a checkpoint stays until its range is reversed, or moves when its range begins anew) whose
-working memory holds one state, but for sizes rounded up to the units of the table where their common divisor is too
-small for it.
+The second line of P lets one level serve another: a state read back from disk may move to memory. Unlike in h-revolve,
+every part of the schedule may use every level, since f contains the free bytes. The table is exact among persistent
+schedules whose working memory holds one state. In these schedules a checkpoint stays until its range is reversed, or
+moves when its range begins again. If the sizes' common divisor is too small for the table, sizes are rounded up to its
+units, and the table is exact up to this rounding.
 
-Where all lives in one memory of M bytes beside x_i, adjoints included, and y_{k+1} has y bytes:
+If all data is in one memory of M bytes in addition to x_i, adjoints included, and y_{k+1} has y bytes:
 
     R(i, i, M) = 0 if the backward fits
     R(i, k, M) = min over i < j <= k of U(i, j) + R(j, k, M - s_j) + R(i, j-1, M),  if s_t + y <= M for all i < t <= j
 
-and the first sweep, before any adjoint, is R(., n-1, .) with y = 0, except that its left parts run with adjoints: they
-are R(i, j-1, M) with their own y.
+and the first sweep, before any adjoint, is R(., n-1, .) with y = 0. Its left parts run with adjoints: they are
+R(i, j-1, M) with their respective y.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from remat_algorithms.joint.adjoint_best.model import UNBOUNDED, Kind, Model, Op
 
 MOST_CELLS = 40_000_000
 MOST_WORK = 2_000_000_000
-"""Sums of table entries: some seconds."""
+"""Maximum number of sums of table entries: some seconds."""
 
 LEAST_TRIED, MOST_ROUNDED = 16, 40_000
-"""Numbers of units that are tried at least, and sizes that are rounded for it: some hundredths of a second."""
+"""Minimum number of unit counts to try, and maximum number of sizes to round for it: some hundredths of a second."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """A place for checkpoints: a storage level, or the working memory's bytes that no operation needs."""
+    """A place for checkpoints: a storage level, or bytes of the working memory that no operation needs."""
 
     memory: int
     room: int
@@ -55,7 +55,7 @@ class Store:
 
 
 def stores(model: Model) -> list[Store] | None:
-    """Return the places for checkpoints beside one working state and adjoint; None if those do not fit."""
+    """Return the places for checkpoints next to one working state and adjoint; None if those do not fit."""
     n = model.steps
     reach, need = 0, 0
     for t in range(n):
@@ -75,10 +75,10 @@ def stores(model: Model) -> list[Store] | None:
 
 
 def units_of(state: list[int], room: int, most: int) -> tuple[int, IntArray]:
-    """Return the units that a place has, at most `most`, and the states' sizes in units, rounded up.
+    """Return the number of units of a place, at most `most`, and the states' sizes in units, rounded up.
 
-    Exact where the sizes' common divisor allows; otherwise the number of units that wastes least, of the upper half, or
-    of some of it, as evenly spread as they can be.
+    Exact if the sizes' common divisor allows it. Otherwise the number of units with the least waste: of all numbers in
+    the upper half, or of an evenly spread sample of it.
     """
     sizes = np.array(state, dtype=object)
     divisor = gcd(*state) or 1
@@ -99,7 +99,7 @@ def units_of(state: list[int], room: int, most: int) -> tuple[int, IntArray]:
 class LevelTable:
     """The tables P and Q; shapes (levels, i, k, free ...) and (k, i, free ...).
 
-    Where all steps are alike, they depend on k - i alone, which is then the only axis beside the free units.
+    If all steps are equal, the tables depend only on k - i, which replaces both axes.
     """
 
     def __init__(self, model: Model, places: list[Store]) -> None:
@@ -118,7 +118,7 @@ class LevelTable:
     def fill(self, stopped: Callable[[], bool]) -> bool:
         """Fill the tables; False if stopped.
 
-        O(n^3 levels cells) time in O(n^2 levels) array operations; where all steps are alike, a factor of n less.
+        O(n^3 levels cells) time in O(n^2 levels) array operations; a factor of n less if all steps are equal.
         """
         n, flat = self.model.steps, (1,) * len(self.shape)
         pairs = (n,) if self.alike else (n, n)
@@ -167,7 +167,7 @@ class LevelTable:
         return found
 
     def _shifts(self, a: int, i: int) -> tuple[tuple[slice, ...] | None, tuple[slice, ...]]:
-        """Return the cells with x_i in level a, and the same ones without it."""
+        """Return the cells with x_i in level a, and the same cells without it."""
         size, whole = int(self.sizes[a][i]), [slice(None)] * len(self.shape)
         if size >= self.shape[a]:
             return None, ()
@@ -195,7 +195,7 @@ class LevelTable:
             stack = [(0, n - 1, free, given, False)]
         while stack:
             i, k, free, level, waits = stack.pop()
-            # x_i lies in `level` (-1: it is only live); `waits`: it has to be read first.
+            # x_i is in `level` (-1: it is only live); `waits`: it has to be read first.
             moves = level >= 0 and k > i and self._moves(i, k, free, level)
             if waits:
                 emitter.read(i, self.places[level].memory, last=moves or k == i)
@@ -216,7 +216,7 @@ class LevelTable:
         return emitter.operations
 
     def _moves(self, i: int, k: int, free: tuple[int, ...], level: int) -> bool:
-        """Whether x_i leaves its level where its range begins."""
+        """Whether x_i leaves its level when its range begins."""
         more = self._more(free, level, i)
         if more[level] > self.full[level]:
             return False
@@ -224,14 +224,14 @@ class LevelTable:
         return bool(self._q(i, k)[more] < split)
 
     def _splits(self, i: int, k: int, free: tuple[int, ...], level: int) -> NumberArray:
-        """Return the time of each split of a range, its read left out."""
+        """Return the time of each split of a range, without its read."""
         cell: Any = (slice(None), *free)
         onward: NumberArray = self._right_parts(i, k)[cell] + (self.ends[i + 1 : k + 1] - self.ends[i])
         onward += self._left_parts(level, i, k)[cell]
         return onward
 
     def _chosen(self, i: int, k: int, free: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-        """Return the level that x_i is written to, and what is free then."""
+        """Return the level to which x_i is written, and the free units after that."""
         best: tuple[float, int, tuple[int, ...]] | None = None
         for a, place in enumerate(self.places):
             less = self._less(free, a, i)
@@ -252,13 +252,13 @@ class LevelTable:
 
 
 def _all_equal(state: Sequence[int], forward: Sequence[Number], *transfers: tuple[NumberArray, NumberArray]) -> bool:
-    """Whether all steps are alike, in the sizes of their states and in all times."""
+    """Whether all steps are equal, in the sizes of their states and in all times."""
     times = [forward, *(times for pair in transfers for times in pair)]
     return len(set(state)) == 1 and all(len(set(map(float, each))) == 1 for each in times)
 
 
 def _grid(state: list[int], places: list[Store], cells: int) -> tuple[list[int], list[IntArray]]:
-    """Share the cells of the table among the levels: exact ones where they are small, the rest alike."""
+    """Divide the cells of the table among the levels: exact units for small levels, equal shares for the rest."""
     counts: list[int] = []
     sizes: list[IntArray] = []
     divisor = gcd(*state) or 1
@@ -276,7 +276,7 @@ def _grid(state: list[int], places: list[Store], cells: int) -> tuple[list[int],
 
 
 class SharedTable:
-    """The table R, where everything lives in one memory; shape (k, i, M), each row shifted by its own x_i."""
+    """The table R, for one memory with all data; shape (k, i, M), each row shifted by the size of its x_i."""
 
     def __init__(self, model: Model) -> None:
         n = model.steps
@@ -339,7 +339,7 @@ class SharedTable:
 
 
 class _Emitter:
-    """Collects operations; states kept in the working memory are not dropped by an advance."""
+    """Collects operations; an advance does not drop states that are kept in the working memory."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []

@@ -1,15 +1,15 @@
 """Shortest paths between situations of an adjoint: exact on tiny instances, and on windows of long schedules.
 
-Three rules keep the search small and lose no schedule whose moves are whole states, one at a time:
+Three rules keep the search small and lose no schedule that moves whole states, one at a time:
 
-- a state stays where it is until its room is needed: then one of the inclusion-minimal sets that make enough room
-  goes (any schedule is imitated by one that holds at least as much at any time);
-- a state is written to a level only when it has to leave the working memory (a write that is put off until then
-  costs the same, and the level has room for it meanwhile);
-- what no backward needs any more is gone.
+- A state stays until its memory is needed. Then one of the inclusion-minimal sets that free enough memory leaves.
+  Any schedule can be imitated by one that holds at least as much at any time.
+- A state is written to a level only when it has to leave the working memory. Postponing a write until then costs
+  the same, and leaves the level's memory free in the meantime.
+- States that no backward needs any more are dropped.
 
-A* with a consistent bound: the backwards to come, and for each state that they need the least time to have it in the
-working memory: one forward step if it lies nowhere, that or the cheapest read if it lies in a level.
+A* with a consistent bound: the remaining backwards, and for each state that they need the minimum time to bring it into
+the working memory. That is one forward step if no memory holds it; otherwise the minimum of that and the cheapest read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Search:
     model : Model
     start : Situation
     goal : Situation or None
-        Its states must be there in the end (more may be); None: all backwards are done.
+        Its states must be present at the end (more may be); None: all backwards are finished.
     """
 
     def __init__(self, model: Model, start: Situation, goal: Situation | None = None) -> None:
@@ -54,9 +54,10 @@ class Search:
     def run(
         self, *, limit: int, below: Number | float = inf, stopped: Callable[[], bool] = lambda: False
     ) -> tuple[Number, list[Operation]] | None:
-        """Return the least time and its operations; None if there is none below `below`, or a limit was hit.
+        """Return the minimum time and its operations; None if there is none below `below`, or a limit was hit.
 
-        Afterwards `ended` is false if the limit (of moves tried) or `stopped` ended the search: nothing is proved then.
+        Afterwards `ended` is false if the limit (of moves tried) or `stopped` ended the search, which then proves
+        nothing.
         """
         start = self.start
         first = self.bound(start)
@@ -98,7 +99,7 @@ class Search:
     def _dominated(
         self, here: Situation, spent: Number, richer: dict[tuple[int, int], list[tuple[Number, int]]]
     ) -> bool:
-        """Whether a situation with the same working memory had at least as much in every level, no later."""
+        """Whether a situation with the same working memory held at least as much in every level, no later."""
         packed = 0
         for held in here.held[1:]:
             packed = packed << self.model.steps | held
@@ -110,14 +111,14 @@ class Search:
         return False
 
     def reached(self, here: Situation) -> bool:
-        """Whether everything that the goal wants is there."""
+        """Whether all states of the goal are present."""
         goal = self.goal
         return here.back == goal.back and all(
             wanted & held == wanted for wanted, held in zip(goal.held, here.held, strict=True)
         )
 
     def bound(self, here: Situation) -> Number | float:
-        """Return a lower bound on the time from here to the goal; infinite if a state can never be made again."""
+        """Return a lower bound on the time from here to the goal; infinite if a needed state cannot be recomputed."""
         model, goal = self.model, self.goal
         total: Number | float = 0
         working, everywhere = here.held[0], 0
@@ -193,7 +194,7 @@ class Search:
     def _room(
         self, here: Situation, size: int, *, keep: int, in_place: int
     ) -> Iterator[tuple[Number, Path, Situation, bool]]:
-        """Make room in the working memory; the state `in_place`, if it has to go, goes with the run itself."""
+        """Free bytes in the working memory; if the state `in_place` has to leave, the run itself consumes it."""
         model = self.model
         lack = self.used(here.held[0]) + model.adjoint[here.back + 1] + size - model.capacity[0]
         if lack <= 0:
@@ -203,12 +204,12 @@ class Search:
             for took, path, after in self._evicted(here, leaving):
                 consumed = bool(leaving & in_place)
                 if consumed:
-                    # Its drop belongs to the run.
+                    # The run includes its drop.
                     path = tuple(o for o in path if o != Operation(Kind.DROP, in_place.bit_length() - 1, 0))
                 yield took, path, after, consumed
 
     def _space(self, here: Situation, memory: int, size: int, keep: int) -> Iterator[tuple[Number, Path, Situation]]:
-        """Make room in a memory."""
+        """Free bytes in a memory."""
         if memory == 0:
             for took, path, after, _ in self._room(here, size, keep=keep, in_place=0):
                 yield took, path, after
@@ -224,7 +225,7 @@ class Search:
             yield 0, drops, Situation(here.back, tuple(held))
 
     def _evicted(self, here: Situation, leaving: int) -> Iterator[tuple[Number, Path, Situation]]:
-        """Let states leave the working memory, each of them dropped or written to a level first."""
+        """Remove states from the working memory; each is dropped, or first written to a level."""
         if not leaving:
             yield 0, (), here
             return
@@ -253,7 +254,7 @@ class Search:
         rest = [0] * (len(sizes) + 1)
         for index in range(len(sizes) - 1, -1, -1):
             rest[index] = rest[index + 1] + sizes[index][1]
-        # Largest first: a set is minimal if it falls short without its least member, the last one taken.
+        # Largest first: a set is minimal if it falls short without its smallest member, the last one taken.
         stack = [(0, 0, 0)]
         while stack:
             index, chosen, total = stack.pop()

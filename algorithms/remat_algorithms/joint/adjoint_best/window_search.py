@@ -1,4 +1,4 @@
-"""Windows of a schedule, replaced by shortest paths between their ends: the local search of `adjoint-best`."""
+"""The local search of `adjoint-best`: windows of a schedule, replaced by shortest paths between their ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remat_algorithms.joint.adjoint_best.model import Kind, Model, Operation, Si
 from remat_algorithms.joint.adjoint_best.search import Search
 
 WIDEST = 14
-"""Most states between the least and the greatest that a window touches."""
+"""Maximum span of the states that a window touches."""
 
 
 class Windows:
@@ -23,7 +23,7 @@ class Windows:
     rng : random.Random
         Chooses the windows.
     limit : int
-        Moves that the search of a window may try.
+        Maximum number of moves in the search of a window.
     """
 
     def __init__(self, model: Model, operations: list[Operation], rng: random.Random, *, limit: int) -> None:
@@ -35,7 +35,7 @@ class Windows:
         self._replay(0)
 
     def step(self, stopped: Callable[[], bool]) -> bool:
-        """Search one window; say whether the schedule has become better."""
+        """Search one window; return whether the schedule has improved."""
         first = self._settled(self.rng.randrange(len(self.operations)))
         if first == len(self.operations):
             return False
@@ -75,7 +75,7 @@ class Windows:
         return self._settled(last)
 
     def _settled(self, place: int) -> int:
-        """Return the next place that parts neither a backward nor a forward from the drops that belong to it."""
+        """Return the next position that separates no backward or forward from the drops that belong to it."""
         while place < len(self.operations):
             situation, next_one = self.situations[place], self.operations[place]
             consumed = next_one.kind == Kind.DROP and self.operations[place - 1].kind == Kind.FORWARD
@@ -85,7 +85,7 @@ class Windows:
         return place
 
     def _part(self, before: Situation, after: Situation, low: int) -> tuple[Model, Situation, Situation]:
-        """Return the model of the states from `low` on; the others stay where they are."""
+        """Return the model of the states from `low` on; the others stay in place."""
         model, top = self.model, before.back
         inside = slice(low, top + 1)
         frozen = (1 << low) - 1
@@ -105,7 +105,7 @@ class Windows:
         return part, start, goal
 
     def _replay(self, first: int) -> None:
-        """Bring the situations behind an operation up to date."""
+        """Update the situations after an operation."""
         del self.situations[first + 1 :]
         for operation in self.operations[first:]:
             self.situations.append(apply(self.situations[-1], operation))

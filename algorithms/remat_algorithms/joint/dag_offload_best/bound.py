@@ -1,4 +1,4 @@
-"""What the programs of moments prove."""
+"""Bounds from moment programs."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from remat_algorithms.joint.dag_offload_best.model import Setting
 from remat_algorithms.offload.swaps.gap_selection import quicker
 
 MOMENTS = 4
-"""Moments that are looked at, each by itself."""
+"""Number of moments with separate programs."""
 
 LARGE = 4
-"""Moments at large runs beside them, for all orders."""
+"""Number of additional moments at large runs, for all orders."""
 
 TOGETHER = 3
-"""Moments of one program, at most."""
+"""Maximum number of moments in one program."""
 
 LISTED = "schedules in the reference order"
 """Name of the class of schedules whose first runs keep the listed order."""
 
 WORK = 5.0
-"""Most work on a program, in the solver's units."""
+"""Work limit of a program, in the solver's units."""
 
 
 def transfers_pay(setting: Setting, best: Best) -> bool:
-    """Whether it is proved that no schedule without transfers is quicker than the best one."""
+    """Whether a proof exists that no schedule without transfers is faster than the best one."""
     programs = Programs.of(setting.problem, listed=False)
     if programs is None:
         return False
@@ -45,7 +45,7 @@ def transfers_pay(setting: Setting, best: Best) -> bool:
 def bound(setting: Setting, best: Best, *, listed: bool) -> None:
     """Take over the bounds of the fullest moments, for all orders or for the listed one.
 
-    Each takes about as long as a linear program with a few columns a value.
+    Each bound takes about as long as a linear program with a few columns per value.
     """
     effort = Effort(relaxed_work=WORK, whole_work=0)
     programs = None if best.done else Programs.of(setting.problem, listed=listed)

@@ -1,4 +1,4 @@
-"""`dag-offload-best`: of every value, keep it, make it again, or send it away; on any task graph; anytime."""
+"""`dag-offload-best`: keep, recompute or offload each value of any task graph; anytime."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from remat_algorithms.joint.dag_offload_best.rate_relaxation import Relaxing
 from remat_algorithms.joint.dag_offload_best.starts import alone, first, orders, rules
 
 ROUNDS, WORK = 4000, 1_000_000
-"""Rounds of the walk: so many, or fewer for large graphs, whose rounds take O(runs)."""
+"""Maximum rounds of local search, and number of runs that limits them for large graphs, whose rounds take O(runs)."""
 
 MORE = 12
-"""Times as many where rounds are compiled."""
+"""Factor on the number of rounds if they are compiled."""
 
 FIRST, TURN = 40, 40
-"""Rounds of the walk after the first searches for reruns, and between two further ones."""
+"""Rounds of local search after the first searches for reruns, and between two further ones."""
 
 ALONE = 10
-"""Turns after which `dag-auto` is asked, if it may still be quicker."""
+"""Number of turns after which `dag-auto` runs, if it may still be faster."""
 
 PATIENCE, PATIENCE_WORK = 1000, 40_000
-"""Rounds after the latest better schedule, more for small graphs: then there is little hope, and time is saved."""
+"""Rounds without a better schedule after which the search stops; more for small graphs."""
 
 LARGE = 65
-"""Tasks from which compiled rounds are so many more."""
+"""Minimum number of tasks for the factor `MORE`."""
 
 
 class DagOffloadBestOptions(Options):
@@ -63,11 +63,11 @@ class DagOffloadBestOptions(Options):
 def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) -> Proposal:
     """Solve a task graph by recomputation and offloading together.
 
-    Takes instances of kinds `chain`, `adjoint` and `dag`; tasks run on the first processor, but for those whose results
-    nobody reads and that have to do with other memories (updates of parameters): a processor there may do them. Without
-    a way out of the processor's memory and back, the answer is that of `dag-auto`; where something must cross a link in
-    one direction, it is the listed order with these transfers, if that fits. Where a required transfer has no route at
-    all, that is the answer: there is no schedule.
+    Accepts instances of kinds `chain`, `adjoint` and `dag`. Tasks run on the first processor. A processor in another
+    memory may run tasks whose outputs no task reads and that access that memory, such as updates of parameters. Without
+    a route out of the processor's memory and back, the answer is that of `dag-auto`. If a required transfer crosses a
+    link in one direction only, the answer is the listed order with these transfers, if that fits. If a required
+    transfer has no route, the problem is infeasible.
     """
     if problem.unreachable is not None:
         return Proposal(infeasible_within=ALL_SCHEDULES, notes=(problem.unreachable,))
@@ -103,7 +103,7 @@ def solve(problem: Problem, options: DagOffloadBestOptions, context: Context) ->
 
 
 def _without_ways(setting: Setting, options: DagOffloadBestOptions, context: Context) -> Proposal:
-    """Ask `dag-auto`, which knows one memory; else transfer what must begin or end elsewhere, and choose nothing."""
+    """Run `dag-auto`, which uses one memory; otherwise make only the transfers that inputs and outputs require."""
     try:
         for entry in DAG_AUTO:
             check_reach(setting.problem, entry)
@@ -118,7 +118,7 @@ def _without_ways(setting: Setting, options: DagOffloadBestOptions, context: Con
 
 
 def _improve(setting: Setting, best: Best, relaxing: Relaxing, walker: Walk, rounds: int, more: int) -> Proposal | None:
-    """Let the walk and the searches for reruns take turns; return what `alone` does."""
+    """Alternate between local search and the searches for reruns; return the result of `alone`."""
     turn = TURN * more
     further = relaxing.further(rounds // turn + 1)
     latest, since = best.makespan, 0

@@ -1,4 +1,4 @@
-"""The best schedule so far, with the runs to go on from, and all bounds."""
+"""The incumbent of `dag-offload-best`, with its runs as a start for the search, and all bounds."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from remat_algorithms.offload.swaps.gap_choice_facts import Gaps
 from remat_algorithms.offload.swaps.gap_selection import quicker
 
 IDLE = 1e-9
-"""Share of a makespan below which waiting is rounding."""
+"""Share of a makespan below which waiting counts as rounding."""
 
 FEW = 3
-"""Rankings that are tried where most of them would take too long."""
+"""Number of rankings that a quick evaluation tries."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Tried:
-    """The quickest plan of some runs with what must leave, and the share of it in which the processor waits."""
+    """The fastest plan of some runs with the required offloading, and the share of it in which the processor waits."""
 
     makespan: Number = math.inf
     waits: float = 1.0
@@ -37,18 +37,18 @@ class Tried:
 
 
 class Best(Incumbent[Found]):
-    """What the search has come to.
+    """State of the search.
 
     Attributes
     ----------
     bounds_by_scope : dict of str to Bound
         The best bound of each class of schedules.
     start : Runs or None
-        Of the best schedule that the search made itself.
+        The runs of the best schedule that the search itself found.
     attempt : Attempt or None
         The same as an attempt.
     considered : set of Runs
-        Those that were tried with all rankings.
+        Runs that were tried with all rankings.
     wins : list of int
         How often each ranking was the best one of some runs.
     """
@@ -64,29 +64,29 @@ class Best(Incumbent[Found]):
 
     @property
     def proved(self) -> bool:
-        """Whether no schedule at all is quicker."""
+        """Whether the best schedule is proved optimal among all."""
         bound = self.bounds_by_scope.get(ALL_SCHEDULES)
         least = self.setting.problem.least_makespan if bound is None else bound.value
         return self.best is not None and not quicker(least, self.makespan)
 
     @property
     def helped(self) -> frozenset[int]:
-        """Tasks that the helper does in the best schedule that the search made itself."""
+        """Tasks that the helper runs in the best schedule that the search itself found."""
         return frozenset() if self.start is None else self.start.helped
 
     @property
     def done(self) -> bool:
-        """Whether nothing better can be found, or the time is over."""
+        """Whether the best schedule is proved optimal, or the time is over."""
         return self.context.stopped or self.proved
 
     def hopeless(self, choice: Gaps, factor: float = 1.0) -> bool:
-        """Whether no plan of an order of runs can take less than `factor` times the best that the search has made."""
+        """Whether a bound shows that no plan for an order takes less than `factor` times the search's best."""
         return self.attempt is not None and volume_bound(choice) >= self.attempt.makespan * factor
 
     def consider(self, attempt: Attempt | None, runs: Runs, message: str = "") -> bool:
-        """Take a plan over if it is quicker; return whether it is.
+        """Take over a plan if it is faster; return whether it is.
 
-        One that is only quicker than all that the search has made itself is what it goes on from.
+        A plan that is only faster than all plans of the search itself becomes its new start.
         """
         if attempt is None:
             return False
@@ -101,7 +101,7 @@ class Best(Incumbent[Found]):
         return self.take(Found(steps, runs), plan.makespan, message=message)
 
     def consider_runs(self, runs: Runs, message: str = "", *, few: bool = False) -> Tried:
-        """Take the quickest plan of some runs, with each ranking of what leaves; `few`: those that were best so far."""
+        """Take over the fastest plan of some runs over all rankings for offloading; `few`: only the best rankings."""
         if not few:
             self.considered.add(runs)
         choice = self.setting.choice(runs)
@@ -123,14 +123,14 @@ class Best(Incumbent[Found]):
         return tried
 
     def claim(self, value: Number, scope: str, source: str) -> None:
-        """Take a bound over if it says more than the one of its class."""
+        """Take over a bound if it improves the one of its class."""
         known = self.bounds_by_scope.get(scope)
         if known is None or value > known.value:
             self.bounds_by_scope[scope] = Bound(value, scope, source)
             self.context.report(bound=value, scope=scope)
 
     def proposal(self) -> Proposal:
-        """Return the answer; a bound of a class that does not hold the schedule says no more than that."""
+        """Return the answer; each bound is capped at the makespan."""
         bounds = tuple(self.bounds_by_scope.values())
         if self.best is None:
             return Proposal(bounds=bounds, termination=self.context.termination)

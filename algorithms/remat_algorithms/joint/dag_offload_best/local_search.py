@@ -1,4 +1,4 @@
-"""The walk: reruns are left out or added, and what leaves is ranked anew, as long as that is quicker."""
+"""Local search: it removes or adds reruns, and ranks values for offloading differently."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from remat_algorithms.joint.dag_offload_best.offload_priorities import Taste, ta
 from remat_algorithms.offload.swaps.fluid_bound import volume_bound
 
 SLACKS = (0.3, 1.0, 3.0)
-"""Mean task times by which a round may be slower than the best and still be gone on from; each excursion draws one."""
+"""Accepted slowdowns relative to the best, in mean task times; each excursion draws one."""
 
 BACK = 300
-"""Rounds without a better one after which the walk goes back to the best."""
+"""Rounds without improvement after which the search returns to the best."""
 
 MOVED = 0.25
-"""Share of the rounds that move a run, where they may."""
+"""Share of the rounds that move a run, if reordering is allowed."""
 
 RANKED = 0.4
-"""Share of the rounds that change only what leaves."""
+"""Share of the rounds that change only the offloaded values."""
 
 LATE = 0.3
-"""Share of the others that make something again for a run that waited."""
+"""Share of the other rounds that recompute an input of a run that waited."""
 
 DEPTHS = (1, 2, 2, 3, 3, 4)
-"""Runs, each for the next, that such a round adds at most."""
+"""Maximum numbers of runs, each an input of the next, that these rounds add."""
 
 SETTLED = 20
-"""Plans that are drawn for runs that are better where the same leaves."""
+"""Number of drawn plans for improved runs with similar offloading."""
 
 RELIEFS = 8
-"""Runs that are added to a plan that waits, or fewer."""
+"""Maximum number of runs to add to a plan that waits."""
 
 REACHES = (1, 1, 2, 3, 6, 12)
-"""Neighbouring runs that a round leaves out at once."""
+"""Numbers of adjacent runs that a round removes at once."""
 
 
 class Walk:
-    """A walk from the best plan on.
+    """A local search from the best plan.
 
     Parameters
     ----------
     setting : Setting
     best : Best
-        Takes what is better.
+        Receives improvements.
     reorder : bool
-        Whether runs may change places, too.
+        Whether runs may also change positions.
     """
 
     def __init__(self, setting: Setting, best: Best, *, reorder: bool) -> None:
@@ -62,10 +62,10 @@ class Walk:
         self.late: Late = ((), ())
 
     def go(self, rounds: int) -> None:
-        """Make so many rounds, or fewer.
+        """Make up to `rounds` rounds.
 
-        A round takes O(runs and accesses), and the dispatch; many end early, since the runs alone or the bytes that
-        must cross the links take too long.
+        A round takes O(runs and accesses), plus the dispatch. Many rounds end early, because the runs alone, or the
+        bytes that must cross the links, take too long.
         """
         for _ in range(rounds):
             if self.best.done:
@@ -83,7 +83,7 @@ class Walk:
         self.current, self.late, self.taste = Runs(attempt.tasks, helped), attempt.late, attempt.taste()
 
     def settle(self, runs: Runs, taste: Taste) -> None:
-        """See what runs come to when much the same leaves as in another plan."""
+        """Evaluate runs with an offloading similar to that of another plan."""
         choice = self.setting.choice(runs)
         if choice is None or self.best.hopeless(choice):
             return
@@ -100,9 +100,9 @@ class Walk:
             self.relieve(found, runs.helped)
 
     def relieve(self, attempt: Attempt, helped: frozenset[int]) -> None:
-        """Make again, one after the other, what the runs of a plan wait for, where that is quicker.
+        """Recompute, one after the other, the values for which the runs of a plan wait, while that is faster.
 
-        Many plans that wait would be quicker than the best one without.
+        Without its waits, such a plan would often be faster than the best one.
         """
         best, current = self.best, attempt
         for _ in range(RELIEFS):
@@ -146,7 +146,7 @@ class Walk:
 
 
 def _changed(setting: Setting, runs: Runs, draw: random.Random) -> Runs:
-    """Return runs with some reruns fewer, or more, than others; or the same, to be ranked anew."""
+    """Return runs with some reruns removed or added; or the same runs, for another ranking."""
     kind, tasks = draw.random(), list(runs.tasks)
     if kind < 0.4:
         again = _reruns(tasks)
@@ -165,7 +165,7 @@ def _changed(setting: Setting, runs: Runs, draw: random.Random) -> Runs:
 
 
 def _handed(setting: Setting, runs: Runs, task: int) -> Runs:
-    """Return the runs with a task handed to the helper, or back: then it runs as soon as what it reads is made."""
+    """Return the runs with a task moved to the helper, or back to the position right after its inputs' producers."""
     if task not in runs.helped:
         return Runs(runs.tasks, runs.helped | {task})
     tasks = [other for other in runs.tasks if other != task]
@@ -176,7 +176,7 @@ def _handed(setting: Setting, runs: Runs, task: int) -> Runs:
 
 
 def _relieved(setting: Setting, runs: Runs, at: int, draw: random.Random) -> Runs:
-    """Return the runs, and before one of them others that make again what it reads, and some of what they read."""
+    """Return the runs with recomputations of some inputs, and recursively of their inputs, before one of them."""
     added: list[int] = []
     depth = draw.choice(DEPTHS)
     while len(added) < depth:
@@ -189,7 +189,7 @@ def _relieved(setting: Setting, runs: Runs, at: int, draw: random.Random) -> Run
 
 
 def _moved(runs: Runs, draw: random.Random) -> Runs:
-    """Return the runs with one of them elsewhere, mostly not far; whether what it reads is there then, others see."""
+    """Return the runs with one moved, usually not far; `Setting.choice` checks whether its inputs are present."""
     tasks = list(runs.tasks)
     place = draw.randrange(len(tasks))
     task = tasks.pop(place)
@@ -199,7 +199,7 @@ def _moved(runs: Runs, draw: random.Random) -> Runs:
 
 
 def _reruns(tasks: list[int]) -> list[int]:
-    """Return the places of runs that are not the first of their task."""
+    """Return the positions of runs that are not the first of their task."""
     seen: set[int] = set()
     found = []
     for place, task in enumerate(tasks):
@@ -210,7 +210,7 @@ def _reruns(tasks: list[int]) -> list[int]:
 
 
 def _remade(setting: Setting, task: int, draw: random.Random) -> list[int]:
-    """Return runs that make something again that a task reads, now and then with what they read themselves."""
+    """Return runs that recompute an input of a task, sometimes with their own inputs."""
     added: list[int] = []
     while not added or draw.random() < 0.4:
         reads = [value for value in setting.reads[added[0] if added else task] if setting.maker[value] >= 0]

@@ -1,4 +1,4 @@
-"""What the search of `dag-offload-best` works on: runs, where they run, and how long they take with what must leave."""
+"""The model of `dag-offload-best`: runs, their processors, and their time with the required offloading."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ from remat_algorithms.offload.swaps.routes import device_of, routes
 from remat_algorithms.offload.swaps.swaps import Order
 
 MORE = 0.2
-"""Share of the drawn plans in which more leaves than has to."""
+"""Share of the drawn plans that offload more than necessary."""
 
 WAITED = 1e-4
-"""Share of the makespan from which a run has waited."""
+"""Minimum wait of a run that counts, as a share of the makespan."""
 
 RANKINGS = 9
-"""Of what leaves first (see `offload_greedy.rankings`)."""
+"""Number of rankings for offloading (see `remat_algorithms.offload.offload_greedy`, `rankings`)."""
 
 COMPILED_AFTER = 3_000
-"""Runs that are looked at without compiled functions: that takes about as long as compiling them."""
+"""Number of runs evaluated without compiled functions, which takes about as long as the compilation."""
 
 NOISE = 0.3
-"""Deviation of the logarithm of a drawn score."""
+"""Standard deviation of the logarithm of a drawn score."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs in order, and which of them the helper does.
+    """Runs in order, and the tasks that run on the helper.
 
     Attributes
     ----------
     tasks : tuple of int
     helped : frozenset of int
-        Tasks that the helper runs, wherever they stand.
+        Tasks that the helper runs, whatever their positions.
     """
 
     tasks: tuple[int, ...]
@@ -65,24 +65,24 @@ class Runs:
 
 
 Late = tuple[Sequence[int], Sequence[float]]
-"""Places of runs that waited, and for how long each."""
+"""Positions of runs that waited, and the length of each wait."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What some runs with what leaves come to.
+    """Result of some runs with a choice of offloaded values.
 
     Attributes
     ----------
     makespan : int or float
     tasks : tuple of int
-        The processor's runs, without those that were of no use.
+        The processor's runs, without useless ones.
     late : (places, waits)
-        Which of them waited, and for how long; nothing where there is a helper.
+        The runs that waited, and the length of each wait; empty if there is a helper.
     plan, taste : callable
-        Make the plan, and the taste of what leaves in it.
+        Return the plan, and its offload priorities.
     away : callable
-        Returns the bytes that are elsewhere across each of the runs.
+        Returns the bytes in other memories during each of the runs.
     """
 
     makespan: Number
@@ -94,7 +94,7 @@ class Attempt:
 
 
 class Setting:
-    """A problem on a machine with memories behind the processor's.
+    """A problem on a machine with memories other than the processor's.
 
     Parameters
     ----------
@@ -108,16 +108,16 @@ class Setting:
         self.listed: list[int] = reference_order(self.graph, problem.needed.once).tolist()
         self.reads, self.writes = self.graph.reads.to_lists(), self.graph.writes.to_lists()
         self.times: list[Number] = self.graph.time.tolist()
-        self.looked = 0  # runs, in all
+        self.looked = 0  # total number of evaluated runs
 
     @cached_property
     def model(self) -> StageModel:
-        """The tables of the search that only makes values again."""
+        """The tables of the search for recomputation only."""
         return stage_model(self.problem)
 
     @cached_property
     def given(self) -> frozenset[int]:
-        """Values that are there from the start, wherever that is."""
+        """Values that are present at the start, in any memory."""
         return self.graph.available
 
     @cached_property
@@ -127,7 +127,7 @@ class Setting:
 
     @cached_property
     def maker(self) -> list[int]:
-        """The task that makes each value again, -1 where none may."""
+        """The task that recomputes each value, -1 if none may."""
         items, task = self.model.tables.maker, self.model.task
         return [task[item] if item >= 0 else -1 for item in items]
 
@@ -148,9 +148,9 @@ class Setting:
 
     @cached_property
     def movable(self) -> list[int]:
-        """Tasks that the helper may do: nobody reads what they make, some of which begins or ends elsewhere.
+        """Tasks that the helper may run: no task reads their outputs, and they access values of other memories.
 
-        Not those that change a value in place: the copy that they read would have to stay as it was.
+        This excludes tasks that update a value in place: the copy that they read would have to stay unchanged.
         """
         if self.helper is None:
             return []
@@ -164,7 +164,7 @@ class Setting:
 
     @cached_property
     def left(self) -> list[tuple[int, int]]:
-        """Memories and values that lie there from the start, and need not at the end (adjoints leave nothing)."""
+        """Initial values of other memories that need not stay to the end, with their memories; only for adjoints."""
         names, device = self.machine.memory_index, self.device
         if self.problem.kind != "adjoint":
             return []
@@ -173,7 +173,7 @@ class Setting:
         return sorted(place for place in begin - stay if place[0] != device and place[1] not in self.graph.pinned)
 
     def tidied(self, steps: Steps, makespan: Number) -> Steps:
-        """Return the steps, and at their end the drops of what would stay elsewhere for nobody."""
+        """Return the steps, followed by drops of the values in `left` that they have not dropped."""
         drop = np.flatnonzero(steps.kind != StepKind.RUN).tolist()
         gone = {(int(steps.source[step]), value) for step in drop for value in steps.drop[step].tolist()}
         rest = [place for place in self.left if place not in gone]
@@ -185,22 +185,22 @@ class Setting:
         return concatenate([steps, builder.build(instant_array([makespan] * len(builder)))])
 
     def helped_time(self, task: int) -> Number:
-        """Return how long the helper takes for a task."""
+        """Return the time of a task on the helper."""
         assert self.helper is not None
         return run_time(self.machine.processors[self.helper], self.times[task])
 
     @cached_property
     def compiles(self) -> bool:
-        """Whether the problem is of the kind that compiled functions know; whether there is a compiler is no matter."""
+        """Whether compiled functions cover the problem, with or without a compiler on this machine."""
         return Columns.known(self.problem, self.ways)
 
     @cached_property
     def columns(self) -> Columns | None:
-        """What looks at runs of the processor's alone, compiled."""
+        """The compiled evaluation of runs on the processor alone."""
         return Columns(self.problem, self.ways[0]) if self.compiles and can_compile() else None
 
     def choice(self, runs: Runs) -> Choice | Outline | None:
-        """Return what is known of an order of runs, those of the helper last; None if it makes no sense."""
+        """Return the data of an order of runs, those of the helper last; None if the order is invalid."""
         self.looked += len(runs.tasks)
         if not runs.helped and self.looked > COMPILED_AFTER and self.columns is not None:
             return self.columns.look(runs.tasks)
@@ -215,7 +215,7 @@ class Setting:
             return None
 
     def plans(self, choice: Choice | Outline, order: Sequence[int]) -> Iterator[tuple[int, Attempt | None]]:
-        """Yield what an order comes to, values leaving in each of some rankings, with the number of each."""
+        """Yield the results of an order under some rankings for offloading, with the number of each ranking."""
         if choice.fits:
             yield 0, self.attempt(choice, [], [], [])
             return
@@ -228,7 +228,7 @@ class Setting:
             yield number, None if gaps is None else self.attempt(choice, gaps, free, free)
 
     def drawn(self, choice: Choice | Outline, taste: Taste, draw: random.Random) -> Attempt | None:
-        """Return what an order comes to, values leaving much as a taste says, with some drawn changes."""
+        """Return the result of an order with offloading close to given priorities, with some random changes."""
         if choice.fits:
             return self.attempt(choice, [], [], [])
         gaps = choice.candidates
@@ -241,7 +241,7 @@ class Setting:
         chosen = choice.select(gaps[np.argsort(-score, kind="stable")])
         if chosen is None:
             return None
-        # More than must leave may: runs wait less for what is still on its way out.
+        # Offloading more than necessary is allowed: runs then wait less for values in transfer.
         stays = np.zeros(len(choice.value), dtype=bool)
         stays[gaps] = True
         stays[chosen] = False
@@ -250,7 +250,7 @@ class Setting:
         if draw.random() < MORE and len(free):
             more = sorted({*more, *draw.choices(free.tolist(), k=draw.choice((1, 1, 2, 3)))})
         chosen += more
-        # What comes back, or leaves, as early as it can may keep the channel or the room from something more urgent.
+        # An early transfer may delay a more urgent one, on the channel or in memory.
         part = taste.parts(keys[chosen], draw)
         after, before = choice.after[chosen], choice.before[chosen]
         leave = np.where(part == LEAVES, after, -1)
@@ -267,17 +267,17 @@ class Setting:
         back: Sequence[int],
         taste: Callable[[], Taste] | None = None,
     ) -> Attempt | None:
-        """Return what an order comes to; None where it does not fit.
+        """Return the result of an order; None if it does not fit.
 
         Parameters
         ----------
         choice : Choice or Outline
         gaps : sequence of int
-            What leaves.
+            The gaps in which values are offloaded.
         leave, back : sequences of int
-            With which runs each does, and comes back, at the earliest; -1: as soon as it can.
+            For each gap, the earliest runs with which the value leaves, and returns; -1: as early as possible.
         taste : callable, optional
-            Makes the taste of that; default: of all as early as it can.
+            Returns the offload priorities; default: all transfers as early as possible.
         """
         if taste is None:
             taste = partial(_plain_taste, len(self.maker), choice, gaps)
@@ -301,7 +301,7 @@ class Setting:
 
 
 def _attempt_of(plan: Plan, taste: Callable[[], Taste], away: Callable[[], IntArray]) -> Attempt:
-    """Return a plan as an attempt; its runs without those that it left out, since nobody reads what they make."""
+    """Return a plan as an attempt, without the runs that the plan omitted as useless."""
     order = plan.order
     own = tuple(task for task, processor in zip(order.tasks, order.processors, strict=True) if processor == 0)
     late: Late = ((), ())
@@ -313,12 +313,12 @@ def _attempt_of(plan: Plan, taste: Callable[[], Taste], away: Callable[[], IntAr
 
 
 def _plain_taste(values: int, choice: Choice | Outline, gaps: Sequence[int]) -> Taste:
-    """Return the taste that lets the values of some gaps leave, and come back, as early as they can."""
+    """Return the priorities that offload the values of some gaps, with all transfers as early as possible."""
     return taste_of(values, gap_keys(choice.value)[list(gaps)])
 
 
 def _away(choice: Choice | Outline, gaps: Sequence[int]) -> IntArray:
-    """Return the bytes that are elsewhere across each run when the values of some gaps leave."""
+    """Return the bytes in other memories during each run if the values of some gaps are offloaded."""
     change = np.zeros(len(choice.profile) + 1, dtype=np.int64)
     chosen = list(gaps)
     np.add.at(change, choice.after[chosen] + 1, choice.size[chosen])
@@ -327,7 +327,7 @@ def _away(choice: Choice | Outline, gaps: Sequence[int]) -> IntArray:
 
 
 def _late(free: NumberArray, starts: NumberArray, makespan: Number) -> Late:
-    """Return which runs waited, and for how long, by when they would start if nothing made them wait."""
+    """Return the runs that waited, and the length of each wait, relative to their start times without waits."""
     waits = np.diff(starts.astype(np.float64) - free[:-1].astype(np.float64), prepend=0.0)
     places = np.flatnonzero(waits > WAITED * float(makespan))
     return places.tolist(), waits[places].tolist()

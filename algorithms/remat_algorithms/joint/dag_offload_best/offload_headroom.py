@@ -1,8 +1,8 @@
-"""Offloading as room: what can be elsewhere at each run, the search for reruns takes for granted.
+"""Additional memory from offloading that the search for reruns assumes.
 
-Of the bytes across a run, at most those can be elsewhere that have left since the start, and that can come back by the
-end. So runs that need no more than the budget and that, each of them, may be possible without waiting for links, and
-those that need more are not.
+Of the bytes across a run, at most those can be in other memories that the links could transfer out since the start, and
+could transfer back by the end. Runs that need more than the budget plus these bytes are impossible without waits. Other
+runs may be possible.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from remat_algorithms.dag.plans.model import StageModel
 
 @dataclass(frozen=True)
 class Rates:
-    """Bytes that leave and come back in a unit of the tables' time; infinite where that costs nothing."""
+    """Bytes per unit of the tables' time that the links transfer out and back; infinite if that costs nothing."""
 
     out: float
     back: float
 
 
 def room_of(model: StageModel, rates: Rates) -> list[int]:
-    """Return the bytes that may be elsewhere during each first run: what has left since the start and can come back.
+    """Return the bytes that may be in other memories during each first run: sent since the start and able to return.
 
     Parameters
     ----------
     model : StageModel
     rates : Rates
-        Smaller ones leave time for what a real order of transfers loses.
+        Smaller rates allow for the losses of a real order of transfers.
     """
     tables = model.tables
     times = np.array([tables.time[item] for item in tables.first], dtype=np.float64)

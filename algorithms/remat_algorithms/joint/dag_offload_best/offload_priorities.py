@@ -1,4 +1,4 @@
-"""What leaves in a plan, and when, as a taste that other runs can be given, too."""
+"""Offload priorities: the offloaded values of a plan and their times, in a form that applies to other runs."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ import numpy as np
 from remat.plugin import BoolArray, IntArray, StepKind, Steps
 
 NTH = 4
-"""Gaps of a value that are told apart: the first ones; the last of these stands for all others."""
+"""Number of gaps of a value that have separate keys; the last key represents all further gaps."""
 
 KEPT, FORCED = 1e3, 2e3
-"""What is added to the score of a gap that left before, and of one that is to leave for once."""
+"""Score bonus of a gap that was offloaded before, and of one that is forced once."""
 
 FRESH = 0.05
-"""Share of the plans that care for no taste."""
+"""Share of the plans that ignore the priorities."""
 
 DROPPED, ADDED = (0, 0, 1, 1, 2, 3, 5, 10), (0, 0, 0, 1, 1, 2)
-"""Gaps that need not leave any more, and gaps that are to, in one plan."""
+"""Numbers of gaps that lose their bonus, and of gaps that are forced, in one plan."""
 
 SPARED = 0.3
-"""Share of what left without need that does not any more."""
+"""Share of the unnecessary offloads that are omitted."""
 
 TIMED = (0, 0, 1, 2)
-"""Gaps whose times change in one plan."""
+"""Numbers of gaps whose times change in one plan."""
 
 EARLY, LEAVES_LATER = 0.4, 0.3
-"""Share of these that leave and come back as early as they can, and share of the others that leave later."""
+"""Share of these with both transfers as early as possible, and share of the others that leave later."""
 
 LEAVES = -1.0
-"""Says in place of a part of the gap that its value leaves later."""
+"""Replaces the part of a gap if its value leaves later."""
 
 
 def gap_keys(values: IntArray) -> IntArray:
-    """Return a key for each gap, by its value and which of its gaps it is; O(gaps log gaps)."""
+    """Return a key for each gap, from its value and its index among the value's gaps; O(gaps log gaps)."""
     order = np.argsort(values, kind="stable")
     along = values[order]
     first = np.flatnonzero(np.diff(along, prepend=-1))
@@ -48,15 +48,15 @@ def gap_keys(values: IntArray) -> IntArray:
 
 @dataclass(frozen=True)
 class Taste:
-    """What leaves, by `gap_keys`.
+    """Offload priorities, by `gap_keys`.
 
     Attributes
     ----------
     kept, more : (keys,) bool
-        What leaves; and that of it that would not have to.
+        Gaps with offloading; those of them that are unnecessary.
     part : (keys,)
-        When it comes back at the earliest, as a part of its gap; `LEAVES`: it leaves with the run before the gap at the
-        earliest; NaN: both as early as it can.
+        Earliest return, as a part of the gap. `LEAVES`: the value leaves with the run before the gap at the earliest;
+        NaN: both transfers as early as possible.
     """
 
     kept: BoolArray
@@ -64,7 +64,7 @@ class Taste:
     part: np.ndarray
 
     def preferences(self, keys: IntArray, draw: random.Random) -> np.ndarray:
-        """Return what is added to the scores of some gaps: those that left do so again, but for some that are drawn."""
+        """Return score bonuses of some gaps: those that were offloaded get one, except for some random ones."""
         score = np.zeros(len(keys))
         if draw.random() < FRESH:
             return score
@@ -77,14 +77,14 @@ class Taste:
         return score
 
     def needless(self, keys: IntArray, draw: random.Random) -> BoolArray:
-        """Return which gaps' values leave though they need not."""
+        """Return the gaps with unnecessary offloading."""
         found: BoolArray = self.more[keys]
         for at in np.flatnonzero(found).tolist():
             found[at] = draw.random() >= SPARED
         return found
 
     def parts(self, keys: IntArray, draw: random.Random) -> np.ndarray:
-        """Return the times of some gaps, some of them changed."""
+        """Return the times of some gaps, with random changes."""
         part: np.ndarray = self.part[keys]
         for _ in range(draw.choice(TIMED) if len(keys) else 0):
             at = draw.randrange(len(keys))
@@ -95,18 +95,18 @@ class Taste:
 
 
 def taste_of(values: int, keys: IntArray, needless: int = 0, part: np.ndarray | None = None) -> Taste:
-    """Return the taste of a plan.
+    """Return the offload priorities of a plan.
 
     Parameters
     ----------
     values : int
-        How many there are.
+        Number of values.
     keys : (gaps,) int
-        Of what leaves.
+        Keys of the gaps with offloading.
     needless : int
-        So many of these, the last ones, need not leave.
+        Number of these, the last ones, that are unnecessary.
     part : (gaps,), optional
-        Their times; default: all as early as they can.
+        Their times; default: all as early as possible.
     """
     kept, more = np.zeros((2, values * NTH), dtype=bool)
     kept[keys] = True
@@ -118,16 +118,16 @@ def taste_of(values: int, keys: IntArray, needless: int = 0, part: np.ndarray | 
 
 
 def taste_of_steps(steps: Steps, reads: Sequence[Sequence[int]], values: int, device: int) -> Taste:
-    """Return the taste of a schedule: the gaps in which values come back to a memory.
+    """Return the offload priorities of a schedule: the gaps in which values return to a memory.
 
     Parameters
     ----------
     steps : Steps
         In the order in which they start.
     reads : sequence of sequences of int
-        What each task reads.
+        Inputs of each task.
     values, device : int
-        How many values there are; the memory.
+        Number of values; the memory.
     """
     seen = [0] * values
     keys: list[int] = []

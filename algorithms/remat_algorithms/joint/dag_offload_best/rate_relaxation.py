@@ -1,4 +1,4 @@
-"""Reruns for as much room as links can make, and what must leave then: for several rates, then better and better."""
+"""Reruns for the additional memory that links can provide, with the required offloading, for several link rates."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from remat_algorithms.joint.dag_offload_best.model import Attempt, Runs, Setting
 from remat_algorithms.joint.dag_offload_best.offload_headroom import Rates, room_of
 
 SHARES = (1.0, 0.9, 0.95, 0.8, 1.1, 1.05, 0.7, 0.5, 1.2, 0.25, 0.0)
-"""Shares of the links' rates that are tried at first; more than there is lets the processor wait a little."""
+"""Shares of the links' rates to try first; a share above 1 lets the processor wait a little."""
 
 ROUNDS, ROUNDS_WORK, EACH = 100, 20_000, 3
-"""Rounds of ruin and recreate at a time: so many, or fewer for large graphs, or so many for each task of small ones."""
+"""Limits on the rounds of ruin and recreate at a time: in total, for large graphs, and per task of small ones."""
 
 FULL = 2
-"""First shares that are tried with all rankings of what leaves."""
+"""Number of first shares that are tried with all rankings for offloading."""
 
 PROMISING, AT_FIRST = 3, 3
-"""First shares that the search goes on from, and how many times at once."""
+"""Number of first shares that the search continues from, and number of times at once."""
 
 TIMES, STALE = 4, 8
-"""Times that a search goes on before another's turn, and turns without a better plan after which it begins anew."""
+"""Steps of a search before the next search's turn, and turns without improvement after which it restarts."""
 
 AROUND = 3
-"""Searches for better reruns around one plan."""
+"""Number of searches for better reruns around one plan."""
 
 UP, DOWN = 1.01, 0.985
-"""Factors of the share where the processor did not wait, and where it did."""
+"""Factors of the share if the processor did not wait, and if it did."""
 
 
 @dataclass
 class _Search:
-    """A search for reruns that goes on, for a share of the rates.
+    """A continuing search for reruns, for a share of the rates.
 
     Attributes
     ----------
     share : float
     search : Search
     makespan : int or float
-        Of its best plan with what must leave.
+        Of its best plan with the required offloading.
     waits : float
         The share of that in which the processor waits.
     stale : int
-        Turns since the latest better plan.
+        Turns since the latest improvement.
     """
 
     share: float
@@ -69,7 +69,7 @@ class Relaxing:
     setting : Setting
     best : Best
     walk : Walk
-        Goes on from plans that wait.
+        Continues from plans that wait.
     rounds : int
         Of ruin and recreate at a time.
     """
@@ -95,12 +95,12 @@ class Relaxing:
         self.searches = sorted(found, key=lambda each: each.makespan)[:PROMISING]
 
     def go_on(self) -> None:
-        """Go on from the best ones."""
+        """Continue the best searches."""
         for each in self.searches:
             self._go_on(each, AT_FIRST)
 
     def further(self, rounds: int) -> Iterator[None]:
-        """Go on, a search at a time: every other time the best one; one that finds nothing any more begins anew."""
+        """Continue one search at a time, every other time the best one; restart a search that no longer improves."""
         for number in range(rounds):
             if not self.searches:
                 return
@@ -117,7 +117,7 @@ class Relaxing:
             yield
 
     def around(self) -> None:
-        """Look for better reruns where the same values leave as in the best plan: run for run, that is so much room."""
+        """Search for better reruns with the offloading of the best plan, which fixes the extra memory of each run."""
         attempt, budget = self.best.attempt, self.setting.problem.budget
         if attempt is not self.latest:
             self.latest, self.tried = attempt, 0
@@ -142,7 +142,7 @@ class Relaxing:
             self.walk.settle(Runs(tuple(model.tasks_of(better.item, better.full))), attempt.taste())
 
     def _begun(self, share: float, seed: int, *, few: bool) -> _Search | None:
-        """Begin a search with the greedy; None where that finds nothing, or room is no matter."""
+        """Start a search with the greedy; None if the greedy fails, or memory is unbounded."""
         setting, budget = self.setting, self.setting.problem.budget
         if budget is None or self.best.done:
             return None
@@ -157,7 +157,7 @@ class Relaxing:
         return begun
 
     def _go_on(self, each: _Search, times: int) -> None:
-        """Look for better and better plans of reruns."""
+        """Search for improved plans of reruns."""
         each.stale += 1
         for _ in range(times):
             if self.best.done:
@@ -175,7 +175,7 @@ class Relaxing:
             self.walk.relieve(tried.attempt, frozenset())
 
     def _look(self, plan: Plan, share: float, *, few: bool) -> Tried | None:
-        """See how long a plan takes with what must leave; None if it was seen before."""
+        """Evaluate a plan with the required offloading; None if it was seen before."""
         tasks = tuple(self.setting.model.tasks_of(plan.item, plan.full))
         if tasks in self.seen:
             return None
@@ -183,7 +183,7 @@ class Relaxing:
         return self.best.consider_runs(Runs(tasks), message=f"reruns for {share:.3g} of the links", few=few)
 
     def _rates(self) -> Rates:
-        """Return the rates of the nearest route; half of each where both ways share a channel."""
+        """Return the rates of the nearest route; half of each if both directions share a channel."""
         machine, route = self.setting.machine, self.setting.ways[0]
         unit = self.setting.model.time_unit
 
@@ -199,9 +199,9 @@ class Relaxing:
 
 
 def _staged(setting: Setting, attempt: Attempt) -> tuple[StageModel, list[int], list[int], list[int]] | None:
-    """Return the model of a plan's order, its runs as items and stages, and the room that each stage has at least.
+    """Return the model of a plan's order, its runs as items and stages, and the minimum extra memory of each stage.
 
-    None where something runs that the model does not know.
+    None if a task runs that the model does not contain.
     """
     first = list(dict.fromkeys(attempt.tasks))
     known = set(setting.listed)

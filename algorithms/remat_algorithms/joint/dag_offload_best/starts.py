@@ -1,4 +1,4 @@
-"""Starts of `dag-offload-best`: what other algorithms do."""
+"""Initial schedules of `dag-offload-best`, from other algorithms."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from remat_algorithms.kit.delegation import asked
 from remat_algorithms.offload.catalogue import ALGORITHMS as OFFLOAD
 
 PROGRAMS = frozenset(["offload-exact", "poet"])
-"""They are not asked: their time is anything."""
+"""Algorithms to skip: their time is unpredictable."""
 
 LAST = "capuchin"
-"""The rule that takes longest, and is worth most: it has the largest share of the time."""
+"""The rule that takes longest and contributes most: it has the largest share of the time."""
 
 INDIVIDUALS, INDIVIDUALS_WORK = 15, 2_000
-"""Individuals of `swapadvisor`, a search itself: its first population, or fewer for large graphs."""
+"""Limits on the individuals of `swapadvisor`, a search itself: its first population, and fewer for large graphs."""
 
 ROUNDS = 200
 """Rounds of `dag-auto`, so that its answer does not depend on the clock."""
 
 ADJOINT_BEST = next(entry for entry in JOINT if entry.name == "adjoint-best")
 WINDOWS = 20
-"""Windows of the local search of `adjoint-best`, which has asked all algorithms for adjoints before."""
+"""Windows of the local search of `adjoint-best`, which has run all algorithms for adjoints before."""
 
 CHECKPOINTS = ("revolve", "treeverse", "two-level")
-"""Algorithms for adjoints that search nothing: the first one that finds a schedule is the start of a long one."""
+"""Algorithms for adjoints without a search: the first one that finds a schedule gives the start of a long loop."""
 
 Entries = list[tuple[Algorithm, Mapping[str, Any]]]
 
 
 def first(setting: Setting, best: Best) -> None:
-    """Have an answer to a large instance before anything that takes long, such as the plans of the listed order."""
+    """Give a quick first answer for a large instance."""
     problem, context = setting.problem, best.context
     if problem.kind != "adjoint" or len(problem.graph.tasks) < LARGE:
         report_first(problem, context)
@@ -60,27 +60,29 @@ def first(setting: Setting, best: Best) -> None:
 
 
 def orders(setting: Setting, best: Best, walk: Walk) -> Proposal | None:
-    """Ask the algorithms that only look for an order, which takes next to no time; see `rules`."""
+    """Run the algorithms that only choose an order, which is quick; see `rules`."""
     entries: Entries = [(entry, {}) for entry in (*KEEP_ALL, *ORDERS) if setting.problem.kind in entry.cheap]
     return _ask(setting, best, walk, entries)
 
 
 def rules(setting: Setting, best: Best, walk: Walk, rounds: int) -> Proposal | None:
-    """Ask all rules for offloading, and the search that asks all algorithms for adjoints: none of them is quicker then.
+    """Run all rules for offloading, and for adjoints `adjoint-best`, which runs all their algorithms.
+
+    The result of `dag-offload-best` is then never slower than any of them.
 
     Parameters
     ----------
     setting : Setting
     best : Best
     walk : Walk
-        Goes on from what they find.
+        Continues from their schedules.
     rounds : int
-        Of those that search themselves, at most.
+        Maximum rounds of algorithms that search themselves.
 
     Returns
     -------
     Proposal or None
-        Of one that proved that there is no schedule, in its class.
+        The first one that proves infeasibility in its class.
     """
     kind = setting.problem.kind
     entries: Entries = []
@@ -94,7 +96,7 @@ def rules(setting: Setting, best: Best, walk: Walk, rounds: int) -> Proposal | N
 
 
 def alone(setting: Setting, best: Best, walk: Walk, rounds: int) -> Proposal | None:
-    """Ask the algorithm that only makes values again, unless it is proved that it is no quicker; see `rules`."""
+    """Run the algorithm that only recomputes, unless it is proved to be no faster; see `rules`."""
     if not best.done and transfers_pay(setting, best):
         return None
     return _ask(setting, best, walk, [(entry, {"iterations": min(ROUNDS, rounds)}) for entry in DAG_AUTO])
@@ -113,7 +115,7 @@ def _ask(setting: Setting, best: Best, walk: Walk, entries: Entries) -> Proposal
 
 
 def _take(setting: Setting, best: Best, walk: Walk, name: str, proposal: Proposal) -> None:
-    """Take the schedule of another algorithm, and see whether something better can be made of its runs."""
+    """Take over the schedule of another algorithm, and try to improve its runs."""
     start = judged(setting.problem, name, proposal)
     if start is None:
         return

@@ -1,21 +1,22 @@
-"""A lower bound on the time of a step that knows what the bytes force to be recomputed, over all schedules.
+"""A lower bound on the time of a step over all schedules that includes the recomputation forced by memory.
 
-Of one micro-batch, let R(l) be the time of all layers behind l, forwards and back: no less passes between the forward
-of l and its backward, on whatever devices. Let Q be the layers whose forwards run more than once. What another layer
-saves is held for R(l). Of layers in Q that follow each other, the first one's input, or what it saves, is held for as
-long: from neither nothing can be made again. So with work w, memory x time c of what always happens, for any price
-a >= 0 of bytes times time,
+For one micro-batch, let R(l) be the time of all layers after l, forward and backward. At least this time passes between
+the forward of l and its backward, on any devices. Let Q be the layers whose forwards run more than once. The saved
+bytes of any other layer are held for R(l). Of consecutive layers in Q, the first one's input, or its saved bytes, are
+held for as long: no layer can be recomputed without one of them. With work w, and memory x time c that every schedule
+needs, for any price a >= 0 of bytes times time,
 
     T (D + a M) >= n (w + a c + min over Q of (sum of f(l), l in Q) + a (sum of s(l) R(l), l not in Q)
                                              + a (sum of min(s(l), x(l-1)) R(l), l first ones of Q))
 
-for n micro-batches on D devices with M bytes besides parameters: work on one side, Little's law on the other. The
-minimum is a shortest path over layers with two states, O(layers); the best price is found by golden section.
+for n micro-batches on D devices with M bytes without parameters: work on one side, Little's law on the other. The
+minimum is a shortest path over layers with two states, O(layers). Golden-section search finds the best price.
 
-Where layers run on the devices on which their parameters lie from the start, as in all plans that are orders, devices
-wait at first: of layers in a row, k pass before the k-th device can begin, and where backwards are whole, as many at
-the end. That is a bound of its own, for such schedules. There, too, each layer runs on one device as a whole: of 100
-equal layers on 64 devices, 36 devices run two, and all but the first of these wait before (`kit.counting`).
+If layers run on the devices that hold their parameters from the start, as in all plans that are orders, devices wait at
+first. For consecutive layers, k pass before the k-th device can begin, and as many at the end if backwards are whole.
+This gives a separate bound for these schedules. There, each layer also runs on one device as a whole. Of 100 equal
+layers on 64 devices, 36 devices run two, and all of these except the first wait before
+(`remat_algorithms.kit.pigeonhole_bound`).
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from remat.plugin import Layer, Number, PipelineInstance, Problem
 from remat_algorithms.kit.pigeonhole_bound import Bins, fullest
 
 SAFE = 1 - 1e-9
-"""Share of a bound in floats that is certain."""
+"""Share of a floating-point bound that is certain."""
 
 
 class Row(NamedTuple):
-    """A layer: times of forward, backward and W; bytes that it saves, of these for W, and of its input."""
+    """A layer: times of forward, backward and W; saved bytes, those of them for W, and bytes of its input."""
 
     forward: float
     backward: float
@@ -43,19 +44,19 @@ class Row(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What bounds are made of.
+    """The data of the bounds.
 
     Attributes
     ----------
     rows : tuple of Row
-        Layers, with the least times of all types.
+        Layers, with the minimum times over all types.
     batches, devices : int
     memory : int or None
-        Bytes besides parameters.
+        Bytes without parameters.
     waits : tuple of float
-        How long each device waits, the first one first, where each layer stays on one; empty: they need not stay.
+        Wait of each device, the first one first, if each layer stays on one device; empty if layers may move.
     kinds : tuple of (int, tuple of float)
-        Of each type: its devices, and the time of each layer for a micro-batch; infinite where it cannot run.
+        For each type: its number of devices, and the time of each layer for a micro-batch; infinite if it cannot run.
     """
 
     rows: tuple[Row, ...]
@@ -67,12 +68,12 @@ class Limits(NamedTuple):
 
     @property
     def idle(self) -> float:
-        """Time that all devices wait."""
+        """Total wait of all devices."""
         return sum(self.waits)
 
 
 def limits_of(problem: Problem) -> Limits | None:
-    """Return what bounds a problem; None where layers are no chain, or micro-batches are divided."""
+    """Return the data of the bounds; None if layers are no chain, or micro-batches are divided."""
     instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
     apart = instance.has_skips or instance.tokens is not None or instance.is_shareable or instance.is_stream
@@ -99,7 +100,7 @@ def limits_of(problem: Problem) -> Limits | None:
     )
     capacities = [machine.memories[processor.memory].capacity for processor in machine.processors]
     static = sum(sum(layer.of_parameters) for layer in layers)
-    # What waits at a host need not be made again.
+    # Values offloaded to a host need no recomputation.
     unlimited = None in capacities or instance.cluster.host is not None
     memory = None if unlimited else max(0, sum(capacity or 0 for capacity in capacities) - static)
     waits: tuple[float, ...] = ()
@@ -113,26 +114,26 @@ def limits_of(problem: Problem) -> Limits | None:
 
 
 def _work_on(layer: Layer, name: str) -> float:
-    """Return the time of a layer for a micro-batch on a type of device; infinite where it cannot run there."""
+    """Return the time of a layer for a micro-batch on a type of device; infinite if it cannot run there."""
     phases = ("forward_time", "backward_time", *(("weight_time",) if layer.is_split else ()))
     times = [layer.time_on(phase, name) for phase in phases]
     return math.inf if None in times else float(sum(time or 0 for time in times))
 
 
 def work_bound(limits: Limits) -> float:
-    """Return the bound where layers stay where they are: all work, shared, and what devices wait for."""
+    """Return the bound for layers that stay on their devices: all work, divided among devices, plus their waits."""
     work = sum(row.forward + row.backward + row.weight for row in limits.rows)
     return SAFE * (limits.idle + limits.batches * work) / limits.devices
 
 
 def whole_bound(limits: Limits) -> float:
-    """Return the bound where each layer stays on one device: whole layers, counted, and what devices wait for."""
+    """Return the bound for layers that each stay on one device: counted whole layers, plus the devices' waits."""
     if not limits.waits:
         return 0.0
     batches = limits.batches
     work = [batches * (row.forward + row.backward + row.weight) for row in limits.rows]
     found = fullest([Bins(limits.waits, work)])
-    if len(limits.kinds) > 1:  # which of them waits for how long is not known
+    if len(limits.kinds) > 1:  # the assignment of waits to types is unknown
         found = max(
             found, fullest([Bins([0.0] * count, [batches * time for time in own]) for count, own in limits.kinds])
         )
@@ -140,7 +141,7 @@ def whole_bound(limits: Limits) -> float:
 
 
 def forced_bound(limits: Limits) -> tuple[float, float]:
-    """Return the bound with what must be recomputed, and its price of bytes times time; 0: bytes are plenty."""
+    """Return the bound with forced recomputation, and its price of bytes times time; 0: memory is ample."""
     total = sum(row.forward + row.backward + row.weight for row in limits.rows)
     if not limits.memory:
         return SAFE * limits.batches * total / limits.devices, 0.0
@@ -158,7 +159,7 @@ def forced_bound(limits: Limits) -> tuple[float, float]:
 
 
 def _least(rows: Sequence[Row], price: float) -> float:
-    """Return the least of recomputation, and of bytes times time at a price, for a micro-batch."""
+    """Return the minimum of recomputation plus bytes times time at a price, for a micro-batch."""
     behind = 0.0
     ways: list[float] = []
     for row in reversed(rows):
@@ -176,7 +177,7 @@ def _least(rows: Sequence[Row], price: float) -> float:
 
 
 def _golden(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a function with one hill is highest."""
+    """Return the maximizer of a unimodal function."""
     ratio = (math.sqrt(5) - 1) / 2
     one, other = high - ratio * (high - low), low + ratio * (high - low)
     at_one, at_other = function(one), function(other)
@@ -193,7 +194,7 @@ def _golden(function: Callable[[float], float], low: float, high: float) -> floa
 
 
 def stated(problem: Problem, value: float) -> Number:
-    """Return a bound as the problem's times are: where all are whole, it is rounded up."""
+    """Return a bound in the problem's number type: rounded up if all times are integers."""
     links = problem.machine.links
     whole = problem.graph.exact_times and all(
         type(link.latency) is int and type(link.delay) is int and link.bandwidth in (None, 1) for link in links

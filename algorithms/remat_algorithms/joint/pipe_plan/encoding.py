@@ -1,4 +1,4 @@
-"""Stages with their levels, laid out for the kernel, and back again: what it finds, as orders that recompute."""
+"""Encoding of stages with their levels for the kernel, and decoding of its results as orders that recompute."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ UNLIMITED = 2**62
 
 @dataclass(frozen=True)
 class Outline:
-    """Stages on devices, what they may recompute, and the bytes that the model does not see.
+    """Stages on devices, their recompute options, and the bytes that the model does not include.
 
     Attributes
     ----------
     name : str
     stages : tuple of Stage
     model : PipelineModel
-        Of the stages where nothing is recomputed.
+        Of the stages without recomputation.
     levels : tuple of tuple of Level
         By stage.
     unseen : tuple of int
-        Bytes of each device that are left free for what is only passing.
+        Bytes to leave free on each device for transient values.
     ahead : bool
-        Whether something may be recomputed ahead: not beside transfers that hold devices up.
+        Whether recomputation may run ahead of its backward; not with transfers that block devices.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Outline:
 
     @staticmethod
     def of(problem: Problem, costs: StageCosts, stages: tuple[Stage, ...], name: str) -> Outline:
-        """Lay out stages of consecutive layers."""
+        """Return the outline of stages of consecutive layers."""
         instance = problem.instance
         assert isinstance(instance, PipelineInstance)
         levels = tuple(costs.levels(stage.layers, stage.device) for stage in stages)
@@ -54,12 +54,12 @@ class Outline:
         return Outline(name, stages, model, levels, (0,) * model.devices, ahead)
 
     def tightened(self, excess: Sequence[int]) -> Outline:
-        """Return the same with so many bytes more left free."""
+        """Return the outline with additional bytes left free."""
         return replace(self, unseen=tuple(old + more for old, more in zip(self.unseen, excess, strict=True)))
 
     @property
     def room(self) -> list[int]:
-        """Bytes of each device for what its stages hold."""
+        """Bytes of each device for the values that its stages hold."""
         return [
             UNLIMITED if free is None else free - unseen
             for free, unseen in zip(self.model.free, self.unseen, strict=True)
@@ -67,7 +67,7 @@ class Outline:
 
     @property
     def feasible(self) -> bool:
-        """Whether one micro-batch at a time can pass, as the model sees it."""
+        """Whether one micro-batch at a time fits, according to the model."""
         for room, own in zip(self.room, self.model.on, strict=True):
             least = [min(levels, key=lambda one: one.held) for levels in (self.levels[stage] for stage in own)]
             needs = max((max(one.backward, one.forward - one.held) for one in least), default=0)
@@ -76,7 +76,7 @@ class Outline:
         return True
 
     def facts(self) -> Facts:
-        """Lay the outline out for the kernel."""
+        """Encode the outline for the kernel."""
         most = max(map(len, self.levels))
 
         def table(name: str, kind: type) -> Any:
@@ -96,7 +96,7 @@ class Outline:
         )
 
     def orders(self, lists: Lists, level: IntArray, advance: IntArray) -> Orders:
-        """Return lists as orders of stages that recompute what their levels say."""
+        """Return lists as orders of stages that recompute according to their levels."""
         batches = self.model.batches
         stages = []
         for stage, own in enumerate(self.stages):
@@ -121,7 +121,7 @@ class Outline:
 
 
 def state_of(facts: Facts, seed: int) -> State:
-    """Return room for walks."""
+    """Allocate the arrays of a local search."""
     batches, devices, stages = facts.batches, facts.devices, facts.stages
     return State(
         **shared_state(facts, seed),

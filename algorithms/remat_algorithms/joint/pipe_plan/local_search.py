@@ -1,11 +1,12 @@
-"""The kernel of `pipe-plan`: a walk over the orders of a pipeline, and over what each micro-batch recomputes where.
+"""The kernel of `pipe-plan`: local search over pipeline orders, and over the levels of each stage and micro-batch.
 
-Lists are made from *keys*, one an operation, as in `parallel.pipeline.walk`. Here each operation has a *level* besides,
-of its stage and micro-batch: how much of the stage runs again for the backward, and so the bytes that are held until
-then. Where a backward waits for its gradient, what it recomputes runs meanwhile, if there is room for all of that.
+Lists result from *keys*, one per operation, as in `remat_algorithms.parallel.pipeline.local_search`. Here each pair of
+stage and micro-batch also has a *level*. It determines how much of the stage the backward recomputes, and therefore the
+bytes held until then. While a backward waits for its gradient, its recomputation runs, if the memory suffices for all
+of it.
 
-No deadlock: a forward leaves room for what backwards take beyond what is held, and for its device's other forwards of
-the oldest micro-batch under way; a gradient of parameters needs nothing.
+Deadlocks cannot occur. A forward leaves memory for the bytes that backwards need in addition to held ones, and for its
+device's other forwards of the oldest active micro-batch. A parameter gradient needs no additional memory.
 """
 
 from __future__ import annotations
@@ -43,25 +44,25 @@ Array = Any
 FloatArray = NDArray[Any]
 
 SMALL = 0.02
-"""What a second of recomputation on every device counts, beside one of the makespan."""
+"""Weight of a second of recomputation on every device, relative to one of the makespan."""
 
 
 class Facts(NamedTuple):
-    """The pipeline, by class: class ``phase * stages + stage`` has one operation a micro-batch, or none.
+    """The pipeline, by class: class ``phase * stages + stage`` has one operation per micro-batch, or none.
 
     Attributes
     ----------
     duration, device, runs : (classes,)
-        Time of an operation without what runs again, its device, and how many there are.
+        Time of an operation without recomputation, its device, and the number of operations.
     delay : (stages,)
-        Hop into each stage from the one before it.
+        Transfer time into each stage from the one before it.
     levels : (stages,) int
-        How many levels a stage has.
+        Number of levels of a stage.
     again : (stages, levels) float64
-        Time of what a level runs again.
+        Recomputation time of a level.
     held, forward, backward, ahead : (stages, levels) int
-        Bytes from the end of F to the start of B; that F takes at its start; that B takes beyond what is held, where
-        each segment runs again when its turn comes, and where all do so first.
+        Bytes from the end of F to the start of B; bytes that F takes at its start; bytes that B takes beyond the held
+        ones if each segment is recomputed when needed, and if all are recomputed first.
     kept : (stages,) int
         Bytes from the end of B to the end of W.
     room : (devices,) int
@@ -69,7 +70,7 @@ class Facts(NamedTuple):
         Stages of device d, ascending: ``own[first_own[d]:first_own[d + 1]]``.
     stages, devices, batches : int
     step, load : float
-        Mean time of an operation; the most that a device runs for one micro-batch.
+        Mean time of an operation; maximum time of a device for one micro-batch.
     """
 
     duration: FloatArray
@@ -94,24 +95,24 @@ class Facts(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the walk writes.
+    """Arrays that the local search writes.
 
     Attributes
     ----------
     key, start, end : (classes, batches) float64
-        Keys; times of the schedule that was made last.
+        Keys; times of the last schedule.
     level, advance : (stages, batches) int
-        What is recomputed; whether it ran ahead of its backward, in the schedule made last.
+        Levels; whether recomputation ran ahead of its backward, in the last schedule.
     current, best, current_level, best_level, best_advance
-        Of the present schedule and of the best one.
+        Of the current schedule and of the best one.
     done, ready : (classes,)
     clock, use, spared : (devices,)
-        When each is free; bytes held; bytes that forwards leave to backwards.
+        When each device is free; bytes held; bytes that forwards leave for backwards.
     order, used, best_order : (devices, operations), (devices,)
     gap, late, offset
-        As in `parallel.pipeline.walk`.
+        As in `remat_algorithms.parallel.pipeline.local_search`.
     share : (2, stages) float64
-        Of a regular schedule, the one that is tried and the present one: the mean level of each stage.
+        Mean level of each stage, in the trial and in the current regular schedule.
     """
 
     key: FloatArray
@@ -140,7 +141,7 @@ class State(NamedTuple):
 
 
 def _admitted(facts: Facts, state: State, index: int) -> bool:
-    """Whether the next operation of a class fits, and leaves a way on for all that is under way."""
+    """Whether the next operation of a class fits, and all active micro-batches can still finish."""
     device = facts.device[index]
     stages = facts.stages
     batch = state.done[index]
@@ -169,7 +170,7 @@ def _admitted(facts: Facts, state: State, index: int) -> bool:
 
 
 def _begin(facts: Facts, state: State, index: int) -> float:
-    """Return when the next operation of a class could begin, what it recomputes included."""
+    """Return when the next operation of a class could begin, including its recomputation."""
     stages = facts.stages
     device = facts.device[index]
     ready, clock = state.ready[index], state.clock[device]
@@ -193,7 +194,7 @@ def _end(facts: Facts, state: State, index: int, begin: float) -> float:
 
 
 def schedule(facts: Facts, state: State, patience: float) -> None:
-    """Make a schedule from the keys and levels."""
+    """Build a schedule from the keys and levels."""
     classes, stages = len(facts.runs), facts.stages
     total = 0
     for index in range(classes):
@@ -219,7 +220,7 @@ def schedule(facts: Facts, state: State, patience: float) -> None:
 
 
 def _least_key(facts: Facts, state: State) -> int:
-    """Return the class whose next operation has the least key of all; -1: none is admitted."""
+    """Return the class whose next operation has the smallest key; -1: none is admitted."""
     chosen = -1
     key = math.inf
     for index in range(len(facts.runs)):
@@ -230,7 +231,7 @@ def _least_key(facts: Facts, state: State) -> int:
 
 
 def _in_time(facts: Facts, state: State, patience: float) -> int:
-    """Return the class that runs next on the device that could end something first; -1: none is admitted."""
+    """Return the next class on the device that could finish an operation first; -1: none is admitted."""
     stages, classes = facts.stages, len(facts.runs)
     chosen = -1
     least = math.inf
@@ -267,7 +268,7 @@ def _in_time(facts: Facts, state: State, patience: float) -> int:
 
 
 def _run(facts: Facts, state: State, index: int) -> None:
-    """Put the next operation of a class behind the others of its device."""
+    """Append the next operation of a class to its device."""
     stages = facts.stages
     device = facts.device[index]
     batch = state.done[index]
@@ -289,7 +290,7 @@ def _run(facts: Facts, state: State, index: int) -> None:
 
 
 def figure(facts: Facts, state: State) -> float:
-    """Return the makespan of the schedule made last, and a little for what it recomputes; infinite for none."""
+    """Return the makespan of the last schedule, plus a small weight for its recomputation; infinite if it failed."""
     if state.clock[0] == math.inf:
         return math.inf
     most = 0.0
@@ -303,7 +304,7 @@ def figure(facts: Facts, state: State) -> float:
 
 
 def _disturb(facts: Facts, state: State) -> None:
-    """Change some keys, and what some micro-batches recompute."""
+    """Change some keys, and the levels of some micro-batches."""
     progress = state.progress
     classes, batches, stages = len(facts.runs), facts.batches, facts.stages
     set_keys(facts, state)
@@ -324,7 +325,7 @@ def _disturb(facts: Facts, state: State) -> None:
 
 
 def _relevel(facts: Facts, state: State, stage: int, batch: int) -> None:
-    """Let a stage recompute more or less, of one micro-batch or of several; or exchange that between two."""
+    """Change the level of a stage for one or several micro-batches; or exchange levels between two pairs."""
     progress = state.progress
     kind = random(progress)
     last = batch
@@ -344,7 +345,7 @@ def _relevel(facts: Facts, state: State, stage: int, batch: int) -> None:
 
 
 def take(facts: Facts, state: State, value: float) -> None:
-    """Make the schedule made last the present one, and the best one if it is that."""
+    """Make the last schedule the current one, and the best one if it is that."""
     better = value < state.progress.best
     take_times(facts, state, value)
     for stage in range(facts.stages):
@@ -356,7 +357,7 @@ def take(facts: Facts, state: State, value: float) -> None:
 
 
 def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> None:
-    """Make some moves, or as many as it takes to come down to the bound."""
+    """Make `moves` moves, or stop at the bound."""
     progress = state.progress
     for _ in range(moves):
         if progress.best <= bound:
@@ -375,10 +376,10 @@ def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> N
 
 
 def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -> None:
-    """Look for a regular schedule; `spread` as in `parallel.pipeline.walk`.
+    """Search for a regular schedule; `spread` as in `remat_algorithms.parallel.pipeline.local_search`.
 
-    What a stage recomputes is regular, too: of a mean level between two, micro-batches have the lower or the higher one
-    in turns. It begins with the means of the present levels.
+    The recomputation of a stage is regular, too: with a mean level between two, micro-batches alternate between them.
+    The search starts with the means of the current levels.
     """
     progress = state.progress
     stages = facts.stages
@@ -415,7 +416,7 @@ def drift(facts: Facts, state: State, moves: int, spread: float, bound: float) -
 
 
 def _vary(facts: Facts, state: State) -> None:
-    """Change a gap, some gaps that follow each other, when the W's of a stage run, or what stages recompute."""
+    """Change a gap, several consecutive gaps, the times of a stage's W's, or the mean levels of stages."""
     progress = state.progress
     kind = random(progress)
     shift = facts.load * (random(progress) + random(progress) - 1)
@@ -433,7 +434,7 @@ def _vary(facts: Facts, state: State) -> None:
 
 
 def _lay_out(facts: Facts, state: State, period: float) -> None:
-    """Make the keys and levels of a regular schedule."""
+    """Set the keys and levels of a regular schedule."""
     stages = facts.stages
     for index in range(stages):
         share = state.share[0, index]

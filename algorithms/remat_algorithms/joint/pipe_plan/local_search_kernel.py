@@ -1,4 +1,4 @@
-"""The compiled twins of `walk`'s functions: the same text, in machine code (see `kit.compile`)."""
+"""The compiled twins of `local_search`'s functions, from the same source (see `remat_algorithms.kit.compile`)."""
 
 from __future__ import annotations
 

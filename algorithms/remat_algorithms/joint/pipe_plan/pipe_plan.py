@@ -1,15 +1,17 @@
-"""`pipe-plan`: stages, their order, and what each recomputes for each micro-batch, planned together; anytime.
+"""`pipe-plan`: stages, their order, and the recomputation of each micro-batch, planned together; anytime.
 
-1. Outlines: layers cut evenly onto places (one stage a device, two in a V, in turns, in a W), and as the planners of
-   the zoo cut them. What each stage may recompute is a list of levels (`levels`), by stages of equal layers.
-2. The orders of the named rules for these places, each with the least recomputation that makes it fit (`search`).
-3. Walks over orders and levels at once (`walk`): first a few for each outline, then the others for the best two.
-4. All is placed and weighed as it will be judged. Where what is only passing does not fit beside the rest, so much of
-   that device is left free, and the walk goes on.
-5. Where devices have a host behind them, copies there are searched together with recomputation (`hosted`), from what
-   either alone comes to on.
+1. Outlines: layers cut evenly onto places (one stage per device, two in a V, interleaved, in a W), and the cuts of
+   other planners. The recompute options of each stage are a list of levels (`recompute_options`), shared by stages of
+   equal layers.
+2. The orders of the named rules for these places, each with the minimum recomputation that fits (`search`).
+3. Local search over orders and levels at once (`local_search`): first a share of the moves for all outlines, then the
+   rest for the best two.
+4. Each result is placed and compared by its true makespan. If transient values do not fit next to the others, the
+   missing bytes of that device are left free, and the search continues.
+5. If devices have a host, offloading to it is searched together with recomputation (`recompute_and_offload`), from the
+   results of either alone.
 
-Planners and rules of the zoo are asked, too: the answer is never slower than any of theirs that fits.
+Other planners and rules also run: the answer is never slower than any of their schedules that fits.
 """
 
 from __future__ import annotations
@@ -72,36 +74,36 @@ from remat_algorithms.parallel.pipeline.planners.planner_input import StageOptio
 from remat_algorithms.parallel.pipeline.stages import Staging, needs_flush, staging
 
 MOVES = 30_000
-"""Moves at most, where nobody says how many."""
+"""Default maximum number of moves."""
 
 WORK = 4_000_000_000
-"""Operations times classes up to which as many moves are made: more of them, fewer moves."""
+"""Maximum product of operations, classes and moves; larger pipelines get fewer moves."""
 
 SCREENING = 0.4
-"""Share of the moves that all outlines have together, before two go on."""
+"""Share of the moves for all outlines together, before two continue."""
 
 TIGHTENED = 5
-"""How often an outline is given less room."""
+"""Maximum number of rounds that give an outline less memory."""
 
 PLACED = 40_000
-"""Operations of stages up to which all rules and planners of the zoo are asked."""
+"""Maximum number of operations of stages for which all other rules and planners run."""
 
 STAYING = "layers run where their parameters lie from the start"
 
 ALL_CUTS = 24
-"""Cuts for one stage a device up to which all are tried."""
+"""Maximum number of cuts for one stage per device that are all tried."""
 
 HOSTED = 3_000
-"""Schedules with copies to a host that are made of an outline, in fives, at most."""
+"""Maximum number of moves of an outline's search with offloading, in units of `MORE` schedules."""
 
 SMALL = 1_000_000
-"""Operations times classes, over all moves, up to which more than two outlines are searched with copies to a host."""
+"""Maximum product of operations, classes and moves for which more than two outlines are searched with offloading."""
 
 MOST_HOSTED = 8
-"""Outlines that are, at most."""
+"""Maximum number of these outlines."""
 
 UNEVEN = 12
-"""Cuts of other planners that are gone on from, at most."""
+"""Maximum number of cuts of other planners that the search continues from."""
 
 
 class PlanOptions(Options):
@@ -120,17 +122,17 @@ class PlanOptions(Options):
 
 
 def solve(problem: Problem, options: PlanOptions, context: Context) -> Proposal:
-    """Plan a step that ends with a change of the parameters.
+    """Plan a step that ends with an update of the parameters.
 
     Raises
     ------
     remat.OptionError
-        If parameters change while micro-batches are under way.
+        If parameters change while micro-batches are in progress.
 
     Notes
     -----
-    One move is O(operations x stages); what is passing, links that several transfers want, and the end of a step are
-    seen when a plan is placed.
+    One move is O(operations x stages). Transient values, contention on links and the end of a step are considered when
+    a plan is placed.
     """
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
@@ -143,7 +145,7 @@ def solve(problem: Problem, options: PlanOptions, context: Context) -> Proposal:
 
 
 def _too_large(problem: Problem, instance: PipelineInstance) -> Proposal | None:
-    """Return the answer where what some layer reads and makes at once fits on no device, whatever runs when."""
+    """Return the proposal if the inputs and outputs of some layer fit on no device, in any order."""
     if instance.is_shareable:
         return None
     graph, machine = problem.graph, problem.machine
@@ -171,7 +173,7 @@ def _too_large(problem: Problem, instance: PipelineInstance) -> Proposal | None:
 
 @dataclass
 class _Line:
-    """An outline, its walks, the schedules to go on from, the best one, and the named orders that it began with."""
+    """An outline, its local search, the schedules to continue from, the best one, and the named orders at its start."""
 
     outline: Outline
     walks: Walks
@@ -198,7 +200,7 @@ class _Planning:
         self.costs = StageCosts(instance, instance.each_layer(), instance.device_types, recompute)
         self.bounds: list[Bound] = []
         self.lines: list[_Line] = []
-        self.hosted: BestSteps | None = None  # with copies to a host
+        self.hosted: BestSteps | None = None  # with offloading to a host
 
     def run(self) -> Proposal:
         self._bound()
@@ -242,7 +244,7 @@ class _Planning:
     # --- outlines -----------------------------------------------------------------------------------------------------
 
     def _outlines(self) -> Iterator[tuple[Outline, list[Lists]]]:
-        """Yield evenly cut stages on places, with the named orders that there are for them."""
+        """Yield evenly cut stages on places, with their named orders."""
         shapes = ("v", "chain", "interleaved", "w") if self.options.placement == "any" else (self.options.placement,)
         if self.instance.has_skips or self.instance.cut:
             return
@@ -262,7 +264,7 @@ class _Planning:
             yield from self._every_cut()
 
     def _every_cut(self) -> Iterator[tuple[Outline, list[Lists]]]:
-        """Yield all cuts for one stage a device, where there are few."""
+        """Yield all cuts for one stage per device, if there are few."""
         count, depth = len(self.problem.machine.processors), self.instance.length
         if count > depth or comb(depth - 1, count - 1) > ALL_CUTS:
             return
@@ -289,7 +291,7 @@ class _Planning:
         return tuple(Stage(tuple(range(first, end)), device) for first, end, device in pairs), ()
 
     def _begin(self, outline: Outline, starts: list[Lists]) -> None:
-        """Make the first schedules of an outline."""
+        """Build the first schedules of an outline."""
         if not outline.feasible:
             return
         walks = Walks(outline, self.context.seed, lambda: self._stopped)
@@ -301,14 +303,14 @@ class _Planning:
                 self._offer(line)
 
     def _offer(self, line: _Line) -> list[int]:
-        """Place and weigh a line's best schedule."""
+        """Place and compare a line's best schedule."""
         entry = line.entry
         return self.best.weigh(line.outline.orders(entry.lists, entry.level, entry.advance))
 
     # --- the zoo ------------------------------------------------------------------------------------------------------
 
     def _ask_zoo(self) -> None:
-        """Weigh the named orders and what planners answer; take their cuts, too."""
+        """Compare the named orders and the answers of planners; add their cuts."""
         if self._too_many:
             return
         for orders in named_orders(self.problem):
@@ -332,18 +334,18 @@ class _Planning:
 
     @property
     def _too_many(self) -> bool:
-        """Whether there are too many operations to place what others plan."""
+        """Whether there are too many operations to place the plans of others."""
         return self.instance.length * self.instance.micro_batches > PLACED and self.best.orders is not None
 
     def _note(self, orders: Orders, cut: dict[_Key, tuple[Stage, ...]], known: Mapping[_Key, _Line]) -> None:
-        """Weigh what a planner answers, and remember its cuts."""
+        """Compare the answer of a planner, and remember its cuts."""
         self.best.weigh(orders)
         key = _key(orders.stages)
         cut.setdefault(key, orders.stages)
         self._go_on(known.get(key), orders)
 
     def _ask_search(self, cut: dict[_Key, tuple[Stage, ...]], known: Mapping[_Key, _Line]) -> None:
-        """Ask `pipe-search`, which sends to a host, too."""
+        """Run `pipe-search`, which also offloads to a host."""
         if self._stopped:
             return
         most = SearchOptions().moves
@@ -354,14 +356,14 @@ class _Planning:
                 self._note(found.answer, cut, known)
 
     def _go_on(self, line: _Line | None, orders: Orders) -> None:
-        """Add orders of a line's stages to the schedules that it goes on from."""
+        """Add orders of a line's stages to the schedules that it continues from."""
         if line is not None and not orders.paired:
             lists = tuple(tuple((int(one.phase), one.stage, one.batch) for one in listed) for listed in orders.lists)
             line.entries = sorted([*line.entries, *line.walks.begin([lists])], key=lambda entry: entry.figure)
             line.entry = line.entries[0]
 
     def _in_a_row(self, stages: tuple[Stage, ...]) -> bool:
-        """Whether stages are all layers once, in order."""
+        """Whether stages contain all layers once, in order."""
         if self.instance.has_skips or self.instance.cut or self.options.placement != "any":
             return False
         listed = [layer for stage in stages for layer in stage.layers]
@@ -372,7 +374,7 @@ class _Planning:
     # --- the host -----------------------------------------------------------------------------------------------------
 
     def _search_hosted(self) -> Steps | None:
-        """Return the best steps with copies to a host, if these are quicker than all orders."""
+        """Return the best steps with offloading to a host, if these are faster than all orders."""
         if has_no_host(self.problem):
             return None
         if self.options.zoo and not self._too_many:
@@ -427,7 +429,7 @@ class _Planning:
         return min(MOVES, max(500, WORK // line.walks.size))
 
     def _improve(self, line: _Line, entries: list[Entry], moves: int) -> None:
-        """Search, and give an outline less room while what is found does not fit."""
+        """Search, and give an outline less memory while its best schedule does not fit."""
         for turn in range(TIGHTENED):
             line.entry = line.walks.improve(entries, max(1, moves // (1 + (turn > 0))))
             excess = self._offer(line)
@@ -444,7 +446,7 @@ class _Planning:
 
 
 def _planners(problem: Problem, context: Context) -> Iterator[Callable[[], Proposal]]:
-    """Yield the planners of the zoo, each to be asked by a call."""
+    """Yield the other planners, each as a callable."""
     plain = (pipedream.solve_dp, pipedream.solve_2bw, varuna.solve, hetpipe.solve, pipe_torch.solve)
     yield lambda: ftpipe.solve(problem, ftpipe.BlockOptions(), context.aside())
     yield lambda: dapple_plan.solve(problem, dapple_plan.JudgedOptions(), context.aside())

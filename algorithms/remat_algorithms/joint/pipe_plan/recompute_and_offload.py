@@ -1,7 +1,8 @@
-"""Recomputation and copies to a host in one plan: of each stage and micro-batch, what runs again, what waits there.
+"""Recomputation and offloading in one plan: the layers to recompute and to offload, by stage and micro-batch.
 
-The levels of an outline (`levels`) say what runs again; of what is then held, parts may wait at the host. Orders,
-levels and parts are searched together (`parallel.pipeline.hosted`), from what was found with either alone on.
+The levels of an outline (`recompute_options`) define the recomputation. Parts of the values that a level holds may be
+offloaded to the host. The search covers orders, levels and parts together
+(`remat_algorithms.parallel.pipeline.offload`), and starts from the results of either alone.
 """
 
 from __future__ import annotations
@@ -24,26 +25,26 @@ from remat_algorithms.parallel.pipeline.offload.search import Start, keys_of, wo
 from remat_algorithms.parallel.pipeline.stages import Staging
 
 FEW = 3
-"""Layers and segments of a level up to which any of them may wait at the host; of more, the first ones."""
+"""Maximum number of layers and segments of a level for which any subset may be offloaded; with more, the first ones."""
 
 MOST_PARTS = 5
-"""Parts of a level with more."""
+"""Maximum number of offload options of a level with more layers."""
 
 FINE = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.04, 0.0)
-"""Shares of what is worth sending that are sent of schedules that recompute."""
+"""Shares of the worthwhile offloads that schedules with recomputation make."""
 
 SENT = (0.75, 0.5, 0.25, 0.125)
-"""Shares of what is worth sending that are sent, while others run again."""
+"""Shares of the worthwhile offloads that are made while other micro-batches recompute."""
 
 ROOMIER = (1.1, 1.2, 1.35, 1.6, 2.0)
-"""Times the room with which schedules are looked for that recompute; what exceeds a device is then sent away."""
+"""Memory factors for the search for schedules that recompute; the excess of a device is then offloaded."""
 
 ROOMS = (1.0, 1.5, 2.0)
-"""Times the room for which levels are fitted to orders; what exceeds a device is then sent away."""
+"""Memory factors for fitting levels to orders; the excess of a device is then offloaded."""
 
 
 def ways_of(hosting: Hosting, levels: Sequence[Sequence[Level]]) -> Ways:
-    """Return what stages may do: of each level, the parts that differ in what waits at the host."""
+    """Return the options of stages: for each level, the offload options that differ in the offloaded values."""
     every = tuple(
         tuple(tuple(_parts(level, len(own.layers))) for level in of_stage)
         for own, of_stage in zip(hosting.staged.stages, levels, strict=True)
@@ -60,7 +61,7 @@ def ways_of(hosting: Hosting, levels: Sequence[Sequence[Level]]) -> Ways:
 
 
 def _parts(level: Level, layers: int) -> Iterator[Way]:
-    """Yield a level with nothing at the host, then with more and more, then with all there."""
+    """Yield a level without offloading, then with more and more offloading, then with all of it."""
     again = {layer for segment in level.segments for layer in segment}
     firsts = {segment[0] for segment in level.segments}
     units = [layer for layer in range(layers) if layer not in again or layer in firsts]
@@ -82,20 +83,20 @@ def search_both(
     moves: int,
     stop: Callable[[], bool],
 ) -> None:
-    """Search for plans that recompute and send away.
+    """Search for plans that recompute and offload.
 
     Parameters
     ----------
     best : BestSteps
     outline : Outline
     entries : sequence of Entry
-        Schedules of the outline that send nothing.
+        Schedules of the outline without offloading.
     starts : sequence of Lists
         Further orders, for which levels are fitted.
     known : Start, optional
-        A schedule of the outline's stages that recomputes nothing.
+        A schedule of the outline's stages without recomputation.
     moves : int
-        As of a search that sends nothing away.
+        As of a search without offloading.
     stop : callable
     """
     instance = best.problem.instance
@@ -120,7 +121,7 @@ def search_both(
 def _roomier(
     outline: Outline, entries: Sequence[Entry], seed: int, moves: int, stop: Callable[[], bool]
 ) -> Iterator[Entry]:
-    """Yield schedules that recompute, but for devices with more room."""
+    """Yield schedules that recompute, for devices with more memory."""
     for times in ROOMIER:
         if stop():
             return
@@ -131,12 +132,12 @@ def _roomier(
 
 
 def _with_room(outline: Outline, times: float) -> Outline:
-    """Return an outline of devices with so many times the room."""
+    """Return an outline whose devices have `times` the memory."""
     return outline.tightened([0 if size >= UNLIMITED else -int((times - 1) * size) for size in outline.room])
 
 
 def _apart(outline: Outline, hosting: Hosting, lists: Lists) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield who is sent away, by shares of what is worth it, and the levels with which the others fit."""
+    """Yield the pairs to offload, by shares of the worthwhile ones, and the levels with which the others fit."""
     whole, keys = complete(outline.model, lists), keys_of(hosting, lists, 1.0)
     if whole is None or keys is None:
         return
@@ -148,7 +149,7 @@ def _apart(outline: Outline, hosting: Hosting, lists: Lists) -> Iterator[tuple[I
 
 
 def _levels(outline: Outline, lists: Lists) -> Iterator[IntArray | None]:
-    """Yield levels with which lists fit into so many times the room; None: nothing runs again."""
+    """Yield levels with which lists fit into multiples of the memory; None: no recomputation."""
     whole = complete(outline.model, lists)
     if whole is None:
         return

@@ -1,8 +1,8 @@
-"""What a stage may recompute, read off `rotor`'s fronts: one table says it for all memories, and all first layers.
+"""Recompute options of stages from `rotor`'s fronts: one table covers all memory sizes and all first layers.
 
-The layers up to a stage's last one are a chain. Its fronts, with each layer running again once at most (`Cells.of`),
-are the curves of bytes and time of all stages that end there. Along the way down to the end, what a point of a curve
-sweeps over without saving it are the segments that run again (`remat.schedule.recompute`).
+The layers up to a stage's last one form a chain. Its fronts, with each layer recomputed at most once (`Cells.of`), are
+the curves of bytes and time of all stages that end there. On the path from a point of a curve to the end, the segments
+that it sweeps without saving are the ones to recompute (`remat.schedule.recompute`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from remat_algorithms.kit.subsample import spread_out
 Segments = tuple[tuple[int, ...], ...]
 
 LONGEST = 24
-"""Layers of a table."""
+"""Maximum number of layers in a table."""
 
 WORK = 2_000_000
-"""Points that are merged for a table before it is given up."""
+"""Maximum number of merged points for a table, after which it is given up."""
 
 POINTS = 24
-"""Points of a curve that are read."""
+"""Maximum number of points to read from a curve."""
 
 
 class Fronts:
@@ -39,7 +39,7 @@ class Fronts:
     layers : sequence of Layer
         At most `LONGEST`.
     reads : sequence of sequences of str
-        What the backward of each reads.
+        Values that the backward of each layer reads.
     name : str
         The type of device.
     input_size : int
@@ -81,7 +81,7 @@ class Fronts:
             self.table = None
 
     def segments(self, count: int) -> Iterator[Segments]:
-        """Yield what the last so many layers may run again, along their curve; counted from the first of these."""
+        """Yield the segments to recompute among the last `count` layers, along their curve; the first of them is 0."""
         table = self.table
         if table is None:
             return

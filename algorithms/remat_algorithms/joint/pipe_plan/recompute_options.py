@@ -1,9 +1,9 @@
-"""What a stage may recompute, from nothing to all of it, and the time and bytes of each way: its *levels*.
+"""The *levels* of a stage: its recompute options, from none to all of it, with the time and bytes of each.
 
-A level is segments of layers that run again (`remat.schedule.recompute`). With single layers as segments each keeps its
-input until its backward; longer ones keep one input, and make room for all that they save at a time (Chen et al. 2016);
-those that are worth it where layers differ are read off `rotor`'s curve (`fronts`). Levels that another one beats in
-time and in bytes are left out.
+A level is a set of segments of layers to recompute (`remat.schedule.recompute`). With single layers as segments, each
+keeps its input until its backward. Longer segments keep one input, and need memory for all their saved values at a time
+(Chen et al. 2016). For unequal layers, worthwhile segments come from `rotor`'s curve (`recompute_fronts`). Levels that
+another one dominates in time and bytes are left out.
 """
 
 from __future__ import annotations
@@ -19,28 +19,30 @@ from remat_algorithms.kit.subsample import spread_out
 Segments = tuple[tuple[int, ...], ...]
 
 FEW = 4
-"""Layers of a stage up to which any of them may run again; of more, those first that hold most for their time."""
+"""Maximum number of layers of a stage for which every subset is an option; with more, layers with the most bytes per
+time come first.
+"""
 
 MOST_LEVELS = 16
-"""Levels of a stage; of those that there are, as many at even distances."""
+"""Maximum number of levels of a stage, taken at even distances."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One way to recompute of a stage.
+    """One recompute option of a stage.
 
     Attributes
     ----------
     segments : tuple of tuple of int
         Layers counted from the stage's first one.
     again : number
-        Time of what runs again.
+        Recomputation time.
     held : int
         Bytes from the end of F to the start of B.
     forward : int
-        Bytes that F takes, its input and output included.
+        Bytes that F takes, including its input and output.
     backward, ahead : int
-        Bytes that B takes beyond `held`: where segments run again one by one, and where all do so first.
+        Bytes that B takes beyond `held`: if segments are recomputed one by one, and if all are recomputed first.
     """
 
     segments: Segments
@@ -73,7 +75,7 @@ class StageCosts:
         return found
 
     def _of_rotor(self, own: tuple[int, ...], name: str) -> Iterator[Segments]:
-        """Yield what `rotor` would run again of a stage; tables of equal layers are one."""
+        """Yield the segments that `rotor` would recompute in a stage; equal layers share tables."""
         end = own[-1] + 1
         first = max(0, end - LONGEST)
         if own[0] < first:
@@ -134,7 +136,7 @@ class _StageBytes:
 
     def __init__(self, instance: PipelineInstance, layers: Sequence[Layer], before: int, back: int) -> None:
         self.layers = layers
-        self.x = [before, *(layer.output_size for layer in layers)]  # of each layer's input; the last is what is sent
+        self.x = [before, *(layer.output_size for layer in layers)]  # of each layer's input; the last is the output
         self.y = [back, *(layer.gradient_bytes for layer in layers)]
         reads = [instance.backward_reads if layer.backward_reads is None else layer.backward_reads for layer in layers]
         self.input = ["input" in own for own in reads]
@@ -147,7 +149,7 @@ class _StageBytes:
         again = {layer for segment in segments for layer in segment}
         firsts = {segment[0] for segment in segments}
         count = len(self.layers)
-        # Value k is the input of layer k; its maker, layer k - 1, may read it as its output.
+        # Value k is the input of layer k; its producer, layer k - 1, may read it as its output.
         kept = [
             (k < count and (k in firsts or (k not in again and self.input[k])))
             or (k > 0 and k - 1 not in again and self.output[k - 1])
@@ -168,7 +170,7 @@ class _StageBytes:
         )
 
     def _back(self, segments: Segments, kept: list[bool], held: int, ahead: bool) -> int:
-        """Return the most bytes of a backward."""
+        """Return the maximum bytes of a backward."""
         count = len(self.layers)
         here = list(kept)
         live = most = held + (self.y[count] if count else 0)
@@ -190,7 +192,7 @@ class _StageBytes:
         return most
 
     def _again(self, segment: tuple[int, ...], here: list[bool], live: int, most: int) -> tuple[int, int]:
-        """Run a segment again."""
+        """Recompute a segment."""
         for k in segment:
             live += self.layers[k].saved_size + (0 if here[k + 1] else self.x[k + 1])
             here[k + 1] = True

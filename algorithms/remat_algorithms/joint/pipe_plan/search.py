@@ -1,4 +1,4 @@
-"""Orders and recomputation of one outline: lists of rules, what they must recompute to fit, and walks from there."""
+"""Orders and recomputation of one outline: lists of rules, the recomputation with which they fit, and local search."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from remat_algorithms.parallel.pipeline.model import B, F, Lists, W, complete
 from remat_algorithms.parallel.pipeline.successive_halving import halve
 
 HEATS = (0.05, 1.0)
-"""Mean times of an operation by which a schedule that is taken may be longer than the present one, in turns."""
+"""Alternating limits on the slowdown of an accepted schedule, in mean operation times."""
 
 KEPT = 8
-"""Orders that the walks begin with."""
+"""Number of orders at the start of the local search."""
 BOUND = 0.0
-"""No figure is below it: the walks end early only where all times are 0."""
+"""A lower bound on all figures: the search ends early only if all times are 0."""
 
 AT_ONCE = 6_000_000
-"""Operations times classes between two looks at whether to stop."""
+"""Operations times classes between two checks whether to stop."""
 DRIFTING = 0.5
-"""Share of the moves that look for regular schedules."""
+"""Share of the moves that search for regular schedules."""
 
 BEGINNINGS = 8
-"""Regular schedules that are begun with."""
+"""Number of regular schedules at the start."""
 
 SPREADS = (0.0, 0.05, 0.1, 0.02)
-"""How many loads the gaps of a regular schedule are drawn from at first, in turns."""
+"""Alternating ranges of the initial gaps of a regular schedule, in loads."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A schedule: its figure, the start times that make it again, and what it recomputes.
+    """A schedule: its figure, the start times that reproduce it, and its recomputation.
 
-    Of a regular one, too: its gaps, those of its W's, its mean levels, and its period.
+    For a regular one also: its gaps, those of its W's, its mean levels, and its period.
     """
 
     figure: float
@@ -51,7 +51,7 @@ class Entry:
 
 
 class Walks:
-    """Searches of one outline; the same for the same seed and moves."""
+    """Searches of one outline; deterministic for a seed and a number of moves."""
 
     def __init__(self, outline: Outline, seed: int, stop: Callable[[], bool]) -> None:
         from remat_algorithms.joint.pipe_plan import local_search_kernel as kernel
@@ -85,7 +85,7 @@ class Walks:
         return _sorted(found)
 
     def _levels(self, lists: Lists) -> Iterator[IntArray]:
-        """Yield what to recompute: what makes the lists fit, and the same for all."""
+        """Yield levels: those with which the lists fit, and uniform ones."""
         fitted = fitting_levels(self.outline, lists)
         if fitted is not None:
             yield fitted
@@ -112,7 +112,7 @@ class Walks:
         return Entry(state.progress.best, state.best.copy(), state.best_level.copy(), lists, state.best_advance.copy())
 
     def walk(self, number: int, entry: Entry, moves: int) -> Entry:
-        """Go on from a schedule."""
+        """Continue from a schedule."""
         state, progress = self.state, self.state.progress
         state.key[:], state.level[:] = entry.keys, entry.level
         self.schedule(-1.0)
@@ -127,7 +127,7 @@ class Walks:
         return self._entry() if progress.best < entry.figure else entry
 
     def drift(self, number: int, entry: Entry, moves: int) -> Entry:
-        """Look for a regular schedule that recomputes about what another one does, or go on from one."""
+        """Search for a regular schedule with recomputation similar to another's, or continue from a regular one."""
         state, progress = self.state, self.state.progress
         progress.best = math.inf
         spread = [SPREADS[number % len(SPREADS)]]
@@ -158,7 +158,7 @@ class Walks:
                 return
 
     def improve(self, entries: list[Entry], moves: int) -> Entry:
-        """Go on from several schedules, and drop half of them, until one is left."""
+        """Continue from several schedules, and repeatedly drop half of them, until one is left."""
         begun = [replace(entries[number % min(len(entries), 4)], regular=None) for number in range(BEGINNINGS)]
         drifted = halve(begun, int(DRIFTING * moves), self.drift, self.stop)
         unique = {entry.keys.tobytes() + entry.level.tobytes(): entry for entry in [*drifted, *entries]}
@@ -171,12 +171,12 @@ def _sorted(found: dict[bytes, Entry]) -> list[Entry]:
 
 
 def fitting_levels(outline: Outline, lists: Lists, apart: IntArray | None = None) -> IntArray | None:
-    """Return what micro-batches must recompute for lists to fit, device by device; None where nothing suffices.
+    """Return the levels of micro-batches with which lists fit, device by device; None if no levels suffice.
 
-    What is `apart`, by stage and micro-batch, is elsewhere between its forward and its backward.
+    Pairs of stage and micro-batch in `apart` are in other memories between their forward and their backward.
 
-    Where there is no room, of the micro-batches under way those recompute more whose backward is the last to come: so
-    the bytes are there for longest (of intervals of one size, this covers every instant with the fewest).
+    If memory is short, the active micro-batch whose backward comes last recomputes more: its bytes would be held
+    longest. For intervals of equal size, this covers every instant with the fewest intervals.
     """
     model = outline.model
     level = np.zeros((model.stages, model.batches), dtype=np.int64)

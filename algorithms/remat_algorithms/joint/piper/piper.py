@@ -1,13 +1,14 @@
-"""`piper`: stages, tensor and data degrees, and what recomputes, by Piper's dynamic program; then 1F1B.
+"""`piper`: stages, tensor and data degrees, and recomputation, by Piper's dynamic program; then 1F1B.
 
-Tarnawski et al. 2021: the largest load of a stage is as small as can be (`table`). A layer is run as it is, or runs its
-forward again (their profiles have such ways, too): each on its own, as the device's bytes ask for. A stage's load has
-the transfers of a micro-batch at both of its ends, there and back, as if nothing went on beside them. Copies of a stage
-take micro-batches in turns, where they can do so equally; devices are taken in their order, larger groups first, all of
-them or fewer.
+Tarnawski et al. 2021: minimize the maximum load of a stage (`table`). Each layer is either run normally or recomputed,
+as the device's memory requires; the paper's profiles contain such options, too. A stage's load includes the transfers
+of a micro-batch at both of its ends, in both directions, without overlap. Copies of a stage alternate between
+micro-batches, if the number of copies divides them. Devices are taken in their order, larger groups first, and some may
+stay unused.
 
-The plan runs as 1F1B: a copy begins as many micro-batches as its bytes are counted for, then goes back and forth. It is
-placed and weighed; where what only passes does not fit beside what is held, it is planned again with less room.
+The plan runs as 1F1B: a copy first starts as many micro-batches as the table counts in its memory, and then alternates.
+The result is placed and compared. If transient values do not fit next to the held ones, the plan is repeated with less
+memory.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ from remat_algorithms.parallel.pipeline.order_search import BestOrders, report_n
 from remat_algorithms.parallel.pipeline.stages import held_bytes, needs_flush
 
 ROUNDS = 8
-"""How often it is planned with less room, where what is only passing does not fit beside what is kept."""
+"""Maximum number of plans with less memory, if transient values do not fit next to the kept ones."""
 
 MOST_CELLS = 10**9
-"""Entries that the table looks at, at most."""
+"""Maximum number of entries that the table evaluates."""
 
 
 class PiperOptions(Options):
@@ -56,7 +57,7 @@ class PiperOptions(Options):
 
 
 def solve(problem: Problem, options: PiperOptions, context: Context) -> Proposal:
-    """Plan for the least largest load, and run it as 1F1B."""
+    """Minimize the maximum load of a stage, and run the plan as 1F1B."""
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
     needs_flush(instance)
@@ -83,7 +84,7 @@ def solve(problem: Problem, options: PiperOptions, context: Context) -> Proposal
 
 
 def _check(problem: Problem) -> None:
-    """Refuse what the program knows nothing of."""
+    """Refuse instances that the program does not cover."""
     instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
     if instance.cut:
@@ -103,7 +104,7 @@ def _check(problem: Problem) -> None:
 
 
 def rows_of(problem: Problem, options: PiperOptions, margin: int = 0) -> Rows:
-    """Return what the program knows of an instance, whose devices are equal, with so many bytes of each left free."""
+    """Return the program's data of an instance with equal devices, with `margin` bytes of each left free."""
     instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
     devices, batches = len(machine.processors), instance.micro_batches
@@ -133,7 +134,7 @@ def _degrees(problem: Problem) -> list[int]:
 
 
 def _layers_of(problem: Problem, tensor: int) -> tuple[list[Layer], set[int]]:
-    """Return the layers as each of so many devices has them, the first of the cluster, and which these can run."""
+    """Return the layers as the cluster's first `tensor` devices run them together, and those that they can run."""
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
     layers = instance.each_layer()
@@ -145,7 +146,7 @@ def _layers_of(problem: Problem, tensor: int) -> tuple[list[Layer], set[int]]:
 
 
 def _ways(problem: Problem, layers: Sequence[Layer], number: int, *, recompute: bool) -> list[Way]:
-    """Return the ways to run a layer: as it is, and with its forward again."""
+    """Return the options of a layer: run normally, or recomputed."""
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
     layer, kind = layers[number], problem.machine.processors[0].type
@@ -153,7 +154,7 @@ def _ways(problem: Problem, layers: Sequence[Layer], number: int, *, recompute: 
     if work is None or forward is None:
         return []
     held = held_bytes(instance, layers, (number,))
-    if number:  # the output of the one before is counted there
+    if number:  # the previous layer counts its output
         held = held_bytes(instance, layers, (number - 1, number)) - held_bytes(instance, layers, (number - 1,))
     fixed = sum(layer.of_parameters)
     ways = [Way(float(work), held, fixed)]
@@ -163,7 +164,7 @@ def _ways(problem: Problem, layers: Sequence[Layer], number: int, *, recompute: 
 
 
 def _crossing(instance: PipelineInstance, layers: Sequence[Layer], link: Link | None) -> np.ndarray:
-    """Return the time of what goes in and out of each interval of layers, there and back: O(edges x layers^2)."""
+    """Return the transfer time into and out of each interval of layers, in both directions: O(edges x layers^2)."""
     count = len(layers)
     found = np.zeros((count + 1, count + 1), dtype=np.float64)
     first, end = np.arange(count + 1)[:, None], np.arange(count + 1)[None, :]
@@ -177,7 +178,7 @@ def _crossing(instance: PipelineInstance, layers: Sequence[Layer], link: Link | 
 
 
 def _closing(instance: PipelineInstance, layer: Layer, count: int, link: Link | None) -> float:
-    """Return how long a layer takes at the end of a step: its copies' exchange, and the update."""
+    """Return the time of a layer at the end of a step: its copies' gradient exchange, and the update."""
     time = float(layer.update_time)
     if count > 1 and instance.exchange == "ring" and layer.parameter_gradient_bytes and link is not None:
         time += 2 * (count - 1) * link.time(-(-layer.parameter_gradient_bytes // count))
@@ -185,7 +186,7 @@ def _closing(instance: PipelineInstance, layer: Layer, count: int, link: Link | 
 
 
 def orders_of(problem: Problem, split: Split) -> Orders:
-    """Return a split as 1F1B: copies take micro-batches in turns, each begins as many as it has room for."""
+    """Return a split as 1F1B: copies alternate between micro-batches, and each starts as many as its memory allows."""
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
     layers, batches = instance.each_layer(), instance.micro_batches
@@ -209,7 +210,7 @@ def orders_of(problem: Problem, split: Split) -> Orders:
 
 
 def _places(problem: Problem, parts: Sequence[Part]) -> list[int]:
-    """Return the first device of each part: in a row or, where groups would be unlike, those of larger ones first."""
+    """Return the first device of each part: consecutive, or larger groups first if groups would otherwise be unlike."""
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
     found: list[int] = []

@@ -1,17 +1,18 @@
-"""Piper's dynamic program over rows of layers: stages, tensor and data degrees, and which layers recompute.
+"""Piper's dynamic program over rows of layers: stages, tensor and data degrees, and recomputed layers.
 
-After Tarnawski et al. 2021 ("Piper: multidimensional planner for DNN parallelization"), for layers in a row: with
-A(i, k, s) the least largest load of a stage for the layers from i on, on k devices, in stages whose data degrees add up
-to s,
+After Tarnawski et al. 2021 ("Piper: multidimensional planner for DNN parallelization"), for layers in a row. A(i, k, s)
+is the minimum over plans of the maximum load of a stage, for the layers from i on, on k devices, in stages whose data
+degrees sum to s:
 
     A(i, k, s) = min over j > i, t, d of max(A(j, k - t d, s - d), load(i..j, t, d, y)),    y = ceil(s / d)
 
-where d copies of t devices each run the layers i .. j-1 and each holds y micro-batches: so many it begins before the
-first has come back. A load is a micro-batch's work and transfers, a d-th of them, and the copies' exchange. Of each
-layer one *way* to run it is chosen so that y times what the ways hold in flight and what they hold throughout fit into
-a device, with the least time: by the exact front of (bytes, time), as long as it has few enough points.
+Here d copies of t devices each run the layers i .. j-1. Each copy holds y micro-batches: it starts that many before the
+first one returns. A load is a d-th of a micro-batch's work and transfers, plus the copies' exchange. For each layer the
+program chooses one option (*way*). The memory of a device must hold y times the bytes that the options hold per
+micro-batch, plus the bytes that they hold throughout. Among the choices that fit, the program takes the fastest. The
+front of (bytes, time) is exact unless it exceeds `MOST_POINTS`.
 
-O(layers^2 x devices^2 x degrees) array operations for the table, beside layers^2 x degrees x devices fronts.
+O(layers^2 x devices^2 x degrees) array operations for the table, plus layers^2 x degrees x devices fronts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_POINTS = 512
-"""Points of a front: of more, those are kept that leave equal gaps, the least bytes among them."""
+"""Maximum number of points of a front; larger fronts keep evenly spaced points, and the one with minimum bytes."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -31,7 +32,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to run a layer: time of a micro-batch, bytes for each in flight, and bytes throughout."""
+    """An option to run a layer: time of a micro-batch, bytes for each in flight, and bytes throughout."""
 
     time: float
     held: float
@@ -40,20 +41,20 @@ class Way:
 
 @dataclass(frozen=True)
 class Rows:
-    """Layers in a row, as each of so many devices has them that run them together.
+    """Layers in a row, for each number of devices that run them together.
 
     Attributes
     ----------
     ways : mapping of tensor degree to a sequence of ways for each layer
     crossing : mapping of tensor degree to an (n + 1, n + 1) array
-        Time of all transfers of a micro-batch into and out of the layers i .. j-1, there and back.
+        Time of all transfers of a micro-batch into and out of the layers i .. j-1, in both directions.
     exchange : mapping of (tensor degree, data degree) to an (n + 1,) array
-        Time in which copies of the layers before each add up their gradients, by micro-batch of the step.
+        Time in which copies of the layers before each one sum their gradients, per micro-batch of the step.
     devices : int
     room : float
-        Bytes of each.
+        Bytes of each device.
     copies : sequence of int
-        Data degrees that may be, 1 among them.
+        Possible data degrees, including 1.
     """
 
     ways: dict[int, Sequence[Sequence[Way]]]
@@ -71,7 +72,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Layers first .. end - 1 on `copies` groups of `tensor` devices; the way of each layer."""
+    """Layers first .. end - 1 on `copies` groups of `tensor` devices; the option of each layer."""
 
     first: int
     end: int
@@ -83,7 +84,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Parts, and the largest load of one of them."""
+    """Parts, and their maximum load."""
 
     parts: tuple[Part, ...]
     load: float
@@ -91,13 +92,13 @@ class Split:
 
 @dataclass
 class _Fronts:
-    """For each tensor degree, micro-batches in flight and first layer: the least time of each interval that fits."""
+    """For each tensor degree, micro-batches in flight and first layer: the minimum time of each interval that fits."""
 
     rows: Rows
     known: dict[tuple[int, int, int], Floats] = field(default_factory=dict[tuple[int, int, int], Floats])
 
     def times(self, tensor: int, flight: int, first: int) -> Floats:
-        """Return the least time of the layers first .. j-1, for all j; infinite where they do not fit."""
+        """Return the minimum time of the layers first .. j-1, for all j; infinite if they do not fit."""
         key = tensor, flight, first
         if key not in self.known:
             found = np.full(self.rows.length + 1, np.inf)
@@ -107,7 +108,7 @@ class _Fronts:
         return self.known[key]
 
     def chosen(self, tensor: int, flight: int, first: int, end: int) -> tuple[int, ...]:
-        """Return the way of each layer of an interval that fits."""
+        """Return the option of each layer of an interval that fits."""
         walked = self._walk(tensor, flight, first, end)
         at = int(walked[-1][1].argmin())
         found: list[int] = []
@@ -117,7 +118,7 @@ class _Fronts:
         return tuple(reversed(found))
 
     def _walk(self, tensor: int, flight: int, first: int, end: int) -> list[tuple[Floats, Floats, Ints, Ints]]:
-        """Return the fronts after each layer: bytes (ascending), time (descending), where from, and the last way."""
+        """Return the fronts after each layer: bytes (ascending), time (descending), predecessor, and last option."""
         bytes_, time = np.zeros(1), np.zeros(1)
         found: list[tuple[Floats, Floats, Ints, Ints]] = []
         for layer in range(first, end):
@@ -140,7 +141,7 @@ class _Fronts:
 
 
 def best_split(rows: Rows) -> Split | None:
-    """Return the split of the least largest load; None where nothing fits."""
+    """Return the split of minimum maximum load; None if no split fits."""
     count, devices = rows.length, rows.devices
     fronts = _Fronts(rows)
     ways = [

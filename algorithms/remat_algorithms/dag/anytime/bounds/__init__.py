@@ -1,1 +1,1 @@
-"""Lower bounds for rematerialisation: by gaps, blocks and lineages, for one order or all."""
+"""Lower bounds on recomputation time from gaps, blocks and moments, for one order or for all orders."""

@@ -1,19 +1,19 @@
-"""The block bound: Checkmate's program on some of the stages, and more of them where its solution needs it.
+"""The block bound: Checkmate's program on a subset of the stages, which grows where its solution requires it.
 
-Points t_1 < ... < t_q are stages; block j holds the stages after t_(j-1) up to t_j. S_v,j: value v is resident
-while the first run at t_j lasts; X_k,j: item k is run again in block j (for values first made in the block that
-says nothing). For values made before the block,
+Points t_1 < ... < t_q are stages; block j holds the stages after t_(j-1) up to t_j. S_v,j: value v is resident during
+the first run at t_j. X_k,j: item k is recomputed in block j; X has no meaning for values first computed in that block.
+For values computed before the block,
 
-    S_v,j <= S_v,j-1 + X_k,j                        k makes v
-    X_k,j <= S_u,j-1 + X_l,j                        u is an input of k, l makes u
-    1     <= S_v,j-1 + X_k,j                        v is read by a first run in the block
-    sum of M_v S_v,j + what the run itself needs <= budget.
+    S_v,j <= S_v,j-1 + X_k,j                                k computes v
+    X_k,j <= S_u,j-1 + X_l,j                                u is an input of k, l computes u
+    1     <= S_v,j-1 + X_k,j                                v is read by a first run in the block
+    sum of M_v S_v,j + bytes of the run itself <= budget.
 
-Each row holds for every schedule whose first runs come in the order, whatever it runs again, and when; so any
-choice of points gives a bound. With all stages as points it is Checkmate's program without its memory within
-stages, of which `transients` brings back what still holds: a rerun of k in block j finds resident all
-that is resident at both ends of the block and not made again in it. What the run at t_j reads in place may be
-gone after it: then its rows for block j+1 have another variable in S_v,j's place.
+Each row holds for every schedule whose first runs follow the order, whatever it recomputes and when. Any choice of
+points therefore gives a bound. With all stages as points it is Checkmate's program without its memory rows within
+stages. `transients` restores those that still hold: during a rerun of k in block j, every value is resident that is
+resident at both ends of the block and not recomputed in it. An input that the run at t_j reads in place may be gone
+after the run. In the rows of block j+1 another variable then replaces its S_v,j.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Pairs = list[tuple[int, int]]
 """Reruns: (stage, item)."""
 
 Row = tuple[list[tuple[int, int]], int]
-"""Terms, and what their sum must be at least."""
+"""Terms, and a lower bound on their sum."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the programs of one model share.
+    """Data that the programs of one model share.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Facts:
     users : list of list of int
         Items that read each value.
     useful : list of int
-        The last stage up to which a value can be of use: for needs, or for reruns that are of use.
+        The last stage at which each value can be useful: for a need, or for a useful rerun.
     """
 
     model: StageModel
@@ -56,7 +56,7 @@ class Facts:
 
 
 def facts_of(model: StageModel, lives: Lives) -> Facts:
-    """Collect them; O(accesses)."""
+    """Collect the facts of a model; O(accesses)."""
     tables = model.tables
     items = range(len(model.task))
     reads = [tables.read_value[tables.read_start[k] : tables.read_start[k + 1]] for k in items]
@@ -84,9 +84,9 @@ class Blocks:
     resident : list of {value: variable}
         S, for each point.
     spared : list of {value: variable}
-        For each point, whether a value that its run reads in place, and that is of use later, outlives the run.
+        For each point: whether a value outlives the run that reads it in place. Only for values that are useful later.
     rerun : list of {item: variable}
-        X, for each block; one more than there are points.
+        X, for each block; there is one block more than points.
     """
 
     facts: Facts
@@ -110,7 +110,7 @@ class Blocks:
         return blocks
 
     def block_of(self, stage: int) -> int:
-        """Return the number of the block that a stage lies in."""
+        """Return the number of the block that contains a stage."""
         return sum(point < stage for point in self.points)
 
     def _span(self, number: int) -> tuple[int, int]:
@@ -139,7 +139,7 @@ class Blocks:
             self._point(number, known)
 
     def _supplied(self, users: list[tuple[int, int]], value: int, number: int) -> None:
-        """Ask that a value made before a block be there: kept from the last point, or made again in the block."""
+        """Require a value from before a block: it is kept from the last point, or recomputed in the block."""
         tables = self.facts.model.tables
         if tables.pinned[value] or (number == 0 and tables.initial[value]):
             return
@@ -152,7 +152,7 @@ class Blocks:
         self.program.add_row(terms, lower=0 if users else 1)
 
     def _point(self, number: int, old: set[int]) -> None:
-        """Add the point that a block ends with; `old` are the values made before the block that may still be of use."""
+        """Add the point at the end of a block; `old` are the earlier values that may still be useful."""
         facts, program, stage = self.facts, self.program, self.points[number]
         tables, lives = facts.model.tables, facts.lives
         run = tables.first[stage]
@@ -171,7 +171,7 @@ class Blocks:
                 load.append((variable, -tables.size[value]))
             if value in old:
                 self._supplied([(variable, 1)], value, number)
-        # What `lives.memory` counts besides the run's own are the values alive in the order.
+        # `lives.memory` is the run's own memory plus the values that are alive in the order.
         own = self._own(stage, accessed)
         program.add_row(load, lower=own - self.budget)
         self.spared.append({})
@@ -179,7 +179,7 @@ class Blocks:
             self._overlay(stage, load, own)
 
     def _overlay(self, stage: int, load: list[tuple[int, int]], own: int) -> None:
-        """Count what a run in place cannot overlay: `own` supposes that it frees all that it reads."""
+        """Count the inputs that a run in place does not overwrite; `own` assumes that it frees all its inputs."""
         facts, program, tables = self.facts, self.program, self.facts.model.tables
         run = tables.first[stage]
         reads = [value for value in facts.reads[run] if not tables.pinned[value]]
@@ -191,7 +191,7 @@ class Blocks:
             program.add_row([*load, *row], lower=own - max(0, spare) - self.budget)
 
     def _own(self, stage: int, accessed: set[int]) -> int:
-        """Return the bytes that a first run itself needs, with what is always there."""
+        """Return the bytes that a first run itself needs, including those that are always resident."""
         tables, lives = self.facts.model.tables, self.facts.lives
         alive = sum(
             tables.size[value]
@@ -205,12 +205,12 @@ class Blocks:
         return int(lives.memory[stage] - alive)
 
     def is_alone(self, stage: int) -> bool:
-        """Whether a stage is a block of its own, so that memory within it can be told exactly."""
+        """Whether a stage forms a block by itself, so that the memory within it is known exactly."""
         known = {-1, self.facts.model.stages, *self.points}
         return stage in known and stage - 1 in known
 
     def _transient(self, stage: int, item: int) -> None:
-        """Add the row of a rerun: what it needs itself, and what is held meanwhile, fit into the budget."""
+        """Add the row of a rerun: its own bytes, and those held during it, fit into the budget."""
         number = self.block_of(stage)
         facts, program = self.facts, self.program
         tables = facts.model.tables
@@ -235,7 +235,7 @@ class Blocks:
         program.add_row(row, lower=-self.budget)
 
     def _held(self, number: int, item: int, value: int) -> list[Row]:
-        """Say when a value is held through a block: resident at both ends, and not made again in between."""
+        """Return the rows for a value held through a block: resident at both ends, and not recomputed in between."""
         if number == 0 or number == len(self.points):
             return []
         before, then = self.resident[number - 1], self.resident[number]
@@ -248,9 +248,9 @@ class Blocks:
         return [(terms, -1)]
 
     def _held_alone(self, number: int, item: int, value: int) -> list[Row]:
-        """Say when a value is held while an item is rerun in a stage: somebody needs it later in the stage.
+        """Return the rows for a value held during a rerun in a block of one stage.
 
-        That is, a later rerun or the stage's end; unless it is made again after the item.
+        The value is held if a later rerun or the end of the stage needs it, unless it is recomputed after the item.
         """
         facts, rerun = self.facts, self.rerun[number]
         tables = facts.model.tables
@@ -267,7 +267,7 @@ class Blocks:
         return causes
 
     def reruns(self, values: Sequence[float]) -> Pairs:
-        """Place the reruns of a solution."""
+        """Return the reruns of a solution with their stages."""
         reruns = [{item: round(values[variable]) for item, variable in block.items()} for block in self.rerun]
         return placed(self.facts, reruns, [self._span(number) for number in range(len(reruns))])
 
@@ -313,15 +313,15 @@ class Blocks:
 
 
 def placed(facts: Facts, rerun: Sequence[dict[int, int]], spans: Sequence[tuple[int, int]]) -> Pairs:
-    """Place the reruns of a solution: each in the first stage of its span that needs it.
+    """Assign each rerun of a solution to the first stage of its span that needs it.
 
     Parameters
     ----------
     facts : Facts
     rerun : list of {item: 0 or 1}
-        For each span, whether an item is run again.
+        For each span, whether an item is recomputed.
     spans : list of (stage, stage)
-        After which stage, and up to which.
+        For each span, the stage before its first one, and its last one.
     """
     pairs: Pairs = []
     for again, (after, until) in zip(rerun, spans, strict=True):

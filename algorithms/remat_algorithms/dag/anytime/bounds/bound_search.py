@@ -1,6 +1,6 @@
-"""The bounding side: for all orders, then for one: the gap cover, and blocks of more and more stages.
+"""The bounding side of `dag-auto`: bounds for all orders, then the gap cover and the block bound for one order.
 
-Solutions of the programs of one order seed the improving side.
+The solutions of one order's programs seed the improving side.
 """
 
 from __future__ import annotations
@@ -31,29 +31,30 @@ FIRST_POINTS = 5
 """Stages of the first block program."""
 
 MORE, MORE_ROWS = 5, 20
-"""Points, and violated runs of which rows are added, that each round adds at most."""
+"""Maximum number of points, and of violated runs that get rows, added in each round."""
 
 FEW_MOMENTS = 16
-"""Moments of the programs of all orders that are solved first."""
+"""Number of moments in the first programs for all orders."""
 
 MOMENTS_WORK, MOMENTS_WORK_EACH, MOMENTS_SHARE = 1.0, 0.0005, 0.3
-"""Work that each of them may take, in CP-SAT's units, that for each stage on top, and the share of the time left that
-all of them may not exceed."""
+"""Work limit per program of moments in CP-SAT's units, its increase per stage, and the maximum share of the remaining
+time for all of them.
+"""
 
 IDLE = 2
-"""Programs of more moments, one after the other, that may add nothing before something else is tried."""
+"""Number of successive programs without an improved bound after which the solve tries something else."""
 
 MOMENT_ENTRIES = 4
-"""Coefficients for each access, about, in the program of one moment."""
+"""Approximate number of coefficients per access in the program of one moment."""
 
 MORE_MOMENTS = 1.5
-"""What the number of moments grows by, from program to program."""
+"""Growth factor of the number of moments from program to program."""
 
 LARGE_COVER, COVER_WORK = 2000, 1.0
-"""A gap cover of more variables may take so much work: it promises less than blocks do."""
+"""A gap cover with more variables gets this work limit, since it promises less than blocks do."""
 
 MOST_ENTRIES = 2_000_000
-"""Coefficients of the largest program that is built."""
+"""Maximum number of coefficients of a program."""
 
 
 @dataclass
@@ -64,11 +65,11 @@ class Bounding:
     ----------
     race : Race
     search : Search
-        Of its own: the improving side has another.
+        Separate from the one of the improving side.
     effort : float or None
-        Limit on each program in the solver's own units, for answers that do not depend on the clock.
+        Work limit per program in the solver's units, for answers that do not depend on the clock.
     seed : callable
-        Receives plans, within the budget or not, that may be worth improving.
+        Receives plans that may be worth improving, whether or not they fit into the budget.
     """
 
     race: Race
@@ -101,7 +102,7 @@ class Bounding:
             hint=hint,
             work=self.effort if work is None else work,
             seed=race.context.seed,
-            # Bounds on the way may come a moment sooner or later: with counted work only the last one is taken.
+            # Intermediate bounds arrive at varying times: with counted work, only the last one counts.
             raised=race.raise_bound if self.effort is None else None,
         )
         race.raise_bound(answer.bound)
@@ -109,7 +110,7 @@ class Bounding:
 
     @property
     def may_widen(self) -> bool:
-        """Whether there is more to be said of all orders."""
+        """Whether programs with more moments may improve the bound for all orders."""
         if self._chain is None:
             self._chain = ()
             accesses = len(self.race.model.tables.read_value) + len(self.race.model.tables.write_value)
@@ -120,12 +121,12 @@ class Bounding:
         return len(self._moments) < len(self._chain)
 
     def widen(self, seconds: float | None, work: float | None = None) -> bool:
-        """Solve a program of all orders, of more moments than the last one, with limits of time and work.
+        """Solve a program for all orders with more moments than the last one, within limits of time and work.
 
         Returns
         -------
         bool
-            Whether it was solved to its end; otherwise it is worth more time.
+            Whether it was solved completely; otherwise it deserves more time.
         """
         race = self.race
         if not self.may_widen:
@@ -145,7 +146,7 @@ class Bounding:
             relaxed_work=0,
             whole_work=self.effort if work is None else work,
             seconds=left if seconds is None or left is None else min(left, seconds),
-            # Each program has the moments of the last one, and more.
+            # Each program contains the moments of the last one.
             known=self._known,
             seed=race.context.seed,
         )
@@ -163,7 +164,7 @@ class Bounding:
         return answer.ended
 
     def _placed(self, moments: Sequence[int], found: Sequence[Moment]) -> Pairs:
-        """Place the reruns of a solution in the order at hand: where that is not the solution's, they may not fit."""
+        """Assign the reruns of a solution to stages of this order; they may not fit if the solution has another one."""
         model = self.race.model
         item = {task: number for number, task in enumerate(model.task)}
         at = [item[task] for task in moments]
@@ -171,7 +172,7 @@ class Bounding:
         return placed(self._facts, reruns, list(zip(at, [*at[1:], model.stages], strict=True)))
 
     def widen_first(self, most: int = FEW_MOMENTS) -> bool:
-        """Say what can be said of all orders soon, by programs of up to so many moments; False if one is cut short."""
+        """Bound all orders quickly, by programs of at most `most` moments; False if a limit cuts one short."""
         left, work = self.race.context.seconds_left, self.effort
         end = math.inf if left is None else time.monotonic() + MOMENTS_SHARE * left
         if work is None:
@@ -185,7 +186,7 @@ class Bounding:
         return True
 
     def widen_all(self) -> None:
-        """Say all that can be said of all orders."""
+        """Improve the bound for all orders until no larger program remains."""
         while self.may_widen and not self.race.over():
             if not self.widen(None) and self.effort is not None:
                 return
@@ -199,7 +200,7 @@ class Bounding:
         self._realise(cover, self._solve(cover.program, seconds, work=work))
 
     def _realise(self, cover: GapCover, answer: Answer) -> None:
-        """Try what a solution of the gap cover frees as a plan."""
+        """Try the gaps that a solution of the gap cover chooses as a plan."""
         race = self.race
         race.say("gap cover")
         values = answer.values
@@ -210,7 +211,7 @@ class Bounding:
         self._try(sorted(pairs))
 
     def _try(self, pairs: Pairs) -> list[tuple[int, int, int]]:
-        """Mend a set of reruns into a plan; return (bytes over, stage, item) of the runs that did not fit."""
+        """Repair a set of reruns into a plan; return (excess bytes, stage, item) of the runs that did not fit."""
         race, first = self.race, self.race.model.tables.first
         runs = sorted({*pairs, *enumerate(first)})
         stage, item = [at for at, _ in runs], [task for _, task in runs]
@@ -236,7 +237,7 @@ class Bounding:
         Returns
         -------
         bool
-            Whether the program was solved to its end; otherwise it is worth more time.
+            Whether the program was solved completely; otherwise it deserves more time.
         """
         race = self.race
         if not self.points:
@@ -261,7 +262,7 @@ class Bounding:
         return True
 
     def _first_points(self, memory: Sequence[int]) -> list[int]:
-        """Return stages of high memory, none next to another."""
+        """Return stages of high memory that are not adjacent to each other."""
         over = [stage for stage, level in enumerate(memory) if level > self.race.budget]
         points: list[int] = []
         for stage in sorted(over, key=lambda stage: (-memory[stage], stage)):
@@ -270,7 +271,7 @@ class Bounding:
         return points or [max(range(len(memory)), key=lambda stage: memory[stage])]
 
     def _extend(self, reruns: Pairs, violated: list[tuple[int, int, int]]) -> bool:
-        """Add what the violated runs ask for; return whether there was anything to add."""
+        """Add points and rows for the violated runs; return whether anything was added."""
         first = self.race.model.tables.first
         stages = [at for _, at, task in violated if at < len(first) and first[at] == task and at not in self.points]
         if stages:
@@ -280,7 +281,7 @@ class Bounding:
         for _, at, task in violated[:MORE_ROWS]:
             if at < len(first) and first[at] == task:
                 continue
-            # The whole stage: otherwise the next solution only shifts what does not fit to another of its runs.
+            # Add all reruns of the stage: otherwise the next solution only shifts the excess to another one.
             for pair in ((at, task), *(pair for pair in reruns if pair[0] == at)):
                 if pair not in self.transients:
                     self.transients.append(pair)
@@ -292,16 +293,16 @@ class Bounding:
         return added
 
     def work(self) -> None:
-        """Refine until the race is over or there is nothing to add."""
+        """Refine until the race is over or no extension remains."""
         while not self.race.over() and not self.exhausted:
             if not self.refine(None) and self.effort is not None:
                 return
 
 
 def speaks_for_all(problem: Problem, model: StageModel) -> bool:
-    """Whether what holds for all orders of a model's tasks, with reruns, holds for every schedule of the problem.
+    """Whether a bound over all orders of a model's tasks, with reruns, holds for every schedule of the problem.
 
-    That is: one processor, one memory, and nothing that could be made in another way.
+    It holds with one processor, one memory, and no alternative producers.
     """
     machine, graph = problem.machine, problem.graph
     if not model.simple or model.stages > MOST_TASKS or len(machine.processors) > 1 or len(machine.memories) > 1:

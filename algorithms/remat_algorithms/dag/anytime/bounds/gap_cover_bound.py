@@ -1,13 +1,13 @@
-"""The gap-cover bound: which values are absent between two needs, and what making them again costs.
+"""The gap-cover bound: the values that are absent between two needs, and the cost of recomputing them.
 
 A gap is the interval between consecutive needs of a value, in the reference order. At each stage t,
 
     bytes resident in the keep-all schedule - sum of M_v x_g over the gaps g across t + sum of M_u e_u,t <= budget,
 
-where x_g = 1 allows value v to be absent in its gap, at the cost of a rerun of its maker there. If an input u of
-the maker is dead when the gap begins, it must be kept until the gap's first stage (e) or be made again (y), which
-needs its own inputs in the same way: x_g <= e_u + y_u. Reruns of a task that writes several values count once for
-all of them: r >= sum of x_g + y_v, for each of its values v.
+where x_g = 1 allows value v to be absent in its gap, at the cost of a rerun of its producer there. If an input u of
+the producer is dead when the gap begins, it must be kept until the gap's first stage (e) or be recomputed (y):
+x_g <= e_u + y_u. That recomputation needs its own inputs under the same rule. Reruns of a task that writes several
+values count once for all of them: r >= sum of x_g + y_v, for each of its values v.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from remat_algorithms.kit.programs.program import ProgramBuilder
 
 @dataclass
 class Lives:
-    """When values are needed in the order, where none is run again.
+    """The needs of values in the order without reruns.
 
     Attributes
     ----------
     made : list of int
-        Stage that makes each value; -1 for what is resident at the start.
+        Stage that computes each value; -1 if it is resident at the start.
     needs : list of list of int
-        Stages that read a value, and the number of stages where it must be resident at the end.
+        Stages that read each value, followed by the number of stages if it must be resident at the end.
     memory : list of int
-        Bytes that every schedule without reruns holds at each stage, at the least.
+        Minimum memory of all schedules without reruns at each stage, in bytes.
     fixed : list of bool
-        Values that are never absent before their last need: nothing can make them again.
+        Values that are never absent before their last need, because no task can recompute them.
     """
 
     made: list[int]
@@ -63,7 +63,7 @@ def lives_of(model: StageModel) -> Lives:
         if tables.stays[value] or tables.pinned[value]:
             needs[value].append(stages)
         last = needs[value][-1] if needs[value] else made[value]
-        # While it is being written, a value is part of what its task adds.
+        # While its task writes it, a value is part of the bytes that the task adds.
         if last > made[value]:
             change[made[value] + 1] += tables.size[value]
             change[min(last + 1, stages)] -= tables.size[value]
@@ -76,7 +76,7 @@ def lives_of(model: StageModel) -> Lives:
 
 @dataclass
 class GapCover:
-    """The program, and what its variables stand for.
+    """The program, and its variables for gaps.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class GapCover:
 
 
 def gap_cover(model: StageModel, budget: int, most: float = math.inf) -> GapCover | None:
-    """Build the program of a simple model; None if its rows for memory had more than `most` coefficients."""
+    """Build the program of a simple model; None if its memory rows would have more than `most` coefficients."""
     tables, lives = model.tables, lives_of(model)
     spans = (
         end - begin - 1
@@ -140,17 +140,17 @@ def gap_cover(model: StageModel, budget: int, most: float = math.inf) -> GapCove
 def _dead_inputs(
     model: StageModel, lives: Lives, cover: GapCover, over: list[list[tuple[int, int]]], room: float
 ) -> dict[int, int] | None:
-    """Add what reruns ask of inputs that are dead by then.
+    """Add the variables and rows for inputs of reruns that are dead when the gap begins.
 
     Returns
     -------
     dict or None
-        The variable of each value that is made again; None where `room` is too small for the coefficients.
+        The variable of each value that is recomputed; None if the rows would have more than `room` coefficients.
     """
     tables, program = model.tables, cover.program
     last = [needs[-1] if needs else made for needs, made in zip(lives.needs, lives.made, strict=True)]
     again: dict[int, int] = {}
-    asked: list[tuple[int, int, int]] = []  # (variable that asks, input, stage until which it must be kept)
+    asked: list[tuple[int, int, int]] = []  # (variable of the rerun, input, stage until which it must be kept)
     waiting = [(number, tables.maker[value], begin) for value, begin, _, number in cover.gaps]
     for number, maker, begin in waiting:
         for read in tables.read_value[tables.read_start[maker] : tables.read_start[maker + 1]]:

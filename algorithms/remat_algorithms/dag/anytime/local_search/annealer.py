@@ -1,4 +1,4 @@
-"""Annealing as an object: walks of one model, interpreted or compiled."""
+"""Simulated annealing as an object: the sequences of one model, interpreted or compiled."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from remat_algorithms.dag.plans.model import StageModel
 from remat_algorithms.dag.plans.records import pack
 
 MEAN_TIME = 1000.0
-"""What the mean task of a model takes (see `model.Tables`)."""
+"""Time of the mean task of a model (see `remat_algorithms.dag.plans.model`, `Tables`)."""
 
 HOT, WARM, COLD = 0.3, 0.05, 0.005
-"""Temperatures at which a round begins, at which the price begins to rise, and at which it ends, in mean tasks."""
+"""Temperatures at the start of a round, at the start of the price's rise, and at the end, in mean tasks."""
 
 LOW_PRICE, HIGH_PRICE = 0.1, 5.0
-"""Mean tasks that a mean value above the budget counts for while one run lasts, before the price rises and at last."""
+"""Initial and final price of a mean value above the budget during one run, in mean tasks."""
 
 WANDERING = 0.3
-"""Share of a round in which the price is low: what does not fit costs about what it takes to make it fit."""
+"""Share of a round with the low price, at which excess memory costs about as much as the reruns that avoid it."""
 
 CHUNK = 1000
-"""Steps of one temperature, between two looks at the clock."""
+"""Steps at one temperature, between two checks of the clock."""
 
 SAFE_AREA = 2**61
-"""Sums over a walk of at most so many bytes cannot overflow."""
+"""Maximum sum of bytes over a sequence that cannot overflow."""
 
 
 def can_anneal(model: StageModel) -> bool:
-    """Whether walks of a model can be summed up in 64 bits."""
+    """Whether sums over the sequences of a model fit into 64 bits."""
     most = sum(model.tables.size) + max(model.tables.workspace, default=0) + model.tables.static[0]
     return bool(most * (LONGEST * model.stages + LOG) < SAFE_AREA)
 
@@ -69,9 +69,9 @@ class Annealer:
         return bool(self._function(self.budget, steps))
 
     def follow(self, items: Sequence[int]) -> bool:
-        """Go on from a sequence in which each read has a copy; return whether it fits.
+        """Continue from a sequence in which each read has a copy; return whether it fits.
 
-        It becomes the best one if it does, and is quicker.
+        If it fits and is faster than the best sequence, it becomes the best one.
         """
         best = self.best
         self._set_best(items)
@@ -88,36 +88,36 @@ class Annealer:
 
     @property
     def longest(self) -> int:
-        """The most runs of a sequence."""
+        """The maximum number of runs of a sequence."""
         return LONGEST * self.model.stages
 
     @property
     def best(self) -> list[int] | None:
-        """Items of the quickest sequence known that fits."""
+        """Items of the fastest known sequence that fits."""
         if self._walk.state.best_time == math.inf:
             return None
         return [int(item) for item in self._walk.best[1 : self._walk.state.best_length]]
 
     @property
     def present(self) -> list[int]:
-        """Items of the present sequence."""
+        """Items of the current sequence."""
         walk = self._walk
         return [int(walk.item[run]) for run in walk.sequence[1 : walk.state.length]]
 
     @property
     def time(self) -> float:
-        """Time of the quickest sequence that fits, in the tables' unit; infinite where there is none."""
+        """Time of the fastest sequence that fits, in the tables' unit; infinite if there is none."""
         return float(self._walk.state.best_time)
 
     @property
     def excess(self) -> float:
-        """What the present sequence exceeds the budget by; 0 if it fits."""
+        """Excess of the current sequence over the budget, as penalized by `run_sequence`; 0 if it fits."""
         return float(self._walk.state.over)
 
     def round(self, steps: int, seconds: float, going_on: Callable[[], bool]) -> None:
-        """Cool down once, in about so many steps, or seconds if they are over sooner; or as long as `going_on` says.
+        """Cool down once, in about `steps` steps or `seconds` seconds, whichever ends first, while `going_on` holds.
 
-        First at a low price, so that the walk goes through sequences that do not fit; then the price rises.
+        The price is low at first, so that the search passes through sequences that do not fit. Then it rises.
         """
         start, done, share = time.monotonic(), 0, 0.0
         while share < 1.0 and going_on():

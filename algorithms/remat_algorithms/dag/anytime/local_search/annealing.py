@@ -1,7 +1,7 @@
-"""Simulated annealing over walks: move a run, run an item again, or leave a rerun out; interpreted or compiled.
+"""Simulated annealing over sequences of runs, interpreted or compiled.
 
-A step is taken where it lowers time + price * bytes above the budget, or, with a probability that falls with what it
-costs and with the temperature, where it does not.
+A step moves a run, inserts a rerun, or deletes one. The search accepts it if it lowers time + price * bytes above the
+budget. Otherwise it accepts the step with a probability that falls with the increase and rises with the temperature.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from remat_algorithms.dag.plans.plans import drawn, sort
 from remat_algorithms.dag.plans.records import Packed
 
 MOVES, INSERTIONS = 0.5, 0.75
-"""Steps that move a run, and steps up to those that insert reruns; all others delete one."""
+"""Cumulative shares of the steps that move a run, and of those that insert reruns; the others delete one."""
 
 REACH = 9.0
-"""A run moves by at most two to this power of positions."""
+"""Exponent of two that bounds the distance of a move, in positions."""
 
 DEEPER = 0.6
-"""Share of the dead inputs of a rerun that are run again with it, rather than kept longer."""
+"""Share of the dead inputs of a rerun that are recomputed with it, rather than kept longer."""
 
 FEW = 12
-"""Most reruns of one step; more than twice as many changes do not fit into the log."""
+"""Maximum number of reruns of one step; more than twice as many changes do not fit into the log."""
 
 AIMED = 0.5
-"""Share of the insertions that free something at the highest memory, where that is above the budget."""
+"""Share of the insertions that reduce the highest memory, if that is above the budget."""
 
 TRIES = 40
-"""Draws of a run until one is a rerun, or of a value until one is resident at the highest memory."""
+"""Draws to find a run that is a rerun, or a value that is resident at the highest memory."""
 
 
 def _earliest(walk: Walk, item: int) -> int:
@@ -50,7 +50,7 @@ def _earliest(walk: Walk, item: int) -> int:
 
 
 def _next_access(walk: Walk, value: int, at: int) -> int:
-    """Return the first access of a value from a position on: 2 * position, and 1 for a write; -1 if there is none."""
+    """Return the first access of a value from a position on: 2 * position, plus 1 for a write; -1 if there is none."""
     for index in range(list_accesses(walk, value)):
         if walk.buffer[index] >= 2 * at:
             return int(walk.buffer[index])
@@ -67,7 +67,7 @@ def _last_access(walk: Walk, value: int, at: int) -> int:
 
 
 def _move(tables: Packed, walk: Walk) -> bool:
-    """Move a run anywhere between what it reads and what reads it, mostly not far; False if it cannot be."""
+    """Move a run between its inputs' producers and its readers, usually not far; False if it cannot move."""
     run = walk.sequence[1 + int(drawn(walk.draws) * (walk.state.length - 1))]
     item, place = walk.item[run], walk.place[run]
     reach = int(math.pow(2.0, REACH * drawn(walk.draws)))
@@ -90,7 +90,7 @@ def _move(tables: Packed, walk: Walk) -> bool:
 
 
 def _can_repeat(tables: Packed, walk: Walk, value: int) -> bool:
-    """Whether what makes a value may run once more."""
+    """Whether the producer of a value may run once more."""
     producer = walk.producer[value]
     if producer < 0 or tables.pinned[value] or not tables.repeat[producer]:
         return False
@@ -98,7 +98,7 @@ def _can_repeat(tables: Packed, walk: Walk, value: int) -> bool:
 
 
 def _insert(tables: Packed, walk: Walk) -> bool:
-    """Make a value again just before a run that reads it, with some of its dead inputs; False if it cannot be."""
+    """Recompute a value just before a run that reads it, with some of its dead inputs; False if that is impossible."""
     at = 0
     value = -1
     if walk.state.over > 0.0 and drawn(walk.draws) < AIMED:
@@ -133,7 +133,7 @@ def _insert(tables: Packed, walk: Walk) -> bool:
             if (access < 0 or access % 2 == 1) and not _listed(walk, walk.producer[read]):
                 walk.list[walk.state.listed] = walk.producer[read]
                 walk.state.listed += 1
-    # Items are numbered in a topological order.
+    # Item numbers are in topological order.
     sort(walk.list, walk.state.listed)
     valid = True
     for index in range(walk.state.listed):
@@ -149,7 +149,7 @@ def _listed(walk: Walk, item: int) -> bool:
 
 
 def _delete(tables: Packed, walk: Walk) -> bool:
-    """Leave out a run of an item with several, and runs that only it needed; False if it cannot be."""
+    """Delete a run of an item with several, and runs that only it needed; False if that is impossible."""
     run = -1
     for _ in range(TRIES):
         other = walk.sequence[1 + int(drawn(walk.draws) * (walk.state.length - 1))]
@@ -187,7 +187,7 @@ def _delete(tables: Packed, walk: Walk) -> bool:
 
 
 def _is_idle(tables: Packed, walk: Walk, item: int, place: int) -> bool:
-    """Whether nobody reads what a run at a position writes."""
+    """Whether no run reads the outputs of a run at a position."""
     for entry in range(tables.write_start[item], tables.write_start[item + 1]):
         access = _next_access(walk, tables.write[entry], place + 1)
         if access < 0 or access % 2 == 0:
@@ -196,9 +196,9 @@ def _is_idle(tables: Packed, walk: Walk, item: int, place: int) -> bool:
 
 
 def anneal(tables: Packed, walk: Walk, budget: int, steps: int) -> bool:
-    """Make some steps at the present temperature and price; return whether the best walk has changed.
+    """Make some steps at the current temperature and price; return whether the best sequence has changed.
 
-    O(length of the walk) each. `walk.state.stop` ends it early.
+    O(length of the sequence) each. `walk.state.stop` ends it early.
     """
     better = False
     walk.state.over = over(tables, walk, budget)
@@ -234,13 +234,13 @@ def anneal(tables: Packed, walk: Walk, budget: int, steps: int) -> bool:
 
 
 def follow(tables: Packed, walk: Walk, budget: int) -> bool:
-    """Make `best` the present walk; return whether it is valid and fits. O(length of the walk, squared)."""
+    """Make `best` the current sequence; return whether it is valid and fits. O(length of the sequence, squared)."""
     longest = len(walk.held)
     for place in range(longest):
         walk.held[place] = 0
         walk.after[place] = 0
         walk.freed[place] = 0
-        # From the back, so that they are taken from the front; run 0 is none, at position 0.
+        # In reverse order, since they are taken from the end; run 0 is the dummy at position 0.
         walk.spare[place] = longest - 1 - place
     walk.state.spares = longest - 1
     walk.state.length = 1
@@ -258,7 +258,7 @@ def follow(tables: Packed, walk: Walk, budget: int) -> bool:
 
 
 def act(tables: Packed, walk: Walk, budget: int, steps: int) -> bool:
-    """Anneal so many steps, or follow the best walk where there are none. One way in: little is compiled twice."""
+    """Anneal for `steps` steps, or follow the best sequence if `steps` is 0. One entry point saves compile time."""
     if steps == 0:
         return follow(tables, walk, budget)
     return anneal(tables, walk, budget, steps)

@@ -1,4 +1,4 @@
-"""The compiled twin of `annealing.act`: the same text, in machine code (see `kit.compile`)."""
+"""The compiled twin of `annealing.act`, from the same source (see `remat_algorithms.kit.compile`)."""
 
 from __future__ import annotations
 

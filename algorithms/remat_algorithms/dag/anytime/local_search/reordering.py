@@ -1,4 +1,4 @@
-"""A better order to begin with: windows around the peak, then annealing, which looks at order and reruns together."""
+"""Search for a better initial order: windows around the peak, then annealing of order and reruns together."""
 
 from __future__ import annotations
 
@@ -22,39 +22,40 @@ REFERENCE = "schedules in the reference order"
 IMPROVED = "schedules in the improved order"
 
 FIRST_SHARE, WINDOWS_SHARE, SHARE, MENDING_SHARE = 0.35, 0.1, 0.4, 0.3
-"""Shares of the time left that a first plan, windows, annealing, and making a plan of what that has found may take."""
+"""Maximum shares of the remaining time for a first plan, windows, annealing, and turning its result into a plan."""
 
 FIRST_SECONDS, FIRST_REPAIRS = 10.0, 200
-"""What the first plan may take where time is not limited, and how often for each task what does not fit is repaired."""
+"""Limits on the first plan: seconds if there is no time limit, and repairs per task of a plan that does not fit."""
 
 STEPS, INTERPRETED = 3200, 100
-"""Steps of the longest round for each task, at most: where they are compiled, and where they are not."""
+"""Maximum steps per task of the longest round, compiled and interpreted."""
 
 COMPILED_FROM = 25
-"""Tasks from which compiling them pays: it takes half a second, once in a process."""
+"""Minimum number of tasks for which compilation pays; it takes half a second, once in a process."""
 
 ROUNDING = 1e-6
-"""What sums of times may be off by, in the tables' unit."""
+"""Tolerance for sums of times, in the tables' unit."""
 
 FIRST_STEPS, LONGER = 100, 2
-"""Steps for each task of a first round, so that there is something soon; and each round is so many times as long as the
-one before. Whoever has more time makes the same rounds, and more of them."""
+"""Steps per task of the first round, which gives an early result, and the growth factor of later rounds. More time only
+adds rounds.
+"""
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where a solve begins.
+    """The starting point of a solve.
 
     Attributes
     ----------
     model : StageModel
-        In the order to work in.
+        In the order to use.
     scope : str
         The class of its plans.
     plan : Plan or None
-        One that fits.
+        A plan that fits.
     steps : (Steps, makespan) or None
-        A schedule that fits and is no plan.
+        A schedule that fits and is not a plan of the model.
     """
 
     model: StageModel
@@ -66,7 +67,7 @@ class Start:
 def better_start(
     problem: Problem, reference: StageModel, context: Context, seconds: float, rounds: int | None
 ) -> Start:
-    """Look for an order that takes less memory, or less time with reruns.
+    """Search for an order that takes less memory, or less time with reruns.
 
     Parameters
     ----------
@@ -74,11 +75,11 @@ def better_start(
     reference : StageModel
         In the reference order; simple.
     context : Context
-        The best schedule so far is reported.
+        Receives the best schedule so far.
     seconds : float
-        That annealing may take at most, where time is not limited.
+        Time limit for annealing if the solve has no time limit.
     rounds : int, optional
-        Steps of the longest round of annealing for each task, at most; then the answer does not depend on the clock.
+        Maximum steps per task of the longest round of annealing; the answer then does not depend on the clock.
     """
     from remat_algorithms.dag.order.window_search import better_order
 
@@ -103,7 +104,7 @@ def better_start(
 
 
 def _first_schedule(problem: Problem, reference: StageModel, context: Context) -> Start:
-    """Report a schedule in the reference order, so that there is one soon, and return it, if there is one."""
+    """Report an early schedule in the reference order and return it, if there is one."""
     if problem.budget is None or _peak(reference) <= problem.budget:
         return Start(reference)
     share = _Share(context, FIRST_SHARE, FIRST_SECONDS)
@@ -128,7 +129,7 @@ def _first_schedule(problem: Problem, reference: StageModel, context: Context) -
 
 
 class _Share:
-    """A share of the time that is left when it is made, or at most so many seconds where time is not limited."""
+    """A share of the remaining time, or a number of seconds if there is no time limit."""
 
     def __init__(self, context: Context, share: float, seconds: float = math.inf) -> None:
         left = context.seconds_left
@@ -146,7 +147,7 @@ class _Share:
 
 
 def _peak(model: StageModel) -> int:
-    """Return the bytes that the order takes without reruns."""
+    """Return the peak of the order without reruns, in bytes."""
     return Search(model, 0, 0, compiled=False).measure(model.tables.first, range(model.stages)).peak
 
 
@@ -165,13 +166,13 @@ class _Annealing:
         self._listed = listed
         self.compiled = start.model.stages >= COMPILED_FROM
         self.annealers: list[Annealer] = []
-        # Of each thread, time and items of the best sequence: a copy, whole whenever it is read.
+        # Time and items of each thread's best sequence: a copy, complete whenever another thread reads it.
         self._found: dict[int, tuple[float, list[int]]] = {}
-        # What is reported is what an interrupted solve answers.
+        # An interrupted solve answers with the last report.
         self._reported = math.inf if listed.steps is None else listed.steps[1] / start.model.time_unit
 
     def work(self, threads: int, steps: int) -> None:
-        """Cool down twice in each thread, in so many steps for each task at the most."""
+        """Cool down in rounds of growing length in each thread, with at most `steps` steps per task in a round."""
         assert self.problem.budget is not None
         self.context.report(message="annealing order and reruns together")
         for number in range(min(2, threads) if self.compiled else 1):
@@ -179,7 +180,7 @@ class _Annealing:
             try:
                 annealer = Annealer(self.model, self.problem.budget, seed, compiled=self.compiled)
             except (ImportError, OSError, RuntimeError):
-                # No compiler on this machine: what is interpreted gives the same answers, but takes fewer steps.
+                # Without a compiler, the interpreted code gives the same answers, but takes fewer steps.
                 self.compiled = False
                 annealer = Annealer(self.model, self.problem.budget, seed, compiled=False)
             self.annealers.append(annealer)
@@ -193,7 +194,7 @@ class _Annealing:
         self.report()
 
     def _begin_with_listed(self) -> None:
-        """Let the first thread know the plan in the reference order: what it ends with is then no worse."""
+        """Give the plan in the reference order to the first thread, so that its result is no worse."""
         plan, annealer = self._listed.plan, self.annealers[0]
         if plan is not None and len(plan.item) <= annealer.longest:
             item = {task: number for number, task in enumerate(self.model.task)}
@@ -201,7 +202,7 @@ class _Annealing:
             annealer.follow(self.model.tables.first)
 
     def _rounds(self, number: int, steps: int) -> None:
-        """Cool down again and again, each time for longer; not where that would certainly be cut short."""
+        """Cool down repeatedly, each time for longer, except where the time limit would cut the round short."""
         annealer, share, length, last = self.annealers[number], self.share, min(FIRST_STEPS, steps // 4 + 1), 0.0
         while length <= steps and self._going_on(number) and LONGER * last <= share.seconds_left:
             start = time.monotonic()
@@ -222,7 +223,7 @@ class _Annealing:
             self._found[number] = (annealer.time, annealer.best or [])
 
     def over(self) -> bool:
-        """Whether the time is over, or something fits without reruns."""
+        """Whether the time is over, or a sequence without reruns fits."""
         least = min(annealer.time for annealer in self.annealers)
         return self.share.over or least <= self.model.once_time + ROUNDING
 
@@ -239,7 +240,7 @@ class _Annealing:
         return steps_of(self.problem, runs), self.model.makespan(runs)
 
     def start(self, mending: _Share) -> Start:
-        """Return the order of the best sequence, and what it is worth as a plan."""
+        """Return the order of the best sequence, with the plan or the schedule that it gives."""
         problem, model = self.problem, self.model
         annealer = min(self.annealers, key=lambda annealer: (annealer.time, annealer.excess))
         items = annealer.best or annealer.present
@@ -261,7 +262,7 @@ class _Annealing:
 
 
 def _runs(places: Sequence[int], stages: int) -> list[tuple[int, int]]:
-    """Return (stage, item) of the runs of a sequence whose first runs come in the order 0, 1, ..."""
+    """Return (stage, item) of the runs of a sequence whose first runs follow the order 0, 1, ..."""
     runs: list[tuple[int, int]] = []
     waiting: list[int] = []
     stage = 0
@@ -275,7 +276,7 @@ def _runs(places: Sequence[int], stages: int) -> list[tuple[int, int]]:
 
 
 def _first_plan(search: Search, start: Plan | None, share: _Share) -> Plan | None:
-    """Return the best plan that the greedy makes of another one, or of the order; None if there is none in time."""
+    """Return the best plan that the greedy builds from `start`, or from the order; None if it finds none in time."""
     plans: list[Plan | None] = []
 
     def work() -> None:

@@ -1,8 +1,8 @@
-"""A walk: a sequence of runs in any order of the tasks, and the bytes held during each, kept up to date run by run.
+"""A sequence of runs in any order of the tasks, with the bytes held during each, updated run by run.
 
-Interpreted or compiled, like `replay`. Position 0 is no run: what is there at the start appears at it. A copy of a
-value is held from the run that writes it to its last read before the next one that writes it, so each sequence in
-which every read has a copy is a schedule; only its peak can fail.
+Interpreted or compiled, like `remat_algorithms.dag.plans.replay`. Position 0 is a dummy, at which the initial values
+appear. A copy of a value is held from the run that writes it to its last read before the next write. Each sequence in
+which every read has a copy is therefore a schedule, which only the peak can make infeasible.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from remat_algorithms.kit.compile.records import cells
 INSERTED, DELETED, MOVED = range(3)
 
 COPIES = 6
-"""Most runs of an item."""
+"""Maximum number of runs of an item."""
 
 HEIGHT = 30.0
-"""Runs that the highest excess counts for, besides its own: a spike takes as many reruns as a plateau of its height."""
+"""Weight of the highest excess, in runs: removing a spike takes as many reruns as removing a plateau of its height."""
 
 LOG = 40
-"""Most changes of one step, and most runs that one step inserts or deletes, with a margin."""
+"""Maximum number of changes of one step, and of runs that one step inserts or deletes, with a margin."""
 
 LONGEST = 3
-"""Most runs of a walk, as a multiple of the order's."""
+"""Maximum number of runs of a sequence, as a multiple of the order's length."""
 
 
 @cells
 class Progress(ctypes.Structure):
-    """Where a walk stands.
+    """Scalar state of a sequence.
 
     Attributes
     ----------
     length, spares, best_length, logged, listed : int
-        How much of the arrays is in use.
+        Used lengths of the arrays.
     stop : int
         Whether to stop; set from another thread.
     highest : int
         Position of the highest memory.
     over, spent, best_time : float
-        Area above the budget and time of the present sequence, time of the best one.
+        Penalized excess over the budget and time of the current sequence, time of the best one.
     heat, price : float
     """
 
@@ -64,29 +64,29 @@ class Progress(ctypes.Structure):
 
 
 class Walk(NamedTuple):
-    """The present sequence, the best one that fits, and what changes them.
+    """The current sequence, the best one that fits, and the working memory of their changes.
 
     Attributes
     ----------
     sequence, held, after, freed : (longest,)
-        By position: the run there, bytes held meanwhile, bytes that stay after it, bytes that it reads and frees.
+        By position: its run, bytes held during it, bytes that stay after it, bytes that it reads and frees.
     item, place : (longest,)
         By run: its item, its position.
     spare : (longest,)
-        Runs that are not in use.
+        Unused runs.
     copies : (items, COPIES)
         Runs of each item.
     counts : (items,)
     producer, reader_start : (values + 1,)
-        The item that makes each value, and where its readers begin.
+        The item that computes each value, and the start of its row in `readers`.
     readers : (reads,)
         Items that read each value.
     buffer : (most accesses of a value,)
         Accesses of one value: 2 * position for a read, 2 * position + 1 for a write.
     kind, run, what, origin, to : (LOG,)
-        What the present step has done.
+        Changes of the current step.
     list : (LOG,)
-        Items, or runs, that the present step is about.
+        Items, or runs, that the current step handles.
     best : (longest,)
         Items of the best sequence that fits.
     overlays : bool
@@ -121,7 +121,7 @@ class Walk(NamedTuple):
 
 
 def walk_room(model: StageModel, seed: int, *, compiled: bool) -> Walk:
-    """Return room for walks of a model whose items are the tasks of its order, its generator seeded."""
+    """Allocate the arrays for sequences of a model whose items are the tasks of its order, with a seeded generator."""
     tables, whole = model.tables, np.int64 if compiled else np.object_
     items, count = range(model.stages), len(tables.size)
     producer = [-1] * count
@@ -165,7 +165,7 @@ def walk_room(model: StageModel, seed: int, *, compiled: bool) -> Walk:
 
 
 def list_accesses(walk: Walk, value: int) -> int:
-    """Sort the accesses of a value into `buffer`; return how many they are. Linear where they nearly are sorted."""
+    """Sort the accesses of a value into `buffer`; return their number. Linear if they are nearly sorted."""
     count = 0
     producer = walk.producer[value]
     if producer >= 0:
@@ -188,7 +188,7 @@ def _list_access(walk: Walk, count: int, access: int) -> int:
 
 
 def _hold(walk: Walk, size: int, born: int, last: int) -> None:
-    """Enter a copy that is held from one position to another."""
+    """Add a copy that is held from one position to another."""
     for place in range(born, last + 1):
         walk.held[place] += size
     for place in range(born, last):
@@ -196,7 +196,7 @@ def _hold(walk: Walk, size: int, born: int, last: int) -> None:
 
 
 def enter(tables: Packed, walk: Walk, value: int, sign: int) -> bool:
-    """Enter all copies of a value, or take them out (`sign` -1); return whether each read has one. O(walk)."""
+    """Add all copies of a value, or remove them (`sign` -1); return whether each read has one. O(length)."""
     size = sign * tables.size[value]
     count = list_accesses(walk, value)
     to_the_end = bool(tables.stays[value]) or bool(tables.pinned[value])
@@ -220,7 +220,7 @@ def enter(tables: Packed, walk: Walk, value: int, sign: int) -> bool:
             _hold(walk, size, born, last)
             walk.freed[last] += size
         elif born > 0:
-            # Gone when the run that makes it ends.
+            # It ends with the run that writes it.
             walk.held[born] += size
         if index == count:
             return True
@@ -229,7 +229,7 @@ def enter(tables: Packed, walk: Walk, value: int, sign: int) -> bool:
 
 
 def _touch(tables: Packed, walk: Walk, item: int, sign: int) -> bool:
-    """Enter all copies of all values that an item reads or writes, or take them out; return whether they are valid."""
+    """Add or remove all copies of all values that an item reads or writes; return whether they are valid."""
     valid = True
     for entry in range(tables.read_start[item], tables.read_start[item + 1]):
         if not enter(tables, walk, tables.read[entry], sign):
@@ -241,7 +241,7 @@ def _touch(tables: Packed, walk: Walk, item: int, sign: int) -> bool:
 
 
 def _shift_left(walk: Walk, low: int, high: int) -> None:
-    """Move what stands behind `low`, up to `high`, one position forward."""
+    """Move the positions after `low`, up to `high`, one position to the left."""
     for place in range(low, high):
         walk.held[place] = walk.held[place + 1]
     for place in range(low, high):
@@ -255,7 +255,7 @@ def _shift_left(walk: Walk, low: int, high: int) -> None:
 
 
 def _shift_right(walk: Walk, low: int, high: int) -> None:
-    """Move what stands from `low` to before `high` one position back."""
+    """Move the positions from `low` to before `high` one position to the right."""
     for back in range(high - low):
         walk.held[high - back] = walk.held[high - back - 1]
     for back in range(high - low):
@@ -269,7 +269,7 @@ def _shift_right(walk: Walk, low: int, high: int) -> None:
 
 
 def _stand(tables: Packed, walk: Walk, run: int, place: int) -> None:
-    """Let a run stand at a position that is free, before its values are entered."""
+    """Put a run at a free position, before its values are added."""
     walk.sequence[place] = run
     walk.place[run] = place
     walk.held[place] = walk.after[place - 1] + tables.workspace[walk.item[run]]
@@ -288,7 +288,7 @@ def _note(walk: Walk, kind: int, run: int, item: int, start: int, to: int) -> No
 
 
 def insert_run(tables: Packed, walk: Walk, item: int, place: int) -> bool:
-    """Insert a run of an item at a position; return whether the sequence is valid. O(walk)."""
+    """Insert a run of an item at a position; return whether the sequence is valid. O(length)."""
     walk.state.spares -= 1
     run = walk.spare[walk.state.spares]
     _touch(tables, walk, item, -1)
@@ -304,7 +304,7 @@ def insert_run(tables: Packed, walk: Walk, item: int, place: int) -> bool:
 
 
 def delete_run(tables: Packed, walk: Walk, run: int) -> bool:
-    """Take a run out; return whether the sequence is valid. O(walk)."""
+    """Delete a run; return whether the sequence is valid. O(length)."""
     item, place = walk.item[run], walk.place[run]
     _touch(tables, walk, item, -1)
     walk.state.length -= 1
@@ -322,7 +322,7 @@ def delete_run(tables: Packed, walk: Walk, run: int) -> bool:
 
 
 def move_run(tables: Packed, walk: Walk, run: int, to: int) -> bool:
-    """Move a run to another position; return whether the sequence is valid. O(walk)."""
+    """Move a run to another position; return whether the sequence is valid. O(length)."""
     item, start = walk.item[run], walk.place[run]
     _touch(tables, walk, item, -1)
     if to > start:
@@ -335,10 +335,10 @@ def move_run(tables: Packed, walk: Walk, run: int, to: int) -> bool:
 
 
 def undo(tables: Packed, walk: Walk) -> None:
-    """Take back what the present step has done."""
+    """Revert the changes of the current step."""
     while walk.state.logged > 0:
         at = walk.state.logged - 1
-        # What undoing notes itself is forgotten.
+        # The log entries that undoing adds are discarded.
         kind, run, item, start = walk.kind[at], walk.run[at], walk.what[at], walk.origin[at]
         if kind == INSERTED:
             delete_run(tables, walk, run)
@@ -350,7 +350,7 @@ def undo(tables: Packed, walk: Walk) -> None:
 
 
 def over(tables: Packed, walk: Walk, budget: int) -> float:
-    """Return the bytes above the budget, summed over the runs, and `HEIGHT` times the most of them. O(walk)."""
+    """Return the bytes above the budget, summed over the runs, plus `HEIGHT` times their maximum. O(length)."""
     limit = budget - tables.static
     total = 0
     most = 0
