@@ -167,7 +167,7 @@ def _after(head: Steps, proposal: Proposal) -> Proposal:
 def whole_values(problem: Problem, context: Context, work: float, makespan: Number | None) -> Iterator[Start]:
     """Yield the results of constraint programming for small instances: any value may move, also during computation.
 
-    With more than `LITTLE` work, `poet` runs first, whose program over stages is smaller. Then the search considers only
+    With more than `LITTLE` work, `poet` runs first; its program over stages is smaller. Then the search considers only
     schedules below a known makespan: first those without reruns, then all. If storage has an initial copy of x0, it
     first solves without that copy, so that the copy never makes the result worse.
 

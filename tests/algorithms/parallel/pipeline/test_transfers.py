@@ -7,7 +7,7 @@ from remat.generate.pipeline import uniform
 from remat.plugin.registry import algorithms
 
 FLUSHING = [entry.name for entry in algorithms() if "pipeline" in entry.kinds]
-STREAMS = {"1f1b-star", "madpipe", "pipeline-ilp", "pipedream", "pipedream-2bw", "pipemare"}
+STREAMS = {"1f1b-star", "madpipe", "pipeline-ilp", "pipedream", "pipedream-2bw", "pipemare", "spectrain"}
 OF_SAMPLES = {"tarnawski-ip", "placement-replicated", "placement-bound"}
 OF_HOSTS = {"pipeoffload", "optpipe"}  # their copies are none of the orders that transfers hold up
 OF_TOKENS = {"terapipe"}  # test_terapipe.py
