@@ -92,8 +92,8 @@ FAULTS = faults_of(
         ("verifier/deadlock.py", "if other != group and", "if False and", "groups run nothing else", OF_GROUPS),
         (
             PERIODIC,
-            '"double": min(2, in_flight)',
-            '"double": 2',
+            "two = min(2, in_flight)",
+            "two = 2",
             "one in flight needs one version",
             OF_PATTERNS,
         ),
