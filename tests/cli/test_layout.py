@@ -40,6 +40,36 @@ def test_a_schedule(run, tmp_path):
     assert "fragmentation" in outcome.out
 
 
+def test_a_schedule_is_written_with_addresses(run, tmp_path):
+    plain, placed = (str(tmp_path / name) for name in ("plain.json", "placed.json"))
+    assert run("solve", "example:lecture_l5", "-o", plain, "-q").code == 0
+    assert run("layout", plain, "--of", "example:lecture_l5", "-o", placed).code == 0
+    outcome = run("verify", "example:lecture_l5", placed)
+    assert outcome.code == 0
+    assert "arena " in outcome.out
+    document = json.loads((tmp_path / "placed.json").read_text())
+    before = json.loads((tmp_path / "plain.json").read_text())
+    added = {"schema", "arenas", "addresses"}
+    assert {key: document[key] for key in document.keys() - added} == {
+        key: before[key] for key in before.keys() - added
+    }
+    document["addresses"][0]["offset"] += 1
+    (tmp_path / "placed.json").write_text(json.dumps(document))
+    assert run("verify", "example:lecture_l5", placed).code == 6
+    outcome = run("layout", plain, "--of", "example:lecture_l5", "-o", "-")
+    assert json.loads(outcome.out)["schema"] == "remat.schedule/2"
+    assert "fragmentation" in outcome.err
+
+
+def test_addresses_above_the_capacity_are_not_written(run, tmp_path):
+    path, placed = str(tmp_path / "schedule.json"), tmp_path / "placed.json"
+    assert run("solve", "example:lecture_l5", "-b", "100%", "-o", path, "-q").code == 0
+    outcome = run("layout", path, "--of", "example:lecture_l5", "--reserve", "0-1", "-o", str(placed))
+    assert outcome.code == 4
+    assert "is not written: the arena takes" in outcome.err
+    assert not placed.exists()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -67,6 +97,7 @@ def test_bad_tables_are_named(run, tmp_path, text, message):
         (["--reserve", "5"], "--reserve: expected FROM-TO"),
         (["--allocator", "liu"], "'liu' solves tree"),
         (["--of", "example:lecture_l5"], "a CSV has neither"),
+        (["-o", "placed.json"], "--output: a CSV has no schedule to write; give --format csv or json"),
     ],
 )
 def test_bad_arguments_are_named(run, buffers, arguments, message):

@@ -99,7 +99,7 @@ def test_many_steps_are_written_in_pieces():
         builder.run(rng.randrange(2), drop=[0] if rng.random() < 0.5 else [])
     columns = builder.build(start=np.arange(25_000))
     chunks = list(document_chunks({"schema": SCHEMA}, columns, CASE.graph, CASE.machine))
-    assert len(chunks) == 6  # head, opening, three batches, end
+    assert len(chunks) == 7  # head, opening, three batches, end of the list, end
     assert same(read_back(columns), columns)
 
 

@@ -26,6 +26,7 @@ of minimalloc (id,lower,upper,size; times are half-open). The verifier checks ev
 
 \b
   remat layout schedule.json --of net.json
+  remat layout schedule.json --of net.json -o placed.json           the schedule with addresses
   remat layout schedule.json --of net.json --align 512 --format csv -o addresses.csv
   remat layout schedule.json --of net.json --allocator caching      what PyTorch would reserve
   remat layout buffers.csv --capacity 1MiB
@@ -49,7 +50,7 @@ class _Given:
     time_limit: str | None
     seed: int
     format_: str
-    output: str
+    output: str | None
 
 
 @click.command("layout", help=HELP)
@@ -65,40 +66,63 @@ class _Given:
 @click.option("--time-limit", metavar="TIME", help="Stop the search after this time.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the search.")
 @common.format_option("table", "json", "csv")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where to write it (.gz too); - is standard output.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write the schedule with addresses, or what --format names (.gz too); - is standard output.",
+)
 @common.verbosity_options
 @click.pass_obj
 def command(session: Session, /, **given: Any) -> int:
     """Lay out, and print the figures or the addresses."""
     asked = _Given(**given)
     common.check_distinct({"SCHEDULE": asked.schedule, "--of": asked.of, "--output": asked.output})
-    if asked.output != common.STANDARD_STREAM:
+    if asked.output is not None and asked.output != common.STANDARD_STREAM:
         common.check_writable("--output", asked.output)
-    found, units = _laid_out(asked)
+    source, units = _source(asked)
+    found = _laid_out(asked, source, units)
+    output = asked.output or common.STANDARD_STREAM
     if asked.format_ == "json":
-        _write(asked.output, [json.dumps(_document(found), indent=2, ensure_ascii=False) + "\n"])
+        _write(output, [json.dumps(_document(found), indent=2, ensure_ascii=False) + "\n"])
     elif asked.format_ == "csv":
         if found.offset is not None:
             from remat.bridges.minimalloc.table import table_lines
 
             columns = (column.tolist() for column in (found.first, found.last, found.size, found.offset))
-            _write(asked.output, table_lines(found.names, *columns))
+            _write(output, table_lines(found.names, *columns))
     elif not session.quiet:
         from remat.report.text.summary import table
 
-        _write(asked.output, [table(_lines(found, units)) + "\n"])
-    return ExitCode.OK if found.offset is not None else ExitCode.UNKNOWN
+        click.echo(table(_lines(found, units)), err=asked.output == common.STANDARD_STREAM)
+    if found.offset is None:
+        return ExitCode.UNKNOWN
+    if asked.format_ == "table" and asked.output is not None:
+        if (capacity := _exceeded(found, source)) is not None:
+            click.echo(
+                f"Warning: {output!r} is not written: the arena takes {found.arena} bytes of {found.memory}, whose "
+                f"capacity is {capacity}. Solve with a smaller budget, or with --layout.",
+                err=True,
+            )
+            return ExitCode.UNKNOWN
+        source.with_addresses(found).save(output)
+    return ExitCode.OK
 
 
-def _laid_out(asked: _Given) -> tuple[Addresses, Units]:
+def _exceeded(found: Addresses, source: Any) -> int | None:
+    """Return the capacity of the memory if the arena exceeds it."""
+    machine = source.machine
+    capacity: int | None = machine.memories[machine.memory_index[found.memory]].capacity
+    return capacity if capacity is not None and found.arena is not None and found.arena > capacity else None
+
+
+def _laid_out(asked: _Given, source: Any, units: Units) -> Addresses:
     import time
 
     from remat.errors import OptionError
     from remat.plugin.context import Context, interruptible
     from remat.solving.questions.layout import layout
     from remat.units import parse_duration, parse_size
-
-    source, units = _source(asked)
 
     def size(text: str, argument: str) -> int:
         try:
@@ -121,7 +145,7 @@ def _laid_out(asked: _Given) -> tuple[Addresses, Units]:
             raise OptionError(str(error), argument="time_limit") from None
         context.deadline = time.monotonic() + seconds
     with interruptible(context):
-        found = layout(
+        return layout(
             source,
             memory=asked.memory,
             capacity=None if asked.capacity is None else size(asked.capacity, "capacity"),
@@ -132,7 +156,6 @@ def _laid_out(asked: _Given) -> tuple[Addresses, Units]:
             options=common.split_assignments("--option", asked.option),
             context=context,
         )
-    return found, units
 
 
 def _source(asked: _Given) -> tuple[Any, Units]:
@@ -147,6 +170,8 @@ def _source(asked: _Given) -> tuple[Any, Units]:
         from remat.bridges.minimalloc.table import read_table
         from remat.documents import read_text
 
+        if asked.output is not None and asked.format_ == "table":
+            raise OptionError("a CSV has no schedule to write; give --format csv or json, too", argument="output")
         if asked.of is not None or asked.memory is not None:
             raise OptionError("a CSV has neither instance nor memories", argument="of" if asked.of else "memory")
         name, text = read_text(asked.schedule, "table", LARGEST)

@@ -126,6 +126,8 @@ def _lines(report: Report, units: Units, causes: dict[str, str]) -> Iterator[tup
     yield from times(report, units)
     yield "recompute time", format_time(report.recompute_time, units)
     yield from peaks(report, units, causes)
+    for k, (name, size) in enumerate(report.arenas.items()):
+        yield "arena" if k == 0 else "", f"{name}: {format_size(size, units, both=True)}"
     many = len(report.transferred) > MOST_LINKS
     moved = [item for item in report.transferred.items() if item[1] or not many]
     for k, (link, size) in enumerate(moved):
@@ -151,6 +153,7 @@ def _verdict(report: Report, causes: dict[str, str]) -> dict[str, Any]:
         "recompute_time": report.recompute_time,
         "peak_memory": report.peak_memory,
         "peak_step": causes,
+        **({"arenas": dict(report.arenas)} if report.arenas else {}),
         "transferred": dict(report.transferred),
         "idle": dict(report.idle),
         "overlap": dict(report.overlap),

@@ -24,7 +24,7 @@ from remat.units import LARGEST_SIZE, LARGEST_TOTAL, Number, Units, parse_size, 
 SCHEMA = "remat.schedule/1"
 SCHEMA_2 = "remat.schedule/2"
 """`remat.schedule/1`, and where placeable inputs lie (`initial`), or orders or a pattern of a pipeline, no steps;
-and how its batch is divided (`samples`, `cut`)."""
+how its batch is divided (`samples`, `cut`); and addresses (`arenas`, `addresses`)."""
 SCHEMAS = (SCHEMA, SCHEMA_2)
 SUMMARY_SCHEMA = "remat.summary/1"
 """The figures of a result without its steps."""
@@ -37,8 +37,10 @@ KEYS: Mapping[str, frozenset[str]] = {
             *("bounds", "least_budget", "answer", "solve_seconds", "notes", "steps"),
         }
     ),
-    SCHEMA_2: frozenset({"initial", "stages", "orders", "period", "pattern", "samples", "cut"}),
+    SCHEMA_2: frozenset({"initial", "stages", "orders", "period", "pattern", "samples", "cut", "arenas", "addresses"}),
     "instance": frozenset({"name", "digest"}),
+    "arenas": frozenset({"memory", "size", "alignment", "reserved", "fixed"}),
+    "addresses": frozenset({"value", "workspace", "memory", "first", "last", "offset", "size"}),
     "bounds": frozenset({"value", "scope", "source"}),
     "least_budget": frozenset({"memory", "size", "task", "sufficient", "scope"}),
     "answer": frozenset(

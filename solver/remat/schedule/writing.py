@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from itertools import compress, pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress, islice, pairwise
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -24,19 +24,39 @@ Texts = NDArray[np.object_]
 _BETWEEN = ",\n    "
 
 
-def document_chunks(head: dict[str, Any], steps: Steps | None, graph: TaskGraph, machine: Machine) -> Iterator[str]:
-    """Yield a schedule document: the head's keys, then one line per step."""
-    lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()]
+def document_chunks(
+    head: dict[str, Any],
+    steps: Steps | None,
+    graph: TaskGraph,
+    machine: Machine,
+    addresses: Iterator[str] | None = None,
+) -> Iterator[str]:
+    """Yield a schedule document: the head's keys, then one line per step, then one per address."""
+    # Numbers of a document that was read are decimal.
+    texts = (json.dumps(value, ensure_ascii=False, default=float) for value in head.values())
+    lines = [f"  {json.dumps(key)}: {text}" for key, text in zip(head, texts, strict=True)]
     yield "{\n" + ",\n".join(lines)
-    if steps is None:
-        yield "\n}\n"
-        return
-    yield ',\n  "steps": ['
+    if steps is not None:
+        yield from _list_chunks("steps", _parts(steps, graph, machine))
+    if addresses is not None:
+        yield from _list_chunks("addresses", _batched(addresses))
+    yield "\n}\n"
+
+
+def _list_chunks(key: str, parts: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield a key whose value is a list, a line for each entry."""
+    yield f',\n  "{key}": ['
     separator = "\n    "
-    for part in _parts(steps, graph, machine):
+    for part in parts:
         yield separator + _BETWEEN.join(part)
         separator = _BETWEEN
-    yield "\n  ]\n}\n"
+    yield "\n  ]"
+
+
+def _batched(lines: Iterator[str]) -> Iterator[list[str]]:
+    """Yield some thousand lines at a time."""
+    while part := list(islice(lines, PART)):
+        yield part
 
 
 def step_lines(steps: Steps, graph: TaskGraph, machine: Machine) -> Iterator[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,6 +25,7 @@ from remat.verifier import Report, Steady
 if TYPE_CHECKING:
     from remat.instance import Instance
     from remat.plugin.context import Progress
+    from remat.schedule.addresses import AddressTable
     from remat.schedule.document import Step
     from remat.schedule.orders import Orders
     from remat.schedule.patterns import Pattern
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from remat.solving.decisions.stages import StageDecisions
     from remat.solving.decisions.values import Decisions
     from remat.solving.peak import Peak
+    from remat.solving.questions.layout import Addresses
     from remat.solving.shortfall import Shortfall
 
 
@@ -142,6 +144,8 @@ class Result(Shown):
     pattern : Pattern, SamplePattern or None
         Of a stream, whose micro-batches or samples follow each other without end: what is done for each of them; the
         steps are those of as many as the instance looks at. What each period takes is `report.steady`.
+    addresses : AddressTable or None
+        Where values and workspaces lie (`with_addresses`).
     """
 
     _short_by: ClassVar[str] = "remat.solving.shortfall"
@@ -173,6 +177,7 @@ class Result(Shown):
     log: tuple[str, ...] = ()
     orders: Orders | None = None
     pattern: Pattern | SamplePattern | None = None
+    addresses: AddressTable | None = None
 
     @property
     def instance_digest(self) -> str:
@@ -349,6 +354,8 @@ class Result(Shown):
         if self.columns is not None and self.orders is None and self.pattern is None:
             lines = step_lines(self.columns, self.graph, self.machine)
             document["steps"] = json.loads("[" + ",".join(lines) + "]")
+        if (rows := self._address_lines()) is not None:
+            document["addresses"] = json.loads("[" + ",".join(rows) + "]")
         return document
 
     def head(self) -> dict[str, Any]:
@@ -356,8 +363,9 @@ class Result(Shown):
         from remat.schedule.document import initial_document, schema_of
 
         report = self.report
+        newer = self.pattern or self.orders or self._division() or self.steady
         head: dict[str, Any] = {
-            "schema": schema_of(self.columns, self.pattern or self.orders or self._division() or self.steady or None),
+            "schema": schema_of(self.columns, newer or self.addresses),
             "instance": {"name": self.instance_name, "digest": self.instance_digest},
             "machine": self.machine.to_document(),
             "algorithm": self.algorithm,
@@ -401,7 +409,37 @@ class Result(Shown):
             head["initial"] = initial_document(self.columns, self.graph, self.machine)
         if self.steady is not None and self.pattern is None:
             head["period"] = self.steady.period
+        if self.addresses is not None:
+            from remat.schedule.addresses import arena_documents
+
+            head["arenas"] = arena_documents(self.addresses, self.machine)
         return head
+
+    def _address_lines(self) -> Iterator[str] | None:
+        if self.addresses is None or self.columns is None:
+            return None
+        from remat.schedule.addresses import address_lines
+
+        return address_lines(self.addresses, self.graph, self.machine, len(self.columns))
+
+    def with_addresses(self, layout: Addresses) -> Result:
+        """Return this result with the addresses of one more memory, or with others of a memory that has some.
+
+        Parameters
+        ----------
+        layout : Addresses
+            What `remat.layout` returns for this result.
+
+        Raises
+        ------
+        remat.OptionError
+            If no layout was found, or its arena exceeds the memory.
+        """
+        table = layout.table_of(self.machine)
+        assert self.report is not None
+        arenas = {self.machine.memories[arena.memory].name: arena.size for arena in table.arenas}
+        report = replace(self.report, arenas={**self.report.arenas, **arenas})
+        return replace(self, addresses=table.merged(self.addresses), report=report)
 
     def _division(self) -> dict[str, Any]:
         """Return how a pipeline's batch is divided, where its instance says that, or leaves it to the schedule."""
@@ -415,7 +453,7 @@ class Result(Shown):
         from remat.schedule.writing import document_chunks
 
         steps = self.columns if self.orders is None and self.pattern is None else None
-        write_text(path, document_chunks(self.head(), steps, self.graph, self.machine))
+        write_text(path, document_chunks(self.head(), steps, self.graph, self.machine, self._address_lines()))
 
     @property
     def proved_optimal(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
 
+from remat.documents import write_text
 from remat.errors import InstanceError, OptionError, QuantityError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
@@ -16,6 +17,7 @@ from remat.instance.lowering import lower, machine_of, samples_of
 from remat.messages import brief
 from remat.placement import Unplaceable, place
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
+from remat.schedule.addresses import read_addresses
 from remat.schedule.document import parse_steps, read_head, read_initial
 from remat.schedule.orders import Orders, read_orders
 from remat.schedule.patterns import Pattern, read_pattern
@@ -25,10 +27,12 @@ from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.batch_splitting import of_schedule
 from remat.solving.result import Result
 from remat.units import LARGEST_TOTAL, Number, parse_number, parse_time
-from remat.verifier import Report, Violation, check, check_cycle, nothing_run
+from remat.verifier import Report, Violation, check, check_addresses, check_cycle, nothing_run
 
 if TYPE_CHECKING:
     from remat.instance import Instance
+    from remat.schedule.addresses import AddressTable
+    from remat.solving.questions.layout import Addresses
 
 AS_STATED = "status and lower bound are as the file states them"
 """Note on what no verifier can tell from a schedule."""
@@ -82,6 +86,7 @@ class Examined:
         Of a pipeline whose schedule lists orders: the steps follow from these.
     pattern : Pattern, SamplePattern or None
         Of a stream, whose schedule is a pattern: steps follow from that, and orders of a pipeline.
+    addresses : AddressTable or None
     """
 
     instance: Instance
@@ -92,6 +97,7 @@ class Examined:
     report: Report
     orders: Orders | None = None
     pattern: Pattern | SamplePattern | None = None
+    addresses: AddressTable | None = None
 
     def as_result(self) -> Result:
         """Return the schedule as a result, for those who draw results.
@@ -126,7 +132,26 @@ class Examined:
             notes=(AS_STATED,) if lower else (),
             orders=self.orders,
             pattern=self.pattern,
+            addresses=self.addresses,
         )
+
+    def with_addresses(self, layout: Addresses) -> Examined:
+        """Return this schedule with the addresses of one more memory (see `Result.with_addresses`)."""
+        return replace(self, addresses=layout.table_of(self.machine).merged(self.addresses))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the schedule document as it was read, with start times and addresses."""
+        from remat.schedule.addresses import address_lines, arena_documents
+        from remat.schedule.document import SCHEMA_2
+        from remat.schedule.writing import document_chunks
+
+        lines = None
+        head = {key: value for key, value in self.document.items() if key not in ("steps", "arenas", "addresses")}
+        if self.addresses is not None:
+            head |= {"schema": SCHEMA_2, "arenas": arena_documents(self.addresses, self.machine)}
+            lines = address_lines(self.addresses, self.graph, self.machine, len(self.steps))
+        steps = self.steps if "steps" in self.document else None
+        write_text(path, document_chunks(head, steps, self.graph, self.machine, lines))
 
     def _stated(self) -> tuple[Status, Number, str | None]:
         """Return status, bound and class of optimality as stated, where instance and makespan are the stated ones."""
@@ -158,21 +183,7 @@ def examine(
     document = schedule if isinstance(schedule, dict) else read_schedule(schedule)
     loaded = of_schedule(loaded, read_head(document))
     units = loaded.units.build()
-    own = machine_of(loaded)
-    notes: list[str] = []
-    if machine is not None:
-        model = machine if isinstance(machine, MachineModel) else load_machine(machine, units)
-        used = machine_of(loaded, model)
-    elif isinstance(document, dict) and document.get("machine") is not None:
-        if not isinstance(document["machine"], dict):  # a text would be the path of a file
-            raise InstanceError(f"expected an object, not {brief(document['machine'])}", "$.machine")
-        try:
-            used = machine_of(loaded, load_machine(document["machine"], units))
-        except InstanceError as error:
-            raise InstanceError(str(error), "schedule, machine", error.more) from None
-        notes.extend(_differences(own.to_document(), used.to_document()))
-    else:
-        used = own
+    used, notes = _machine_of(loaded, document, machine)
     graph = lower(loaded, used)
     about = document.get("instance") if isinstance(document, dict) else None
     stated = about.get("digest") if isinstance(about, dict) else None
@@ -189,6 +200,8 @@ def examine(
         return replace(report, violations=violations, notes=(*report.notes, *notes, *claims))
 
     pattern = _pattern_of(loaded, document, used)
+    if "addresses" in document and (pattern is not None or loaded.is_stream):
+        raise InstanceError("a schedule that repeats itself without end has no addresses", "$.addresses")
     if pattern is not None:
         return _streamed(loaded, document, graph, used, pattern, judged)
     orders = _orders_of(loaded, document, used)
@@ -222,7 +235,46 @@ def examine(
     if overrun is not None and not any(v.rule == "capacity" for v in report.violations):
         name = used.memories[overrun.memory].name
         more = (Violation(overrun.step, "capacity", f"{name} would hold {overrun.needed} of {overrun.capacity}"),)
-    return Examined(loaded, document, started(graph, used, steps), used, steps, judged(report, *more), orders)
+    addresses = read_addresses(document, graph, used, len(steps))
+    report = judged(report, *more)
+    if addresses is not None:
+        report = _with_addresses(report, graph, used, steps, addresses)
+    return Examined(
+        loaded, document, started(graph, used, steps), used, steps, report, orders=orders, addresses=addresses
+    )
+
+
+def _with_addresses(report: Report, graph: TaskGraph, machine: Machine, steps: Steps, table: AddressTable) -> Report:
+    """Return a report that says of the addresses, too, what is wrong with them, and how large the arenas are."""
+    if not report.ok:
+        return replace(report, notes=(*report.notes, "addresses are checked once the schedule breaks no other rule"))
+    violations, arenas = check_addresses(graph, machine, steps, table)
+    notes = []
+    for arena in table.arenas:
+        name = machine.memories[arena.memory].name
+        if arena.size != arenas[name]:
+            notes.append(f"the schedule states an arena of {arena.size} in {name}, verified is {arenas[name]}")
+    return replace(report, violations=violations, arenas=arenas, notes=(*report.notes, *notes))
+
+
+def _machine_of(
+    instance: Instance, document: Any, machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None
+) -> tuple[Machine, list[str]]:
+    """Return the machine on which a schedule is judged, and how the schedule's own differs from the instance's."""
+    units = instance.units.build()
+    if machine is not None:
+        model = machine if isinstance(machine, MachineModel) else load_machine(machine, units)
+        return machine_of(instance, model), []
+    own = machine_of(instance)
+    if not isinstance(document, dict) or document.get("machine") is None:
+        return own, []
+    if not isinstance(document["machine"], dict):  # a text would be the path of a file
+        raise InstanceError(f"expected an object, not {brief(document['machine'])}", "$.machine")
+    try:
+        used = machine_of(instance, load_machine(document["machine"], units))
+    except InstanceError as error:
+        raise InstanceError(str(error), "schedule, machine", error.more) from None
+    return used, _differences(own.to_document(), used.to_document())
 
 
 def _of_all(report: Report, machine: Machine, orders: Orders | None) -> Report:

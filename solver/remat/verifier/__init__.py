@@ -13,16 +13,18 @@ from remat.verifier.referee import check, nothing_run
 from remat.verifier.report import Peak, Profile, Report, Steady, Violation
 
 if TYPE_CHECKING:
+    from remat.verifier.addresses import check_addresses
     from remat.verifier.deadlock import check_orders
     from remat.verifier.periodic import Updates, check_beats, check_pattern, check_samples, versioned
     from remat.verifier.repeated_steps import check_cycle
 
 _HOME = {
     **dict.fromkeys(("Updates", "check_beats", "check_pattern", "check_samples", "versioned"), "periodic"),
+    "check_addresses": "addresses",
     "check_cycle": "repeated_steps",
     "check_orders": "deadlock",
 }
-"""What only pipelines and what has no end need, and from where it is imported when it is first used."""
+"""What only some schedules need, and from where it is imported when it is first used."""
 
 __all__ = [
     "Peak",
@@ -32,6 +34,7 @@ __all__ = [
     "Updates",
     "Violation",
     "check",
+    "check_addresses",
     "check_beats",
     "check_cycle",
     "check_orders",

@@ -79,7 +79,7 @@ def check_layout(placed: Placed, findings: Findings, step_of: IntArray | None = 
         tell(row, "address-range", f"lies at {placed.offset[row]}, no multiple of {placed.alignment}")
     if placed.fixed is not None:
         for row in np.flatnonzero((placed.fixed >= 0) & (placed.fixed != placed.offset)).tolist():
-            tell(row, "address-range", f"lies at {placed.offset[row]}, and must at {placed.fixed[row]}")
+            tell(row, "address-range", f"lies at {placed.offset[row]}, and is fixed at {placed.fixed[row]}")
     for low, high in placed.reserved:
         for row in np.flatnonzero((placed.offset < high) & (end > low) & (placed.size > 0)).tolist():
             tell(row, "address-range", f"lies at {placed.offset[row]}-{end[row]}, where {low}-{high} is reserved")

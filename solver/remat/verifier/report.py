@@ -137,6 +137,8 @@ class Report:
         training that follow each other without a barrier take as long as the largest.
     steady : Steady or None
         Of a pipeline whose micro-batches follow each other without end: what each period takes.
+    arenas : mapping of memory name to bytes
+        Of a schedule with addresses: the verified arena of each memory that is laid out.
     notes : tuple of str
         Remarks that are no violations (a machine that differs from the instance's).
     """
@@ -154,6 +156,7 @@ class Report:
     end: NumberArray
     spans: Mapping[str, Number] = field(default_factory=dict)
     steady: Steady | None = None
+    arenas: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=())
 
     @property

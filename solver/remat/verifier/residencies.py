@@ -67,6 +67,13 @@ class Residencies:
             hosts[(hosts >= 0).all(axis=1)],
         )
 
+    def tasks(self, steps: Steps) -> IntArray:
+        """Return the task of each workspace; -1 for values."""
+        found = np.full(len(self), -1, dtype=np.int64)
+        works = self.value == WORKSPACE
+        found[works] = steps.item[self.first_step[works]]
+        return found
+
     def names(self, graph: TaskGraph, steps: Steps) -> list[str]:
         """Name each residency: the value, or the task whose workspace it is."""
         found = []

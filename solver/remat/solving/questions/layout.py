@@ -15,12 +15,14 @@ from remat.plugin.layouts import FREE, Buffers, LayoutProposal, arena_of
 from remat.plugin.options import make_options
 from remat.plugin.proposal import Termination
 from remat.plugin.registry import LAYOUT, find
+from remat.schedule.addresses import AddressTable, Arena
 from remat.solving.result import Result
 from remat.verifier.findings import Findings
 from remat.verifier.layout import Placed, check_layout
 from remat.verifier.residencies import Residencies, residencies_of
 
 if TYPE_CHECKING:
+    from remat.graph.machine import Machine
     from remat.solving.verifying import Examined
 
 DEFAULT = "layout-auto"
@@ -42,7 +44,8 @@ class Addresses:
     arena : int or None
         The end of the highest residency.
     peak, rounded_peak : int
-        The most bytes at one time, as they are and with sizes rounded up to the alignment.
+        The most bytes at one time, as they are and with sizes rounded up to the alignment. Of a schedule, they include
+        the static bytes of the memory.
     bound : int
         No layout has a smaller arena.
     infeasible_within : str or None
@@ -52,6 +55,8 @@ class Addresses:
     alignment : int
     residencies : Residencies or None
         Those of the memory, of a schedule.
+    table : AddressTable or None
+        The rows of a schedule document, where a layout of a schedule was found.
     notes : tuple of str
     """
 
@@ -71,6 +76,7 @@ class Addresses:
     capacity: int | None
     alignment: int
     residencies: Residencies | None = None
+    table: AddressTable | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -79,6 +85,27 @@ class Addresses:
         if self.arena is None or not self.rounded_peak:
             return None if self.arena is None else 0.0
         return self.arena / self.rounded_peak - 1
+
+    def table_of(self, machine: Machine) -> AddressTable:
+        """Return the rows for the schedule that was laid out.
+
+        Raises
+        ------
+        OptionError
+            If there are none, or they exceed the capacity of the memory.
+        """
+        if self.table is None:
+            why = "no layout was found" if self.memory else "buffers without a schedule have no residencies"
+            raise OptionError(why, argument="layout")
+        arena = self.table.arenas[0]
+        capacity = machine.memories[arena.memory].capacity
+        if capacity is not None and arena.size > capacity:
+            raise OptionError(
+                f"the arena takes {arena.size} bytes of {self.memory}, and its capacity is {capacity}; solve with a "
+                "smaller budget, or with layout=True",
+                argument="layout",
+            )
+        return self.table
 
 
 def layout(
@@ -127,6 +154,7 @@ def layout(
         buffers, held, name, hosts = _constrained(source, align, reserved, fixed or {}), None, "", None
     else:
         buffers, held, name, hosts = _of_schedule(source, memory, align, reserved, fixed or {})
+    stated = tuple(reserved), tuple((fixed or {}).items())
     buffers = replace(buffers, capacity=buffers.capacity if capacity is None else capacity)
     asked = find(algorithm, LAYOUT)
     found: LayoutProposal = asked.load()(buffers, make_options(asked, options or {}), context or Context())
@@ -134,6 +162,11 @@ def layout(
     arena = None
     if found.offset is not None:
         arena = _checked(buffers, found.offset, (first, last), hosts, algorithm)
+    table = None
+    if arena is not None and found.offset is not None and held is not None and not isinstance(source, Buffers):
+        table = _table(source, name, held, found.offset, (buffers.alignment, *stated))
+        arena = table.arenas[0].size
+    peak, rounded_peak, bound, infeasible = _figures(source, name, held, buffers, found)
     return Addresses(
         memory=name,
         algorithm=algorithm,
@@ -143,15 +176,40 @@ def layout(
         size=buffers.size,
         names=tuple(buffers.names) or _numbers(buffers),
         arena=arena,
-        peak=_peak(buffers, buffers.size),
-        rounded_peak=_peak(buffers, buffers.rounded),
-        bound=found.bound,
-        infeasible_within=found.infeasible_within,
+        peak=peak,
+        rounded_peak=rounded_peak,
+        bound=bound,
+        infeasible_within=infeasible,
         termination=found.termination,
         capacity=buffers.capacity,
         alignment=buffers.alignment,
         residencies=held,
+        table=table,
         notes=found.notes,
+    )
+
+
+def _table(
+    source: Result | Examined,
+    memory: str,
+    held: Residencies,
+    offset: IntArray,
+    stated: tuple[int, tuple[tuple[int, int], ...], tuple[tuple[str, int], ...]],
+) -> AddressTable:
+    """Return the rows of a schedule document; the arena covers the static bytes, too."""
+    steps = source.columns if isinstance(source, Result) else source.steps
+    assert steps is not None
+    index = source.machine.memory_index[memory]
+    size = max(int((offset + held.size).max(initial=0)), source.graph.static_bytes(source.machine, index))
+    return AddressTable(
+        (Arena(memory=index, size=size, alignment=stated[0], reserved=stated[1], fixed=stated[2]),),
+        memory=held.memory,
+        value=held.value,
+        task=held.tasks(steps),
+        first=held.first_step,
+        last=held.last_step,
+        offset=offset,
+        size=held.size,
     )
 
 
@@ -192,6 +250,24 @@ def _peak(buffers: Buffers, size: IntArray) -> int:
     return int(np.cumsum(change[np.lexsort((change > 0, time))]).max())
 
 
+def _figures(
+    source: Result | Examined | Buffers, memory: str, held: Residencies | None, buffers: Buffers, found: LayoutProposal
+) -> tuple[int, int, int, str | None]:
+    """Return the peak, that of rounded sizes, the bound, and the class whose layouts all exceed the capacity."""
+    rounded = _peak(buffers, buffers.rounded)
+    if isinstance(source, Buffers) or held is None:
+        return _peak(buffers, buffers.size), rounded, found.bound, found.infeasible_within
+    assert source.report is not None
+    peak, align = source.report.peaks[memory].size, buffers.alignment
+    static = source.graph.static_bytes(source.machine, source.machine.memory_index[memory])
+    rounded = peak if align == 1 else max(peak, -(-static // align) * align + rounded)
+    if not len(held.hosts):
+        return peak, rounded, found.bound, found.infeasible_within
+    # The algorithm's bound is that of the pairs of output and input that `shared` has chosen.
+    exceeded = buffers.capacity is not None and peak > buffers.capacity
+    return peak, rounded, peak, found.infeasible_within if exceeded else None
+
+
 def _of_schedule(
     source: Result | Examined,
     memory: str | None,
@@ -203,6 +279,8 @@ def _of_schedule(
     columns = source.columns if isinstance(source, Result) else source.steps
     if columns is None or source.report is None or not source.report.ok:
         raise OptionError("there is no valid schedule to lay out", argument="source")
+    if source.report.steady is not None:
+        raise OptionError("a schedule that repeats itself without end has no addresses", argument="source")
     graph, machine = source.graph, source.machine
     if memory is not None and memory not in machine.memory_index:
         raise OptionError(f"unknown memory {memory!r}; known are {', '.join(machine.memory_index)}", argument="memory")
