@@ -75,6 +75,16 @@ def test_an_output_in_place_lies_where_its_input_lay(size):
     assert found.arena == max(8, size, size + 1) == result.peak_memory["memory"]
 
 
+@pytest.mark.parametrize("algorithm", ["best-fit", "online-best-fit", "caching"])
+def test_static_bytes_and_outputs_in_place_are_laid_out_by_every_allocator(algorithm):
+    result = remat.solve(in_place(5) | {"static_memory": 100}, algorithm="keep-all")
+    found = remat.layout(result, algorithm=algorithm)
+    assert found.peak == result.peak_memory["memory"] == 108
+    assert found.offset.min() >= 100
+    assert remat.verify(result.instance, result.with_addresses(found).to_dict()).ok
+    assert (found.reserved is not None) == (algorithm == "caching")
+
+
 def test_every_allocator_answers():
     result = remat.solve(chain(), algorithm="rotor", budget="60B")
     for algorithm in remat.algorithms(kind="layout"):

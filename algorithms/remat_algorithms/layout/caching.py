@@ -12,8 +12,8 @@ The rules of `c10/cuda/CUDACachingAllocator.cpp`, with its default settings and 
 - Where the device has a capacity and a new segment would exceed it, the segments that are wholly free are given back
   first.
 
-Segments are laid out one after the other: an offset is an address in that order, so the arena is the most that is
-reserved as long as no segment is given back.
+Segments are laid out one after the other: an offset is an address in that order. Static bytes of the memory are a
+segment of their own. An output in place keeps the block of its input if it fits.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from remat_algorithms.layout.live_bytes import arena_bound
 
 MIB = 1 << 20
 ROUNDING, SMALL, MEDIUM = 512, MIB, 10 * MIB
+NONE = -1
 SMALL_SEGMENT, MEDIUM_SEGMENT, LARGE_ROUNDING = 2 * MIB, 20 * MIB, 2 * MIB
 
 
@@ -49,15 +50,14 @@ class Allocator:
     Attributes
     ----------
     reserved, most_reserved : int
-        Bytes of all segments now, and at most.
+        Bytes of all segments now, and at most; with `lying` bytes that are reserved from the start.
     """
 
-    def __init__(self, capacity: int | None = None) -> None:
+    def __init__(self, capacity: int | None = None, *, lying: int = 0) -> None:
         self._capacity = capacity
         self._free: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
         self._at: dict[int, _Block] = {}
-        self._end = 0
-        self.reserved = self.most_reserved = 0
+        self._end = self.reserved = self.most_reserved = lying
 
     def allocate(self, size: int) -> int | None:
         """Return the address of a block, or None where the capacity does not allow it."""
@@ -131,27 +131,49 @@ class Allocator:
 
 def solve(buffers: Buffers, options: None, context: Context) -> LayoutProposal:
     """Allocate and free in the order of times, frees first at one instant; no layout where the capacity is exceeded."""
-    if not buffers.is_plain or buffers.is_fixed.any() or buffers.reserved:
+    if buffers.is_fixed.any() or any(low for low, _ in buffers.reserved):
         raise OptionError("the caching allocator knows neither fixed nor reserved addresses", argument="allocator")
-    allocator = Allocator(buffers.capacity)
+    lying = max((high for _, high in buffers.reserved), default=0)
+    allocator = Allocator(buffers.capacity, lying=-(-lying // LARGE_ROUNDING) * LARGE_ROUNDING)
     offset = simulate(buffers, allocator)
-    bound = arena_bound(buffers)
-    notes = (f"reserved at most: {allocator.most_reserved} bytes",)
-    return LayoutProposal(offset=offset, bound=bound, notes=notes)
+    return LayoutProposal(offset=offset, bound=arena_bound(buffers), reserved=allocator.most_reserved)
 
 
 def simulate(buffers: Buffers, allocator: Allocator) -> IntArray | None:
     """Return the addresses that an allocator gives; None where it has none left."""
+    before, after = _takeovers(buffers)
     count = len(buffers)
     time = np.concatenate((buffers.end, buffers.start))
     events = np.lexsort((np.tile(np.arange(count), 2), np.repeat((0, 1), count), time))
     offset = np.zeros(count, dtype=np.int64)
     for event in events.tolist():
         if event < count:
-            allocator.free(int(offset[event]))
+            if after[event] == NONE:
+                allocator.free(int(offset[event]))
             continue
-        at = allocator.allocate(int(buffers.size[event - count]))
+        row = event - count
+        at = int(offset[before[row]]) if before[row] != NONE else allocator.allocate(int(buffers.size[row]))
         if at is None:
             return None
-        offset[event - count] = at
+        offset[row] = at
     return offset
+
+
+def _takeovers(buffers: Buffers) -> tuple[IntArray, IntArray]:
+    """Return for each buffer the one whose block it takes over, and the one that takes over its own; `NONE` for most.
+
+    Buffers of one group without shifts are outputs in place and their inputs. An output takes over the block of the
+    buffer before it if it fits; otherwise it is allocated like any other.
+    """
+    before, after = np.full((2, len(buffers)), NONE, dtype=np.int64)
+    if buffers.group is None:
+        return before, after
+    last: dict[int, tuple[int, int]] = {}  # of each group: the latest buffer, and the size of its block
+    for row in np.argsort(buffers.start, kind="stable").tolist():
+        group, size = int(buffers.group[row]), int(buffers.size[row])
+        earlier, block = last.get(group, (NONE, 0))
+        if earlier != NONE and size <= block and buffers.end[earlier] == buffers.start[row]:
+            before[row], after[earlier] = earlier, row
+            size = block
+        last[group] = row, size
+    return before, after

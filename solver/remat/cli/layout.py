@@ -222,6 +222,8 @@ def _lines(found: Addresses, units: Units) -> Iterator[tuple[str, str]]:
     if found.arena is not None and found.fragmentation is not None:
         yield "arena", shown(found.arena)
         yield "fragmentation", f"{found.fragmentation:.3%}"
+        if found.reserved is not None:
+            yield "reserved", shown(found.reserved)
     elif found.infeasible_within is not None:
         yield "infeasible within", found.infeasible_within
     else:
@@ -240,6 +242,7 @@ def _document(found: Addresses) -> dict[str, Any]:
         "rounded_peak": found.rounded_peak,
         "lower_bound": found.bound,
         "arena": found.arena,
+        **({} if found.reserved is None else {"reserved": found.reserved}),
         "infeasible_within": found.infeasible_within,
         "termination": str(found.termination),
         "notes": list(found.notes),

@@ -176,6 +176,8 @@ class LayoutProposal:
     termination : Termination
     work : int
         Units of work that the search took; 0 for what does not search.
+    reserved : int or None
+        Of a simulated allocator: the most bytes that it reserves at one time.
     notes : tuple of str
     """
 
@@ -184,6 +186,7 @@ class LayoutProposal:
     infeasible_within: str | None = None
     termination: Termination = Termination.COMPLETED
     work: int = 0
+    reserved: int | None = None
     notes: tuple[str, ...] = ()
 
 

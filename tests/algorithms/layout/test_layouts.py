@@ -243,6 +243,31 @@ def test_caching_layouts_are_valid(seed):
     check(sized, solved("caching", sized).offset)
 
 
+def test_caching_keeps_the_block_of_an_output_in_place():
+    buffers = Buffers.of(
+        [0, 2, 0, 2],
+        [2, 4, 2, 4],
+        [12 * MIB, 11 * MIB, 12 * MIB, 13 * MIB],
+        group=np.array([0, 0, 2, 2]),
+        shift=np.zeros(4, dtype=np.int64),
+    )
+    found = solved("caching", buffers)
+    first, smaller, second, larger = found.offset.tolist()
+    assert smaller == first
+    assert larger != second
+    assert found.reserved == (12 + 12 + 14) * MIB
+    later = Buffers.of([0, 2, 3], [2, 3, 4], [12 * MIB, 11 * MIB, 12 * MIB], group=np.array([0, 0, 2]), shift=[0, 0, 0])
+    assert solved("caching", later).reserved == 12 * MIB
+
+
+def test_caching_reserves_static_bytes_first():
+    buffers = Buffers.of([0], [1], [3 * MIB], reserved=((0, 5),))
+    found = solved("caching", buffers)
+    assert (found.offset.tolist(), found.reserved) == ([2 * MIB], 22 * MIB)
+    with pytest.raises(OptionError, match="knows neither fixed nor reserved"):
+        solved("caching", Buffers.of([0], [1], [5], reserved=((1, 5),)))
+
+
 # What makes no sense.
 
 

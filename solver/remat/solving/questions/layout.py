@@ -57,6 +57,8 @@ class Addresses:
         Those of the memory, of a schedule.
     table : AddressTable or None
         The rows of a schedule document, where a layout of a schedule was found.
+    reserved : int or None
+        Of a simulated allocator: the most bytes that it reserves from the device at one time.
     notes : tuple of str
     """
 
@@ -77,6 +79,7 @@ class Addresses:
     alignment: int
     residencies: Residencies | None = None
     table: AddressTable | None = None
+    reserved: int | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -185,6 +188,7 @@ def layout(
         alignment=buffers.alignment,
         residencies=held,
         table=table,
+        reserved=found.reserved,
         notes=found.notes,
     )
 
