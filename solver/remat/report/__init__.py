@@ -8,5 +8,6 @@ VIEWS = {
     "tree": ("tree",),
     "devices": ("pipeline",),
     "convergence": ("chain", "adjoint", "dag", "tree", "pipeline", "join"),
+    "addresses": ("chain", "adjoint", "dag", "tree", "pipeline", "join"),
 }
 """The pictures of a schedule (see `remat.report.plot.schedule`), each with the kinds of instances that it is for."""

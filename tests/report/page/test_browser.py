@@ -27,6 +27,8 @@ def pages(tmp_path_factory):
             generate("pipeline", "uniform", devices=20, layers=20, micro_batches=24), algorithm="1f1b"
         ),
     }
+    made["addresses"] = made["chain"].with_addresses(remat.layout(made["chain"]))
+    made["placed"] = made["offload"].with_addresses(remat.layout(made["offload"], memory="host"))
     for name, result in made.items():
         write_page(result, folder / f"{name}.html")
     return folder, made
@@ -76,6 +78,52 @@ def move(browser, x, y):
 
 def text(browser, what):
     return browser.run(f"document.getElementById('{what}').textContent")
+
+
+def test_hover_tells_the_addresses_of_a_residency(opened):
+    browser = opened("addresses")
+    place = browser.run(
+        "(() => { const {low, high, begin, end} = schedule.memories[0].boxes, panel = schedule.panels[1];"
+        " return [(begin[5] + end[5]) / 2 / schedule.span, panel.base - (low[5] + high[5]) / 2 * panel.scale]; })()"
+    )
+    move(browser, *spot(browser, *place))
+    low, high, name = browser.run(
+        "(() => { const {low, high, owner} = schedule.memories[0].boxes;"
+        " return [low[5].toLocaleString('en'), high[5].toLocaleString('en'), schedule.ownerName(owner[5])]; })()"
+    )
+    assert f"addresses {low} to {high}" in text(browser, "tip")
+    assert name in text(browser, "tip")
+
+
+def test_addresses_have_the_colours_of_the_bytes(opened):
+    browser = opened("placed")
+    # The device, which is not laid out, then the host with its addresses.
+    assert browser.run("schedule.panels.map(panel => [panel.memory.name, Boolean(panel.boxes)])") == [
+        ["device", False],
+        ["host", False],
+        ["host", True],
+    ]
+    corner = browser.run(  # of a residency: names stand in the middle
+        "(() => { const panel = schedule.panels[2], {high, begin} = panel.boxes;"
+        " return [begin[0] / schedule.span, panel.base - high[0] * panel.scale]; })()"
+    )
+    x, y = (place + 3 for place in spot(browser, *corner))
+    for by, band in (("group", "schedule.columns.group[boxes.owner[0] / 2]"), ("kind", "boxes.kind[0]")):
+        move(browser, x, y)
+        label, colour = browser.run(
+            f"(() => {{ const {{boxes}} = schedule.panels[2], band = {band};"
+            " return [schedule.legend[band].label, schedule.colours.kinds[band]]; })()"
+        )
+        plain = [*bytes.fromhex(colour[1:]), 255]
+        assert browser.run("schedule.by") == by
+        assert label in text(browser, "tip")
+        assert pixel(browser, x, y) == plain
+        browser.run("schedule.filter('no such name')")
+        browser.settle()
+        assert pixel(browser, x, y) != plain
+        browser.run("schedule.filter('')")
+        browser.press("c")
+        browser.settle()
 
 
 def test_hover_tells_what_lies_there_and_why(opened, pages):

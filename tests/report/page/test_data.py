@@ -109,6 +109,22 @@ def test_a_pipeline_has_its_operations_and_who_sends():
     assert "saving forward" not in text.partition("<figure>")[0]
 
 
+def test_a_page_has_the_addresses():
+    made = chain_result()
+    assert [memory["addresses"] for memory in pack(made)[0]["memories"]] == [None] * len(made.machine.memories)
+    made = made.with_addresses(remat.layout(made))
+    head, data = pack(made)
+    found, table = unpacked(head, data), made.addresses
+    assert head["memories"][0]["addresses"] == {"size": table.arenas[0].size, "blocked": []}
+    rows = zip(*(found[f"{name} 0"].tolist() for name in ("owner", "first", "last", "low", "high")), strict=True)
+    steps = len(made.columns)
+    columns = (column.tolist() for column in table.columns)
+    assert sorted(rows) == sorted(
+        (2 * task + 1 if value < 0 else 2 * value, first, last if last < steps else -1, offset, offset + size)
+        for _, value, task, first, last, offset, size in zip(*columns, strict=True)
+    )
+
+
 def test_whole_times_are_exact():
     head, data = pack(long_result(100))
     assert head["tick"] == 1.0

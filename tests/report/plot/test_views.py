@@ -15,6 +15,8 @@ from remat.plugin.context import Progress
 from remat.report import VIEWS
 from remat.report.plot.schedule import plot
 from remat.report.plot.views import MOST_BOXES, drawing
+from remat.report.views.addresses import address_boxes
+from remat.report.views.composition import composition_of
 from remat.solving.verifying import examine
 from tests.report.plot.test_schedule import words
 from tests.report.results import CHAIN, chain_result, long_result, offload_result, result_of
@@ -34,6 +36,7 @@ def test_each_view_is_for_its_kinds(kind, view, tmp_path):
     made = KINDS[kind]()
     events = [Progress(0.5, 2 * made.makespan, None, "", "one"), Progress(1.5, made.makespan, made.makespan, "", "two")]
     result = replace(made, history=tuple(events))
+    result = result.with_addresses(remat.layout(result))
     for suffix in ("svg", "png"):
         path = tmp_path / f"view.{suffix}"
         if kind in VIEWS[view]:
@@ -55,6 +58,33 @@ def test_each_view_is_for_its_kinds(kind, view, tmp_path):
     if view == "convergence":
         with pytest.raises(OptionError, match="'convergence' is no view"):
             drawing(made, view)
+    if view == "addresses":
+        with pytest.raises(OptionError, match="has no addresses; `remat layout` writes them"):
+            drawing(made, view)
+
+
+def test_addresses(tmp_path):
+    made = offload_result()
+    for memory in ("device", "host"):
+        made = made.with_addresses(remat.layout(made, memory=memory))
+    text = said(made, "addresses", tmp_path)
+    assert {"address in device (units)", "address in host (units)", "u"} <= set(text)
+    assert any("arena of device" in one and "arena of host" in one for one in text)
+    boxes = address_boxes(made, composition_of(made).stays, 0)
+    assert boxes.arena.size == int(boxes.high.max())
+    assert (boxes.begin <= boxes.end).all()
+    report = made.report
+    for box in range(len(boxes.kind)):
+        first, last = int(boxes.first[box]), int(boxes.last[box])
+        assert boxes.begin[box] == (0 if first < 0 else report.start[first])
+        assert boxes.end[box] == (report.makespan if last == len(report.end) else report.end[last])
+
+
+def test_many_residencies_become_an_image(tmp_path):
+    made = long_result(MOST_BOXES + 100)
+    made = made.with_addresses(remat.layout(made, algorithm="best-fit", options={"order": "start"}))
+    plot(made, tmp_path / "view.svg", view="addresses")
+    assert "<image" in (tmp_path / "view.svg").read_text()
 
 
 def test_stages(tmp_path):

@@ -21,6 +21,7 @@ from remat.graph.names import Names, NumberedNames
 from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph
 from remat.messages import printable
 from remat.report.text.readable_names import shown_name, shown_step
+from remat.report.views.addresses import address_boxes
 from remat.report.views.composition import Composition, Contents, Extra, Kind, composition_of
 from remat.report.views.forward_backward import passes_of
 from remat.report.views.phases import Phase, phase_labels, shown_phases
@@ -229,6 +230,7 @@ def _memory(result: Result, packed: Packed, found: Composition, index: int, phas
         "cause": _cause(result, peak.step, phases),
         "kinds": used,
         "at_peak": {str(int(kind)): size for kind, size in contents.at_peak.items()},
+        "addresses": _addresses(result, packed, found, index),
     }
     if found.groups is not None:
         head["groups"] = _grouped(packed, found.grouped[index], index, len(found.groups.labels))
@@ -257,6 +259,22 @@ def _grouped(packed: Packed, contents: Contents, index: int, labels: int) -> lis
     for row in used:
         packed.column(f"grouped {index} {row}", contents.sizes[row], differences=True)
     return used
+
+
+def _addresses(result: Result, packed: Packed, found: Composition, index: int) -> dict[str, Any] | None:
+    """Add the residencies of a memory that is laid out; return its arena."""
+    boxes = address_boxes(result, found.stays, index)
+    if boxes is None:
+        return None
+    steps = len(result.steps)
+    packed.column(f"first {index}", boxes.first, differences=True)
+    packed.column(f"last {index}", np.where(boxes.last < steps, boxes.last, -1))
+    packed.column(f"low {index}", boxes.low)
+    packed.column(f"high {index}", boxes.high)
+    packed.column(f"kind {index}", boxes.kind)
+    packed.column(f"owner {index}", np.where(boxes.value < 0, 2 * boxes.task + 1, 2 * boxes.value))
+    blocked = [[0, boxes.static]] if boxes.static else []
+    return {"size": boxes.arena.size, "blocked": blocked + [list(pair) for pair in boxes.arena.reserved]}
 
 
 def _events_at(time: NumberArray, report: Report) -> IntArray:

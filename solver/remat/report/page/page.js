@@ -39,7 +39,7 @@ class Page {
     const time = Float64Array.from(this.columns[`at ${k}`], at => at < 0 ? 0 : at < start.length ? start[at] : this.end[at - start.length]);
     const total = new Float64Array(time.length);
     for (const column of bytes) for (let i = 0; i < total.length; i++) total[i] += column[i];
-    return {...memory, sets, time, total, largest: new Largest(total), used: memory.peak > 0 || k === 0};
+    return {...memory, sets, time, total, largest: new Largest(total), used: memory.peak > 0 || k === 0, boxes: memory.addresses && this.boxes(memory, k)};
   }
 
   /** Show what bytes are for ("kind"), or which part of the program they belong to ("group"). */
@@ -117,7 +117,7 @@ class Page {
     const pen = this.canvas.getContext("2d");
     pen.clearRect(0, 0, this.width, this.height);
     pen.font = `11px ${this.font}`;
-    for (const panel of this.panels) this.drawMemory(pen, panel);
+    for (const panel of this.panels) panel.boxes ? this.drawAddresses(pen, panel) : this.drawMemory(pen, panel);
     for (const row of this.rows) this.drawRow(pen, row);
     if (this.living) this.drawLives(pen);
     this.drawAxis(pen);

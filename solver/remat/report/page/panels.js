@@ -1,4 +1,5 @@
-// Parts of the picture: where they stand, names on bands, devices of a pipeline, lifetimes of the largest values.
+// Parts of the picture: where they stand, names on bands, devices of a pipeline, addresses, lifetimes of the largest
+// values.
 "use strict";
 
 const SENT = 5;                      // height of the transfers that a device sends, below its operations
@@ -41,11 +42,11 @@ Object.assign(Page.prototype, {
     };
     const putMemories = () => {
       const tall = shown.length > 4 ? 50 : shown.length > 2 ? 96 : shown.length > 1 ? 170 : 260;
-      this.panels = shown.map(memory => {
-        const panel = {memory, top: y, height: tall};
-        y += tall + (tall < 100 ? 10 : GAP);
-        return panel;
-      });
+      this.panels = shown.flatMap(memory => memory.boxes ? [{memory}, {memory, boxes: memory.boxes}] : [{memory}]);
+      for (const panel of this.panels) {
+        Object.assign(panel, {top: y, height: panel.boxes ? Math.max(tall, shown.length > 4 ? 120 : 200) : tall});
+        y += panel.height + (panel.height < 100 ? 10 : GAP);
+      }
     };
     for (const put of this.devices.length ? [putRows, putMemories] : [putMemories, putRows]) put();
     if (this.living) { this.livesTop = y + 4; y += 26 + LIFE * this.lives().length; }
@@ -186,6 +187,62 @@ Object.assign(Page.prototype, {
       pen.fillText(text, x, (bottom + top) / 2);
       pen.globalAlpha = 1;
     });
+  },
+
+  // ---------------------------------------------------------------------------------------- addresses
+
+  /** Residencies of a memory that is laid out: times, addresses, what they are of. */
+  boxes({addresses}, k) {
+    const of = name => this.columns[`${name} ${k}`], first = of("first"), last = of("last");
+    const begin = Float64Array.from(first, step => step < 0 ? 0 : this.columns.start[step]);
+    const end = Float64Array.from(last, step => step < 0 ? this.head.makespan : this.end[step]);
+    return {...addresses, first, last, begin, end, low: of("low"), high: of("high"), kind: of("kind"), owner: of("owner")};
+  },
+  ownerName(owner) { return owner % 2 ? `workspace of ${this.taskName((owner - 1) / 2)}` : this.valueName(owner / 2); },
+  /** The kind, or the group, of a residency. */
+  kindOfBox({kind, owner}, k) {
+    if (this.by === "kind") return kind[k];
+    return owner[k] % 2 ? this.head.groups.extra + 1 : this.columns.group[owner[k] / 2];
+  },
+
+  /** Each residency over time and address. */
+  drawAddresses(pen, panel) {
+    const {memory, boxes, top, height} = panel, head = 20, base = top + height, edge = LEFT + this.across;
+    const scale = (height - head) / Math.max(boxes.size, 1), y = address => base - address * scale;
+    Object.assign(panel, {scale, base});
+    pen.textBaseline = "middle";
+    const {ticks: marks, factor, unit} = sizeTicks(boxes.size, this.head.units.memory);
+    marks.forEach((tick, k) => {                             // the unit stands at the highest
+      pen.fillStyle = this.colours.line;
+      pen.fillRect(LEFT, Math.round(y(tick)), this.across, 1);
+      const text = `${digits(tick / factor, 4, true)}${k && k === marks.length - 1 ? unit : ""}`;
+      this.label(pen, text, LEFT - 6, Math.max(y(tick), top + 19), "right");
+    });
+    pen.fillStyle = this.colours.line;
+    for (const [low, high] of boxes.blocked) pen.fillRect(LEFT, y(high), this.across, (high - low) * scale);
+    const [from, to] = this.view, {begin, end, low, high, owner} = boxes, stop = upper(begin, to);
+    for (let k = 0; k < stop; k++) {
+      if (end[k] < from) continue;
+      const left = Math.max(LEFT, this.x(begin[k])), right = Math.min(edge, this.x(end[k]));
+      const wide = right - left, tall = (high[k] - low[k]) * scale, kind = this.kindOfBox(boxes, k), colour = this.colours.kinds[kind];
+      pen.fillStyle = colour;
+      pen.globalAlpha = this.faded(kind) || (this.matches && !this.matches.owner(owner[k])) ? 0.25 : 1;
+      pen.fillRect(left, y(high[k]), Math.max(wide - (wide > 4 ? 1 : 0), 0.7), Math.max(tall - (tall > 4 ? 1 : 0), 0.5));
+      if (wide > 22 && tall > 12) {
+        const names = [this.ownerName(owner[k]), owner[k] % 2 ? this.tasks.at((owner[k] - 1) / 2) : this.values.at(owner[k] / 2)];
+        const text = names.find(name => pen.measureText(name).width < wide - 4);
+        if (text !== undefined) {
+          pen.fillStyle = inkOn(colour);
+          pen.textAlign = "center";
+          pen.fillText(text, (left + right) / 2, y((low[k] + high[k]) / 2));
+        }
+      }
+    }
+    pen.globalAlpha = 1;
+    const above = ((boxes.size / memory.peak - 1) * 100).toFixed(2);
+    const share = boxes.size > memory.peak ? memory.peak ? `, ${above} % above the peak` : "" : ", no more than the peak";
+    this.label(pen, `arena ${this.size(boxes.size)}${share}`, LEFT + 4, top + 7, "left", "ink");
+    this.label(pen, "addresses", LEFT - 6, top + 7, "right", "ink");
   },
 
   // --------------------------------------------------------------------------------------------- lives

@@ -25,7 +25,8 @@ function matchesOf(page, text) {
   };
   let steps = 0;
   for (let k = 0; k < item.length; k++) steps += step(k) ? 1 : 0;
-  return {step, lines, of, steps, values: values.reduce((sum, one) => sum + one, 0)};
+  const owner = one => one % 2 ? tasks[(one - 1) / 2] : values[one / 2];
+  return {step, owner, lines, of, steps, values: values.reduce((sum, one) => sum + one, 0)};
 }
 
 /** The bytes of some stays together, as points over time. */
@@ -40,6 +41,14 @@ function sumOver(chosen, {begin, end}, size) {
     else { time.push(at); total.push(sum); }
   }
   return {time: Float64Array.from(time), total: Float64Array.from(total), largest: new Largest(Float64Array.from(total))};
+}
+
+/** The residency at a time and an address; -1 where there is none. */
+function boxAt({begin, end, low, high}, time, address) {
+  for (let k = upper(begin, time) - 1; k >= 0; k--) {
+    if (end[k] > time && low[k] <= address && address < high[k]) return k;
+  }
+  return -1;
 }
 
 Object.assign(Page.prototype, {
@@ -104,6 +113,10 @@ Object.assign(Page.prototype, {
   at(x, y) {
     if (x < LEFT || x > LEFT + this.across) return null;
     const time = this.timeAt(x), panel = this.panels.find(({top, height}) => y >= top && y < top + height);
+    if (panel?.boxes) {
+      const {memory, boxes, base, scale} = panel, address = (base - y) / scale;
+      return {time, memory, panel, box: boxAt(boxes, time, address)};
+    }
     if (panel) {
       const {memory, base, scale} = panel, k = upper(memory.time, time) - 1;
       let bytes = (base - y) / scale, kind;
@@ -173,7 +186,7 @@ Object.assign(Page.prototype, {
     tip.hidden = !cursor;
     this.list(cursor ?? {time: this.peakTime(this.home), memory: this.home, peak: true});
     if (!cursor) return;
-    const lines = cursor.row ? this.aboutStep(cursor) : this.aboutMemory(cursor);
+    const lines = cursor.row ? this.aboutStep(cursor) : cursor.box >= 0 ? this.aboutBox(cursor) : this.aboutMemory(cursor);
     tip.replaceChildren(...lines.map(([tag, text, style]) => {
       const line = document.createElement(tag);
       line.textContent = text;
@@ -182,8 +195,20 @@ Object.assign(Page.prototype, {
     }));
     const x = this.x(cursor.time), wide = tip.offsetWidth;
     tip.style.left = `${Math.max(0, Math.min(x + 14 + wide > this.width ? x - wide - 14 : x + 14, this.width - wide))}px`;
-    const y = cursor.row ? cursor.below.top + cursor.below.height + 4 : 26 + (this.panels.find(panel => panel.memory === cursor.memory) ?? this.panels[0]).top;
+    const panel = cursor.panel ?? this.panels.find(panel => panel.memory === cursor.memory) ?? this.panels[0];
+    const y = cursor.row ? cursor.below.top + cursor.below.height + 4 : 26 + panel.top;
     tip.style.top = `${y}px`;
+  },
+
+  aboutBox({time, memory, box}) {
+    const {first, last, begin, end, low, high, owner} = memory.boxes, shown = this.kindOfBox(memory.boxes, box);
+    const by = step => step < 0 ? "" : ` (${this.stepName(step)})`, plain = address => address.toLocaleString("en");
+    return [
+      ["b", `${this.time(time)} · ${this.ownerName(owner[box])} in ${memory.name}`],
+      ["span", `${this.legend[shown].label} ${this.size(high[box] - low[box])}`, `${this.by}-${shown}`],
+      ["span", `addresses ${plain(low[box])} to ${plain(high[box])}`, "told"],
+      ["span", `${this.time(begin[box])}${by(first[box])} to ${this.time(end[box])}${by(last[box])}`, "told"],
+    ];
   },
 
   aboutMemory({time, memory = this.panels[0].memory, kind}) {

@@ -82,6 +82,7 @@ def plot(result: Result, path: str | os.PathLike[str], *, view: str = "time") ->
           `SLICES` time slices: the memory line is the maximum of each slice, so the peak is never lost, and the
           rows show each phase's share of the slice.
         - ``values``: each value where it is resident, a band as high as its size.
+        - ``addresses``, of schedules with addresses: each residency over time and address.
         - ``stages``, of chains and adjoints: what is kept, checkpointed, recomputed and offloaded.
         - ``reversal``, of chains and adjoints: sweeps forward and back over time, and the states that are kept.
         - ``devices``, of pipelines: what each device does, by micro-batch, and the memory of each.

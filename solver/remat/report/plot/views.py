@@ -1,4 +1,4 @@
-"""Other views of a schedule through matplotlib: stages, reversal, tree, values (see `remat.report.views`)."""
+"""Other views of a schedule through matplotlib: stages, reversal, tree, values and addresses."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from remat.errors import OptionError
 from remat.instance import AdjointInstance
-from remat.report.palette import LEVELS, LIGHT, OF_FATE, OF_STAY, Role
+from remat.report.palette import LEVELS, LIGHT, OF_FATE, OF_KIND, OF_STAY, Role, ink_on
 from remat.report.plot.convergence import convergence
 from remat.report.plot.devices import devices
 from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles, count_ticks
 from remat.report.text.readable_names import names_of_task, names_of_value, short_name, shown_name
+from remat.report.views.addresses import Boxes, address_boxes
+from remat.report.views.composition import Kind, composition_of
 from remat.report.views.icicle import Icicle, icicle_of
 from remat.report.views.occupancy import Occupancy, Stay, occupancy_of
 from remat.report.views.reversal import Stroke, Use, reversal_of, uses_of
@@ -34,11 +36,15 @@ MOST_DOTS = 300
 MOST_BOXES = 2000
 """Most stages, lines, dots and boxes that are drawn one by one."""
 
+MOST_ARENAS = 4
+"""Memories whose addresses are drawn."""
+
 COLUMNS, ROWS = 1500, 400
 """Pixels of what is drawn as an image because it has more boxes."""
 
 FATES = {fate: LIGHT[role] for fate, role in OF_FATE.items()}
 STAYS = {stay: LIGHT[role] for stay, role in OF_STAY.items()}
+KINDS = {kind: LIGHT[role] for kind, role in OF_KIND.items()}
 STROKES = {
     Stroke.STORED: ("state that is kept", LEVELS[0], 0.9),
     Stroke.CHECKPOINT: ("state that is kept", LEVELS[0], 0.9),
@@ -69,6 +75,10 @@ def drawing(result: Result, view: str) -> Callable[[], Figure] | None:
         suited["devices"] = lambda: devices(result)
     if result.history:
         suited["convergence"] = lambda: convergence(result)
+    if result.addresses is not None:
+        suited["addresses"] = lambda: _addresses(result)
+    elif view == "addresses":
+        raise OptionError("the schedule has no addresses; `remat layout` writes them", argument="view")
     if view not in suited:
         raise OptionError(f"{view!r} is no view of this schedule; it has {', '.join(suited)}", argument="view")
     return suited[view]
@@ -368,8 +378,9 @@ def _values(result: Result) -> Figure:
             low, size = found.low[mine] / factor, (found.high[mine] - found.low[mine]) / factor
             _boxes(axes, sides, low + size - 1.0, STAYS[stay], 0.4 if len(found.kind) < 500 else 0.15, size)
     else:
+        layers = [(found.kind == stay, STAYS[stay]) for stay in sorted(Stay, key=lambda stay: stay is Stay.ELSEWHERE)]
         axes.imshow(
-            occupancy_pixels(found, span),
+            box_pixels(layers, (found.begin, found.end, found.low, found.high), span, found.height),
             extent=(0, span / scale.factor, height, 0),
             aspect="auto",
             interpolation="nearest",
@@ -423,17 +434,96 @@ def _name_bands(axes: Axes, result: Result, found: Occupancy, factor: float) -> 
     axes.tick_params(axis="y", length=0)
 
 
-def occupancy_pixels(found: Occupancy, span: float) -> NDArray[np.float64]:
-    """Return the bands as an image: in each pixel the share of each kind of stay."""
+def box_pixels(
+    layers: Sequence[tuple[NDArray[np.bool_], str]], sides: Sequence[NDArray[Any]], span: float, height: float
+) -> NDArray[np.float64]:
+    """Return boxes as an image: in each pixel the share of each layer of boxes, the first layers first.
+
+    A layer is a mask of boxes and their colour; the sides are begin, end, low and high of all boxes.
+    """
     shape = (ROWS, COLUMNS)
-    down = ROWS / (found.height or 1.0)
+    down, along = ROWS / (height or 1.0), COLUMNS / span
     picture = np.ones((*shape, 3))
     free = np.ones(shape)
-    for stay in sorted(Stay, key=lambda stay: stay is Stay.ELSEWHERE):
-        mine = found.kind == stay
-        across = found.begin[mine] * (COLUMNS / span), found.end[mine] * (COLUMNS / span)
-        share = np.clip(coverage(across, (found.low[mine] * down, found.high[mine] * down), shape), 0.0, free)
+    for mine, name in layers:
+        begin, end, low, high = (side[mine] for side in sides)
+        share = np.clip(coverage((begin * along, end * along), (low * down, high * down), shape), 0.0, free)
         free -= share
-        colour = np.array([int(STAYS[stay][k : k + 2], 16) / 255 for k in (1, 3, 5)])
+        colour = np.array([int(name[k : k + 2], 16) / 255 for k in (1, 3, 5)])
         picture -= share[:, :, None] * (1 - colour)
     return np.clip(picture, 0, 1)
+
+
+# --------------------------------------------------------------------------------------------- addresses
+
+
+def _addresses(result: Result) -> Figure:
+    """Draw each residency over time and address, a panel for each memory that is laid out."""
+    assert result.report is not None
+    span = float(result.report.makespan) or 1.0
+    scale = TimeScale.of(span, result.units)
+    stays = composition_of(result).stays
+    listed = [address_boxes(result, stays, memory) for memory in range(len(result.machine.memories))]
+    shown = [found for found in listed if found is not None][:MOST_ARENAS]
+    figure, panels, total = _frame(result, [4.8 if len(shown) == 1 else 3.4] * len(shown))
+    for axes, found in zip(panels, shown, strict=True):
+        _draw_arena(axes, result, found, (span, scale.factor))
+        axes.tick_params(labelbottom=axes is panels[-1])
+    panels[-1].set_xlabel(f"time ({scale.unit})")
+    used = {kind for found in shown for kind in found.kind.tolist()}
+    legend = {kind.label: KINDS[kind] for kind in Kind if kind in used}
+    if any(found.static or found.arena.reserved for found in shown):
+        legend["static or reserved"] = LIGHT[Role.ELSEWHERE]
+    notes = [f"{sum(len(found.kind) for found in shown):,} residencies"]
+    for found in shown:
+        name = result.machine.memories[found.arena.memory].name
+        size, peak = (format_size(size, result.units) for size in (found.arena.size, result.report.peaks[name].size))
+        notes.append(f"arena of {shown_name(name)} {size}, peak {peak}")
+    add_legend(figure, legend, notes, total)
+    return figure
+
+
+def _draw_arena(axes: Axes, result: Result, found: Boxes, time: tuple[float, float]) -> None:
+    span, seconds = time
+    capacity = result.machine.memories[found.arena.memory].capacity
+    factor, unit = size_scale(max(found.arena.size, 1), result.units)
+    top = float(found.arena.size or 1)
+    blocked = [*(((0, found.static),) if found.static else ()), *found.arena.reserved]
+    for low, high in blocked:
+        axes.axhspan(low / factor, min(high, top) / factor, facecolor=LIGHT[Role.ELSEWHERE], linewidth=0)
+    sides = (found.begin, found.end, found.low, found.high)
+    masks = [(found.kind == kind, KINDS[kind]) for kind in Kind]
+    if len(found.kind) <= MOST_BOXES:
+        for mine, colour in masks:
+            across = np.column_stack((found.begin[mine], found.end[mine])) / seconds
+            size = (found.high[mine] - found.low[mine]) / factor
+            edge = 0.4 if len(found.kind) < 500 else 0.15
+            _boxes(axes, across, found.low[mine] / factor + size - 1.0, colour, edge, size)
+        _name_residencies(axes, result, found, time, factor)
+    else:
+        image = box_pixels([(mine, colour) for mine, colour in masks if mine.any()], sides, span, top)
+        extent = (0, span / seconds, top / factor, 0)
+        axes.imshow(image, extent=extent, aspect="auto", interpolation="nearest")
+    highest = top
+    if capacity is not None and capacity <= 1.25 * top:
+        axes.axhline(capacity / factor, color=LIGHT[Role.BUDGET], linewidth=1.0, linestyle=(0, (5, 3)))
+        highest = max(highest, float(capacity))
+    axes.set_xlim(0, span / seconds)
+    axes.set_ylim(0, highest / factor * 1.02)
+    name = short_name(result.machine.memories[found.arena.memory].name, 12, end=3)
+    _measure(axes, f"address in {name} ({unit})")
+
+
+def _name_residencies(axes: Axes, result: Result, found: Boxes, time: tuple[float, float], factor: float) -> None:
+    """Name the boxes in which there is room for a line of text: a letter is about 1/150 of the width."""
+    span, seconds = time
+    wide = (found.end - found.begin) / span * 150
+    tall = (found.high - found.low) / (found.arena.size or 1)
+    for k in np.flatnonzero((wide > 2) & (tall > 0.13 / 3.4)).tolist():
+        value, task = int(found.value[k]), int(found.task[k])
+        names = names_of_task(result.graph, task) if value < 0 else names_of_value(result.graph, value)
+        name = next((one for one in names if len(one) + 0.5 <= wide[k]), "")
+        if name:
+            middle = (found.begin[k] + found.end[k]) / 2 / seconds, (found.low[k] + found.high[k]) / 2 / factor
+            ink = ink_on(KINDS[Kind(int(found.kind[k]))])
+            axes.text(*middle, name, ha="center", va="center", fontsize=7.5, color=ink, parse_math=False)
