@@ -70,6 +70,20 @@ def test_addresses_above_the_capacity_are_not_written(run, tmp_path):
     assert not placed.exists()
 
 
+def test_solve_finds_addresses(run, tmp_path):
+    path = str(tmp_path / "placed.json")
+    outcome = run("solve", "example:lecture_l5", "-b", "100%", "--layout", "-o", path)
+    assert outcome.code == 0
+    assert "the addresses cost no time" in outcome.out
+    assert "arena " in outcome.out
+    assert "arena " in run("verify", "example:lecture_l5", path).out
+    outcome = run("solve", "example:lecture_l5", "-b", "1", "--layout", "--format", "json")
+    assert outcome.code == 3
+    outcome = run("solve", "example:lecture_l5", "--layout", "--max-overhead", "10%")
+    assert outcome.code == 2
+    assert "--layout: a question is many solves" in outcome.err
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -33,6 +33,7 @@ INSTANCE is a JSON file (.gz too), - for standard input, or example:NAME for a s
   remat solve loop.json -b 20 --format actions
   remat solve net.json -b 8GB --gap 1% --patience 10s        stop at 1 %, or after 10 s without progress
   remat solve net.json --max-overhead 20%                    the smallest budget that meets a time limit
+  remat solve net.json -b 8GB --layout                       with addresses that fit the budget
   remat solve net.json -b 8GB -O scale=batch -O batch=32     the largest batch for a budget
 
 \b
@@ -95,6 +96,7 @@ class _Given:
     gap: str | None
     patience: str | None
     warm_start: str | None
+    layout: bool
     seed: int
     threads: int
     output: str | None
@@ -142,6 +144,7 @@ class _Given:
 @click.option("--max-makespan", metavar="TIME", help="Find the smallest budget with at most this makespan.")
 @common.limit_options("Time limit, for example 30s or 5min. [auto: 60s]")
 @click.option("--warm-start", metavar="FILE", help="Start from this schedule of the instance.")
+@click.option("--layout", is_flag=True, help="Find addresses, too: a schedule whose arenas fit the budgets.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True)
 @click.option("-o", "--output", metavar="FILE", help="Write the schedule; - is standard output.")
@@ -182,6 +185,7 @@ def command(session: Session, /, **given: Any) -> int:
             {"max_overhead": asked.max_overhead, "max_makespan": asked.max_makespan},
             lambda: _own_options(make_problem(loaded, budget=budget, machine=model), asked.algorithm),
             warm_start=asked.warm_start is not None,
+            layout=asked.layout,
         )
         with question.errors():
             result = question.ask(
@@ -194,6 +198,7 @@ def command(session: Session, /, **given: Any) -> int:
                 gap=asked.gap,
                 patience=asked.patience,
                 **({} if asked.warm_start is None else {"warm_start": asked.warm_start}),
+                **({"layout": True} if asked.layout else {}),
                 seed=asked.seed,
                 threads=asked.threads,
                 progress=listener,
@@ -266,7 +271,12 @@ class _Question:
 
 
 def _question(
-    options: dict[str, str], flags: Mapping[str, str | None], own: Callable[[], set[str]], *, warm_start: bool
+    options: dict[str, str],
+    flags: Mapping[str, str | None],
+    own: Callable[[], set[str]],
+    *,
+    warm_start: bool,
+    layout: bool,
 ) -> _Question:
     """Part the question from the algorithm's options; `own` names those that the algorithm has itself."""
     import remat
@@ -284,6 +294,8 @@ def _question(
         return _Question(remat.solve, left, asked)
     if warm_start:
         raise OptionError("a question is many solves, and has no start", argument="warm_start")
+    if layout:
+        raise OptionError("a question is many solves, and none of them is laid out", argument="layout")
     if "scale" in arguments:
         if (scale := arguments.pop("scale")) != "batch":
             raise OptionError(f"{scale!r:.60} is nothing to scale by; write scale=batch", option="scale")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from remat.errors import OptionError
 from remat.instance import load
 from remat.instance.kinds import is_pipeline
 from remat.plugin.applicability import check_reach
@@ -50,6 +51,7 @@ def solve(
     gap: float | str | None = None,
     patience: float | str | None = None,
     warm_start: WarmStart = None,
+    layout: bool = False,
     seed: int = 0,
     threads: int = 1,
     progress: Callable[[Progress], object] | None = None,
@@ -79,6 +81,8 @@ def solve(
         Stop where nothing better was found for so many seconds, schedule or bound, by whichever algorithm.
     warm_start : path, open file, dict or Result, optional
         A schedule of this instance, such as one for another budget: the answer is never worse, if it fits.
+    layout : bool
+        Find a schedule whose addresses fit the budgets, too (`Result.addresses`).
     seed, threads : int
     progress : callable, optional
         Receives `remat.Progress` while an anytime algorithm runs. If it returns ``False``, the solve ends with the best
@@ -109,7 +113,8 @@ def solve(
     context = Control(time_limit, gap, patience, seed, threads, progress, cancel).context(algorithm, started)
     # An interrupt ends no program that calls this, and loses no schedule, from the first import to verification.
     with interruptible(context):
-        return Setup.of(loaded, algorithm, machine, options or {}).solve(budget, context, warm_start)
+        setup = Setup.of(loaded, algorithm, machine, options or {})
+        return setup.solve(budget, context, warm_start, layout=layout)
 
 
 @dataclass
@@ -184,18 +189,25 @@ class Setup:
         with interruptible(context):
             return self.solve(budget, context, warm_start)
 
-    def solve(self, budget: Budget, context: Context, warm_start: WarmStart = None) -> Result:
-        """Solve for a budget, in a context that began already."""
+    def solve(self, budget: Budget, context: Context, warm_start: WarmStart = None, *, layout: bool = False) -> Result:
+        """Solve for a budget, with addresses if so asked, in a context that began already."""
         problem, solver = apply_budget(self.problem, budget, self.wholes), self.solver
         if self.known is None:
             check_reach(problem, solver)
         chosen = portfolio.read_options(problem, solver, self.options)
-        if is_pipeline(problem.instance) and problem.instance.is_open:
+        if layout:
+            return _with_layout(problem, solver, chosen, context, warm_start)
+        if _is_open(problem):
             return _divided(problem, solver, chosen, context, warm_start)
         context.forms = self.forms
         if self.known is None or warm_start is not None:
             return _solved(problem, solver, chosen, context, warm_start)
         return _known_or_solved(problem, solver, chosen, context, self.known)
+
+
+def _is_open(problem: Problem) -> bool:
+    """Whether a pipeline leaves the division of its batch to the schedule."""
+    return is_pipeline(problem.instance) and problem.instance.is_open
 
 
 def _divided(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm_start: WarmStart) -> Result:
@@ -221,6 +233,18 @@ def _known_or_solved(problem: Problem, solver: Algorithm, chosen: Any, context: 
     if found is None:
         known.note(problem, proposal, result)
     return replace(result, history=(*context.history, *_end(result, context)))
+
+
+def _with_layout(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm_start: WarmStart) -> Result:
+    """Solve for a schedule whose addresses fit, too."""
+    if _is_open(problem):
+        raise OptionError("the batch may be divided in several ways; give one division", argument="layout")
+    from remat.solving.layout_search import solve_with_layout
+
+    def solve_one(asked: Problem, inner: Context) -> Result:
+        return _solved(asked, solver, chosen, inner, warm_start)
+
+    return solve_with_layout(problem, solver, context, solve_one)
 
 
 def _solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm_start: WarmStart) -> Result:

@@ -201,6 +201,10 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
         step = shown_step(result.graph, result.machine, result.columns, report.peaks[memory.name].step)
         cause = _cause(size, step)
         yield label, f"{shown_name(memory.name)}: {format_size(size, units, both=True)}{limit}{cause}"
+    for label, (name, arena) in _labelled("arena", report.arenas.items()):
+        size = report.peaks[name].size
+        above = f", {_percent(arena / size - 1)} above the peak" if arena > size > 0 else ""
+        yield label, f"{shown_name(name)}: {format_size(arena, units, both=True)}{above}"
 
 
 def _overhead(result: Result, report: Report) -> tuple[str, str]:
