@@ -69,14 +69,12 @@ def solve(
         named memory: ``8_000_000``, ``"8GB"``, ``{"host": "64GB"}`` (the name ``""`` is the working memory again).
         Integers are in the instance's unit; ``0.8`` or ``"80%"`` is a share of the peak when nothing is recomputed.
     machine : path, dict or MachineModel, optional
-        Replaces the instance's machine.
     options : mapping, optional
         The algorithm's own (`remat algorithms NAME` lists them).
     time_limit : float or str, optional
         Seconds, or ``"30s"``. Default 60 s for ``auto``.
     gap : float or str, optional
-        Stop where the makespan is so near to the lower bound over all schedules: ``0.01`` or ``"1%"`` of the makespan.
-        Default 0.1 % for ``auto`` on instances of more than 100 tasks, otherwise none.
+        Stop at this gap to the lower bound over all schedules: ``0.01``, ``"1%"``; ``auto`` above 100 tasks: 0.1 %.
     patience : float or str, optional
         Stop where nothing better was found for so many seconds, schedule or bound, by whichever algorithm.
     warm_start : path, open file, dict or Result, optional
