@@ -21,6 +21,7 @@ NAMES = (
     "hrevolve",
     "trees",
     "layout",
+    "layout_schedules",
     "postorder_table",
     "parallel_trees",
     "pipelines",

@@ -19,6 +19,8 @@ import numpy as np
 
 from benchmarks.harness import Stopwatch, table
 from remat.plugin import Buffers, Context, arena_of
+from remat.verifier.findings import Findings
+from remat.verifier.layout import Placed, check_layout
 from remat_algorithms.layout.arena import smallest_arena
 from remat_algorithms.layout.best_fit import ORDERS, best_fit
 from remat_algorithms.layout.live_bytes import arena_bound
@@ -125,10 +127,22 @@ def large() -> None:
             with Stopwatch() as watch:
                 offset = best_fit(buffers, order)
             ratio = arena_of(buffers, offset) / arena_bound(buffers)
-            print(f"{count} buffers, {order}: {watch.cpu:.1f} s, arena / bound {ratio:.4f}")
+            placed = Placed(
+                first=buffers.start,
+                last=buffers.end,
+                size=buffers.size,
+                offset=offset,
+                names=tuple(map(str, range(count))),
+            )
+            with Stopwatch() as checking:
+                findings = Findings()
+                check_layout(placed, findings)
+            assert not findings
+            taken = f"{watch.cpu:.1f} s, validated in {checking.cpu:.1f} s"
+            print(f"{count} buffers, {order}: {taken}, arena / bound {ratio:.4f}")
 
 
-def main() -> None:
+def run() -> None:
     """Print everything."""
     solve(planted(0), MIB, 1_000_000)  # compiling is not part of it
     if instances := list(challenge()):
@@ -138,4 +152,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run()
