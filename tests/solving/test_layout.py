@@ -85,6 +85,16 @@ def test_static_bytes_and_outputs_in_place_are_laid_out_by_every_allocator(algor
     assert (found.reserved is not None) == (algorithm == "caching")
 
 
+def test_caching_keeps_an_input_until_a_larger_output_in_place_is_written():
+    instance = in_place(1100)
+    instance["values"][0]["size"] = instance["tasks"][1]["workspace"] = 600
+    result = remat.solve(instance, algorithm="keep-all")
+    found = remat.layout(result, algorithm="caching")
+    at = dict(zip(found.names, found.offset.tolist(), strict=True))
+    assert len({at["a"], at["b"], at["workspace of B"]}) == 3
+    assert remat.verify(instance, result.with_addresses(found).to_dict()).ok
+
+
 def test_every_allocator_answers():
     result = remat.solve(chain(), algorithm="rotor", budget="60B")
     for algorithm in remat.algorithms(kind="layout"):

@@ -13,7 +13,7 @@ The rules of `c10/cuda/CUDACachingAllocator.cpp`, with its default settings and 
   first.
 
 Segments are laid out one after the other: an offset is an address in that order. Static bytes of the memory are a
-segment of their own. An output in place keeps the block of its input if it fits.
+segment of their own. An output in place that is no larger keeps the block of its input.
 """
 
 from __future__ import annotations

@@ -156,7 +156,9 @@ def layout(
     if isinstance(source, Buffers):
         buffers, held, name, hosts = _constrained(source, align, reserved, fixed or {}), None, "", None
     else:
-        buffers, held, name, hosts = _of_schedule(source, memory, align, reserved, fixed or {})
+        buffers, held, name, hosts = _of_schedule(source, memory, growing=algorithm != "caching")
+        static = source.graph.static_bytes(source.machine, source.machine.memory_index[name])
+        buffers = _constrained(buffers, align, ((0, static), *reserved) if static else reserved, fixed or {})
     stated = tuple(reserved), tuple((fixed or {}).items())
     buffers = replace(buffers, capacity=buffers.capacity if capacity is None else capacity)
     asked = find(algorithm, LAYOUT)
@@ -273,11 +275,7 @@ def _figures(
 
 
 def _of_schedule(
-    source: Result | Examined,
-    memory: str | None,
-    align: int,
-    reserved: tuple[tuple[int, int], ...],
-    fixed: Mapping[str, int],
+    source: Result | Examined, memory: str | None, *, growing: bool
 ) -> tuple[Buffers, Residencies, str, IntArray]:
     """Return the buffers of one memory, their residencies, its name, and (guest, host) rows."""
     columns = source.columns if isinstance(source, Result) else source.steps
@@ -293,12 +291,10 @@ def _of_schedule(
     rows = every.of_memory(index)
     held = every.at(rows)
     names = held.names(graph, columns)
-    static = graph.static_bytes(machine, index)
-    start, end, group = shared(held)
+    start, end, group = shared(held, growing=growing)
     shift = None if group is None else np.zeros(len(held), dtype=np.int64)
     buffers = Buffers(start, end, held.size, group=group, shift=shift, names=names)
-    reserved = ((0, static), *reserved) if static else reserved
-    return _constrained(buffers, align, reserved, fixed), held, machine.memories[index].name, held.hosts
+    return buffers, held, machine.memories[index].name, held.hosts
 
 
 def _constrained(
@@ -319,11 +315,11 @@ def _constrained(
     )
 
 
-def shared(held: Residencies) -> tuple[IntArray, IntArray, IntArray | None]:
+def shared(held: Residencies, *, growing: bool = True) -> tuple[IntArray, IntArray, IntArray | None]:
     """Return lifetimes, and groups in which an output written in place lies where an input of its run lay.
 
-    Each output takes at most one host, the largest ones first. During the run only the larger one of the two counts, so
-    that their lifetimes do not overlap.
+    Each output takes at most one host, the largest ones first; if `growing`, also a smaller one. During the run only
+    the larger one of the two counts, so that their lifetimes do not overlap.
     """
     if not len(held.hosts):
         return held.first, held.last, None
@@ -331,7 +327,7 @@ def shared(held: Residencies) -> tuple[IntArray, IntArray, IntArray | None]:
     size = held.size.tolist()
     taken: set[int] = set()
     for guest, host in sorted(held.hosts.tolist(), key=lambda pair: (-size[pair[1]], -size[pair[0]], pair)):
-        if host in taken or group[guest] != guest:
+        if host in taken or group[guest] != guest or (size[guest] > size[host] and not growing):
             continue
         taken.add(host)
         group[guest] = host
