@@ -1,4 +1,4 @@
-"""The smallest arena: greedy layouts, then searches between the best of them and the lower bound."""
+"""The smallest arena: greedy layouts, then searches between the best of them and the lower bound, and other orders."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ CHEAP_ORDERS: tuple[Order, ...] = ("start", "lifetime")
 
 FIRST_WORK = 20_000_000
 """Work of the first search in an arena of one size; it doubles each time all sizes were searched in vain."""
+
+
+ORDER_SHARE, ORDER_WORK, ROUNDS = 0.25, 1_000_000_000, 16
+"""Share of the work that is left, and most of it, for other orders of best-fit, where searches with so many times the
+first work were in vain."""
 
 
 @dataclass
@@ -125,8 +130,22 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
         else:
             turn += 1
             if target == high:
+                if most == ROUNDS * FIRST_WORK:
+                    _reorder(best, context, left)
                 most, turn = 2 * most, 0
     return exact, Termination.COMPLETED
+
+
+def _reorder(best: _Best, context: Context, left: int | None) -> None:
+    """Try other orders of best-fit with a part of the work that is left."""
+    from remat_algorithms.layout.order_search import reordered
+
+    work = ORDER_WORK if left is None else min(ORDER_WORK, int(ORDER_SHARE * left))
+    best.work += work
+    for offset in reordered(best.buffers, context, work):
+        best.take(offset)
+        if best.is_enough:
+            return
 
 
 def _target(low: int, high: int, step: int, turn: int) -> int:

@@ -2,7 +2,8 @@
 
 `best-fit` is asked in each of its orders until one reaches the bound (`layout.live_bytes.arena_bound`).
 Then the search of `layout-exact` tries the bound itself, and arenas between the bound and the best one, each with
-limited work, which grows as long as some is left.
+limited work, which grows as long as some is left. After some rounds of these, a local search over the orders of
+best-fit has a quarter of the work (`remat_algorithms.layout.order_search`).
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from remat_algorithms.layout import gaps_kernel, section_floors, section_floors_
 from remat_algorithms.layout.best_fit import ORDERS, Gaps, best_fit
 from remat_algorithms.layout.caching import Allocator
 from remat_algorithms.layout.live_bytes import arena_bound
+from remat_algorithms.layout.order_search import reordered
 from tests.algorithms.layout.drawn import planted, random_buffers
 from tests.oracles import layouts
 
@@ -143,6 +144,22 @@ def test_groups_stay_together(seed):
         check(buffers, found.offset)
         base = found.offset - buffers.shift
         assert (base == base[buffers.group]).all()
+
+
+@pytest.mark.parametrize("make", [lambda seed: planted(seed, count=80), groups_of])
+def test_other_orders_of_best_fit_need_less(make):
+    better = 0
+    for seed in range(4):
+        buffers = make(seed).with_capacity(None)
+        greedy = min(arena_of(buffers, best_fit(buffers, order)) for order in ORDERS)
+        arenas = []
+        for offset in reordered(buffers, Context(seed=seed), 5_000_000):
+            check(buffers, offset)
+            arenas.append(arena_of(buffers, offset))
+        assert arenas == sorted(set(arenas), reverse=True)
+        assert all(arena_bound(buffers) <= arena < greedy for arena in arenas)
+        better += bool(arenas)
+    assert better > 0
 
 
 @pytest.mark.parametrize("seed", range(10))
