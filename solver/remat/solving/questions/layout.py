@@ -153,23 +153,18 @@ def layout(
     OptionError
         For what cannot be used: an alignment that is no power of two, unknown names, addresses that collide.
     """
-    if isinstance(source, Buffers):
-        buffers, held, name, hosts = _constrained(source, align, reserved, fixed or {}), None, "", None
-    else:
-        buffers, held, name, hosts = _of_schedule(source, memory, growing=algorithm != "caching")
-        static = source.graph.static_bytes(source.machine, source.machine.memory_index[name])
-        buffers = _constrained(buffers, align, ((0, static), *reserved) if static else reserved, fixed or {})
-    stated = tuple(reserved), tuple((fixed or {}).items())
+    buffers, held, name, static = _read(source, memory, growing=algorithm != "caching")
+    buffers = _constrained(buffers, align, ((0, static), *reserved) if static else reserved, fixed or {})
     buffers = replace(buffers, capacity=buffers.capacity if capacity is None else capacity)
     asked = find(algorithm, LAYOUT)
     found: LayoutProposal = asked.load()(buffers, make_options(asked, options or {}), context or Context())
     first, last = (buffers.start, buffers.end) if held is None else (held.first, held.last)
-    arena = None
+    arena = table = None
     if found.offset is not None:
-        arena = _checked(buffers, found.offset, (first, last), hosts, algorithm)
-    table = None
+        arena = _checked(buffers, found.offset, (first, last), None if held is None else held.hosts, algorithm)
     if arena is not None and found.offset is not None and held is not None and not isinstance(source, Buffers):
-        table = _table(source, name, held, found.offset, (buffers.alignment, *stated))
+        stated = buffers.alignment, tuple(reserved), tuple((fixed or {}).items())
+        table = _table(source, name, held, found.offset, stated)
         arena = table.arenas[0].size
     peak, rounded_peak, bound, infeasible = _figures(source, name, held, buffers, found)
     return Addresses(
@@ -274,10 +269,12 @@ def _figures(
     return peak, rounded, peak, found.infeasible_within if exceeded else None
 
 
-def _of_schedule(
-    source: Result | Examined, memory: str | None, *, growing: bool
-) -> tuple[Buffers, Residencies, str, IntArray]:
-    """Return the buffers of one memory, their residencies, its name, and (guest, host) rows."""
+def _read(
+    source: Result | Examined | Buffers, memory: str | None, *, growing: bool
+) -> tuple[Buffers, Residencies | None, str, int]:
+    """Return the buffers of one memory, their residencies, its name, and its static bytes."""
+    if isinstance(source, Buffers):
+        return source, None, "", 0
     columns = source.columns if isinstance(source, Result) else source.steps
     if columns is None or source.report is None or not source.report.ok:
         raise OptionError("there is no valid schedule to lay out", argument="source")
@@ -294,7 +291,7 @@ def _of_schedule(
     start, end, group = shared(held, growing=growing)
     shift = None if group is None else np.zeros(len(held), dtype=np.int64)
     buffers = Buffers(start, end, held.size, group=group, shift=shift, names=names)
-    return buffers, held, machine.memories[index].name, held.hosts
+    return buffers, held, machine.memories[index].name, graph.static_bytes(machine, index)
 
 
 def _constrained(
