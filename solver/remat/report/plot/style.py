@@ -160,6 +160,8 @@ def add_titles(figure: Figure, result: Result, height: float, *, about: str = ""
     elif result.overhead is not None:
         parts.append(f"overhead {format_percent(result.overhead)}")
     parts.append(str(result.status))
+    if result.lower_bound and result.gap:
+        parts.append(f"gap to the lower bound {format_percent(result.gap)}")
     parts.append(f"{len(result.steps):,} steps")
     if about:
         parts.append(about)
