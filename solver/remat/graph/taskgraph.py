@@ -197,9 +197,8 @@ class TaskGraph:
         parts, each once. Each of these memories needs its workspace.
     busy : frozenset of int
         Collectives that also occupy the processors of their memories; the others occupy only the links between them.
-        Collectives that occupy the processors of their memories, too; the others only the ways between them.
-    Bytes that each collective sends from each of its memories, if the lowering knows them.
-        Bytes that collectives send from each of their memories, where the lowering knows them.
+    moved : mapping of int to int
+        Bytes that each collective sends from each of its memories, if the lowering knows them.
     renewals : tuple of Renewal
         Values handed on from step to step, where steps follow each other without end.
     phase : tuple of str or None

@@ -50,7 +50,6 @@ def run(
         with the last state, and returns the adjoint of that state.
     final : object, optional
         The adjoint after the last step, or the object that the first backward needs instead.
-        The adjoint behind the last step, or what the first backward needs instead.
     store, restore, discard : callable, optional
         ``store(number, level, state)``, ``restore(number, level)`` and ``discard(number, level)`` handle checkpoints in
         the storage level of this name. Without them, checkpoints stay in dicts.
