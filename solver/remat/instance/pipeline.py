@@ -254,7 +254,7 @@ class PipelineInstance(BaseInstance):
     def shared(self, count: int, *, parts: bool) -> Self:
         """Return the instance as seen by one of `count` devices that hold the same layers.
 
-        The device has its share of the micro-batches. With `parts`, it has its part of each one (`count` of `degrees`).
+        The device has its share of the micro-batches. With `parts`, it has its part of each; `count` is in `degrees`.
         """
         update: dict[str, object] = {"copies": self.copies // count, "parts": ()}
         if parts:
@@ -286,6 +286,7 @@ class PipelineInstance(BaseInstance):
     def works(self, degrees: Sequence[Degree] = ()) -> list[tuple[LayerWork, ...]]:
         """Return, for each layer (repeats separately), its work on micro-batch 0, 1, ... of one cycle.
 
+        Later micro-batches repeat the cycle.
         `degrees` states, for each layer, how devices share every micro-batch: then the work is that of one device.
         """
         if self.tokens is not None and self.cut:

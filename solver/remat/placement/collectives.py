@@ -42,7 +42,7 @@ class Collectives:
     of_value : (values,) int64
         The collective (its index in `tasks`) that writes a value; -1 for others.
     touched : (values,) bool
-        Values that collectives of several parts read or write. Collectives of one part free them, as runs do.
+        Values that collectives of several parts read or write. Those of one part free the values that they use last.
     sources, followers : list of lists of int
         Operations that write the values that the parts read, and operations that read the parts' results.
     members, held : list of lists of int

@@ -435,7 +435,7 @@ class _Listing:
         first = waits.machine.memories[0].name
         for output in graph.outputs:
             stays[waits.machine.memory_index[output.memory or first] * values + output.value] = True
-        # A value that a collective of several parts reads or writes lives on after this use: keep it.
+        # A collective of several parts may use the value later, and drops nothing: keep the value.
         keep = ~stays[key] & ~waits.meets.touched[value]
         step, key = step[keep], key[keep]
         ranked = np.lexsort((place[step], self.start[step], self.end[step], key))
