@@ -1,6 +1,6 @@
 """remat plans the execution of a computation under a memory budget.
 
-Everything public is here, and imported when it is first used::
+This module contains the public interface. Names are imported on first use::
 
     import remat
 
@@ -201,7 +201,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _run_time_loop(*arguments: Any, **options: Any) -> Any:
-    """Run a time loop and its adjoint by a plan: `remat.time_loops.run`."""
+    """Run a time loop and its adjoint according to a plan: `remat.time_loops.run`."""
     return import_module("remat.time_loops").run(*arguments, **options)
 
 

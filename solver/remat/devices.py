@@ -11,19 +11,19 @@ from typing import Any
 from remat.errors import OptionError
 
 DEFAULT = "A100"
-"""The device of generators and of costs where none is named."""
+"""The default device of generators and costs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a roofline needs of a device, and its memory.
+    """The figures of a device for a roofline model, and its memory.
 
     Attributes
     ----------
     flops, bandwidth : float
         Operations and bytes per second.
     memory : int or None
-        Bytes; None if the table does not say.
+        Bytes; None if the table has no entry.
     """
 
     flops: float
@@ -39,18 +39,18 @@ def devices() -> dict[str, Any]:
 
 
 def rates(name: str, dtype: str, *, argument: str = "device") -> Rates:
-    """Return the rates of a shipped device for a type of numbers.
+    """Return the rates of a shipped device for a number type.
 
     Raises
     ------
     OptionError
-        Unknown name, or a type for which the device has no rate.
+        For an unknown name, or a type for which the device has no rate.
     """
     return rates_in(devices(), name, dtype, argument=argument)
 
 
 def rates_in(table: dict[str, Any], name: str, dtype: str, *, argument: str = "device") -> Rates:
-    """Return the rates of a device of any table, as `rates` does of the shipped one."""
+    """Return the rates of a device from any table, as `rates` does for the shipped one."""
     if name not in table:
         raise OptionError(f"there is no device {name!r}; known are {', '.join(table)}", argument=argument)
     listed = table[name]["flops"]

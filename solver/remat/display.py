@@ -1,4 +1,4 @@
-"""What people see of results and instances in a notebook: drawn by rooms above, which are named here, not imported."""
+"""Display of results and instances in a notebook; the renderers belong to higher layers and are named, not imported."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """A thing with a few lines about itself, a table, a picture, and records.
+    """An object with a short description, a table, a picture and records.
 
-    Its renderer, the module `_shown_by`, has ``lines``, ``text``, ``html``, ``figure``, ``save`` and ``records``.
+    Its renderer, the module `_shown_by`, defines ``lines``, ``text``, ``html``, ``figure``, ``save`` and ``records``.
     """
 
     _shown_by: ClassVar[str] = "remat.report.notebook"
@@ -25,12 +25,12 @@ class Shown:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: a few lines, the interactive page in a frame, and the table, folded."""
+        """Return the HTML for a notebook: a few lines, the interactive page in a frame, and the folded table."""
         html: str = import_module(self._shown_by).html(self)
         return html
 
     def summary(self) -> str:
-        """Return the table that the command line prints."""
+        """Return the table as the command line prints it."""
         text: str = import_module(self._shown_by).text(self)
         return text
 
@@ -40,14 +40,14 @@ class Shown:
         Parameters
         ----------
         path : path, optional
-            Where to write it, `.svg`, `.png` or `.pdf`, or `.html`, an interactive page; by default it is returned.
+            Output file: `.svg`, `.png`, `.pdf`, or `.html` for an interactive page. By default the figure is returned.
         **options
-            Of a schedule: ``view``, as for `remat solve`.
+            For a schedule: ``view``, as for `remat solve`.
 
         Raises
         ------
         remat.OptionError
-            If there is nothing to draw, or no such view.
+            If the object has no picture, or no view of that name.
         remat.MissingExtraError
             If matplotlib is not installed.
         """
@@ -59,7 +59,7 @@ class Shown:
         return figure
 
     def frame(self) -> Any:
-        """Return a pandas data frame: a row a step, an answer, or a cell.
+        """Return a pandas data frame with one row per step, answer or cell.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Reading and writing JSON documents safely: gzip, standard input, bounds, atomic writes."""
+"""Safe reading and writing of JSON documents: gzip, standard input, limits, atomic writes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from remat.messages import brief
 
 
 class Limit(NamedTuple):
-    """What a document may take.
+    """The limits of a document.
 
     Attributes
     ----------
     text : int
         Bytes of JSON, after decompression.
     memory : int
-        Bytes of memory that it takes when it is parsed, by the bound of `_Toll`.
+        Bytes of memory for the parsed document, by the bound of `_Toll`.
     """
 
     text: int
@@ -39,29 +39,29 @@ class Limit(NamedTuple):
 
 
 LIMITS = {"instance": Limit(2**29, 3 * 2**29), "machine": Limit(2**26, 2**28), "schedule": Limit(2**30, 13 * 2**29)}
-"""By what a document is: enough for a million tasks, or ten million steps, and little more (docs/formats.md)."""
+"""Limits by type of document: enough for a million tasks or ten million steps, and little more (docs/formats.md)."""
 
 MOST_KEYS = 100_000
-"""Different keys of objects in a document."""
+"""Maximum number of different keys of objects in a document."""
 
 MOST_DIGITS = 4300
-"""Digits of a number; Python converts no longer whole ones by default."""
+"""Maximum digits of a number; by default, Python does not convert longer integers."""
 
 DEAREST = 256
-"""Bytes of memory that a character of JSON can cost, and more: see `_Toll.memory`."""
+"""Upper bound on the bytes of memory per character of JSON: see `_Toll.memory`."""
 
 _CHUNK = 2**20
 _SAMPLE = 2**11
 _FEW = 32
 _UNPACKED, _RATIO = 2**23, 100
-"""What a compressed file may become: bytes, or times its own size."""
+"""Maximum size of an unpacked file: in bytes, or as a multiple of its packed size."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _KEY = re.compile(rb'"([^"]{0,200})"[ \t\r\n]*:')
 
 
 class _Duplicate:
-    """Stands in a parsed document for an object with a duplicate key."""
+    """Replaces an object with a duplicate key in a parsed document."""
 
     __slots__ = ("items", "key")
 
@@ -71,7 +71,7 @@ class _Duplicate:
 
 
 class _Long:
-    """Stands in a parsed document for a whole number of too many digits."""
+    """Replaces an integer with too many digits in a parsed document."""
 
     __slots__ = ("digits",)
 
@@ -81,7 +81,7 @@ class _Long:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector while much is made that has no cycles: it would look through all of it again."""
+    """Pause the garbage collector while many objects without cycles are created, which it would scan repeatedly."""
     if not gc.isenabled():
         yield
         return
@@ -95,25 +95,25 @@ def collector_paused() -> Iterator[None]:
 def read_document(source: str | os.PathLike[str] | IO[Any], what: str = "instance") -> Any:
     """Read JSON from a path, ``-`` (standard input) or an open file; gzip is recognised by its content.
 
-    Numbers with a fraction or an exponent come back as `Decimal`, so that sizes are exact. `what` is a key of `LIMITS`.
-    What would take more memory than that allows is refused while it is unpacked, before anything is parsed.
+    Numbers with a fraction or an exponent are returned as `Decimal`, so that sizes are exact. `what` is a key of
+    `LIMITS`. A document that would need more memory than its limit is rejected while it is unpacked, before parsing.
 
     Raises
     ------
     InstanceError
-        For anything that is not one well-formed JSON document without duplicate keys.
+        For input that is not one well-formed JSON document without duplicate keys.
     """
     return read_unparsed(source, what).parse()
 
 
 @dataclass(frozen=True, slots=True)
 class Unparsed:
-    """The bytes of a JSON document, read, unpacked and bounded, of which nothing else is known yet.
+    """The bytes of a JSON document: read, unpacked and within the limits, but not parsed.
 
     Attributes
     ----------
     name : str
-        For messages.
+        Name of the document in messages.
     data : bytes
     what : str
         A key of `LIMITS`.
@@ -124,13 +124,13 @@ class Unparsed:
     what: str = "instance"
 
     def parse(self) -> Any:
-        """Return what `read_document` does."""
+        """Return the document as `read_document` does."""
         _Toll(self.name, self.what).check_keys(self.data)
         return _parsed(self.data, self.name)
 
 
 def read_unparsed(source: str | os.PathLike[str] | IO[Any], what: str = "instance") -> Unparsed:
-    """Read a document from where `read_document` reads, for those who take it apart themselves."""
+    """Read a document from the sources of `read_document`, for callers that parse it themselves."""
     name, data = _read_all(source, what, lambda name: _Toll(name, what).charge)
     return Unparsed(name, data, what)
 
@@ -141,19 +141,19 @@ def read_text(source: str | os.PathLike[str] | IO[Any], what: str, largest: int)
     Raises
     ------
     InstanceError
-        For what cannot be read, is damaged, is too large, or is no UTF-8.
+        If the text cannot be read, is damaged, is too large, or is not UTF-8.
     """
     name, data = read_bytes(source, what, largest)
     return name, _decoded(data, name)
 
 
 def read_bytes(source: str | os.PathLike[str] | IO[Any], what: str, largest: int) -> tuple[str, bytes]:
-    """Read at most `largest` bytes from where `read_document` reads; return their name for messages, and them.
+    """Read at most `largest` bytes from the sources of `read_document`; return the name for messages, and the bytes.
 
     Raises
     ------
     InstanceError
-        For what cannot be read, is damaged, or is too large.
+        If the bytes cannot be read, are damaged, or are too large.
     """
 
     def charging(name: str) -> Callable[[bytes], None]:
@@ -201,11 +201,11 @@ def parse_document(data: bytes, name: str) -> Any:
 
 
 class _Toll:
-    """Bounds the memory that a document takes when parsed, from counts of a few characters in its text.
+    """Bounds the memory of a parsed document, from counts of a few characters in its text.
 
-    In JSON each object and list has its brace, each entry its comma or colon, each string two quotes; the charges are
-    what CPython 3.11 to 3.13 take at most for each (lists and dictionaries grow in steps; keys are kept once, so
-    documents of many different keys are refused). Such characters in strings only add to the bill.
+    In JSON each object and list has its brace, each entry its comma or colon, and each string two quotes. The charges
+    are upper bounds for CPython 3.11 to 3.13. Lists and dictionaries grow in steps. Keys are stored once; therefore
+    documents with many different keys are rejected. These characters inside strings only increase the bound.
     """
 
     def __init__(self, name: str, what: str) -> None:
@@ -220,9 +220,9 @@ class _Toll:
         self._waiting: list[bytes] = []
 
     def charge(self, chunk: bytes) -> None:
-        """Take note of a chunk of the text; refuse the document when it becomes too dear.
+        """Count the characters of a chunk; reject the document when it exceeds its limit.
 
-        Nothing is counted while no text of that length could be.
+        Counting starts only when a text of that length could exceed the limit.
         """
         self._bytes += len(chunk)
         if self._bytes > self._limit.text:
@@ -232,8 +232,8 @@ class _Toll:
             raise self._refused(f"it would take more than {_shown(self._limit.memory)} of memory")
 
     def check_keys(self, data: bytes) -> None:
-        """Refuse a text of too many different keys: without them, it is not so dear as it may be."""
-        if len(data) <= 4 * MOST_KEYS:  # each has two quotes, a colon and a value
+        """Reject a text with too many different keys; the bound is not valid for them."""
+        if len(data) <= 4 * MOST_KEYS:  # each key has two quotes, a colon and a value
             return
         self.note_keys(data)
         assert self._keys is not None
@@ -241,7 +241,7 @@ class _Toll:
             raise self._refused(f"more than {MOST_KEYS:,} different keys")
 
     def note_keys(self, data: bytes) -> None:
-        """Find all keys, of which there may be as many as colons otherwise."""
+        """Find all keys; otherwise the bound assumes as many keys as colons."""
         self._keys = set()
         for begin in range(0, len(data), _CHUNK):
             self._note_keys(data[begin : begin + _CHUNK])
@@ -266,14 +266,14 @@ class _Toll:
         largest = int(text.max(initial=0))
         width = 4 if largest >= 0xF0 else 2 if largest >= 0x80 else 1
         self._width = max(self._width, width)
-        if quotes or self._quotes % 2:  # some of it is, or may be, in strings
+        if quotes or self._quotes % 2:  # some characters are, or may be, in strings
             self._content += len(chunk) * (4 if not quotes or (escapes and b"\\u" in chunk) else width)
 
     def _note_keys(self, chunk: bytes) -> None:
-        """Add the keys of a chunk to those that are known.
+        """Add the keys of a chunk to the known ones.
 
-        Usually a few keys come again and again. Each has a colon of its own, so that where those of the chunk's
-        beginning, or of the chunk before, are found as often as there are colons, no other key can be in the chunk.
+        Usually a few keys are repeated, and each occurrence has its colon. The keys at the beginning of the chunk, or
+        of the previous chunk, may occur as often as there are colons. Then the chunk contains no other key.
         """
         usual, seen = set[bytes](), 0
         for match in _KEY.finditer(chunk, 0, _SAMPLE):
@@ -290,7 +290,7 @@ class _Toll:
         self._keys |= usual
 
     def _quotes_of(self, chunk: bytes, quotes: int, *, escapes: bool) -> int:
-        """Count the quotes of a chunk that begin or end strings; `quotes` are there in all."""
+        """Count the quotes of a chunk that begin or end strings; `quotes` is the number of all quotes."""
         if escapes or self._escape:
             chunk = (self._escape + chunk).replace(b"\\\\", b"")
             self._escape = b"\\" if chunk.endswith(b"\\") else b""
@@ -300,7 +300,7 @@ class _Toll:
 
     @property
     def memory(self) -> int:
-        """Bytes, at most, for the text and what it becomes."""
+        """Maximum bytes for the text and its parsed form."""
         for chunk in self._waiting:
             self._count(chunk)
         self._waiting.clear()
@@ -308,7 +308,7 @@ class _Toll:
         strings = self._quotes // 2
         numbers = max(0, self._commas + 1 - max(0, strings - self._colons))
         decimals = min(numbers, self._fractions)
-        beyond = max(0, self._colons - 5 * self._braces)  # five entries are in the price of an object
+        beyond = max(0, self._colons - 5 * self._braces)  # the price of an object includes five entries
         entries = max(0, self._commas - self._colons + self._braces)
         containers = 184 * self._braces + 75 * beyond + 88 * self._brackets + 16 * entries
         values = 64 * max(0, strings - self._colons) + 112 * decimals + 32 * (numbers - decimals)
@@ -341,11 +341,11 @@ def _decimal(text: str) -> Decimal:
 
 
 class _LongNumberError(Exception):
-    """Ends the parsing of a document with a number that is too long."""
+    """Stops the parsing of a document at a number that is too long."""
 
 
 QUICK = 2**16
-"""Characters from which a document is worth the import of a quicker parser."""
+"""Minimum characters of a document for which importing a faster parser pays."""
 
 
 def _parsed(data: bytes, name: str) -> Any:
@@ -354,23 +354,23 @@ def _parsed(data: bytes, name: str) -> Any:
 
 
 def parsed_quickly(data: bytes) -> Any:
-    """Parse a document if nothing about it is unusual; None otherwise: the strict parser says what is wrong."""
+    """Parse a document in the usual form; None otherwise: then the strict parser reports the error."""
     import msgspec
 
     try:
         with collector_paused():
             document = msgspec.json.Decoder(float_hook=_decimal).decode(data)
-            # A key that comes twice is lost: there are more keys than entries.
+            # A repeated key would be lost: then the text has more keys than the objects have entries.
             return document if _entries(document, data.count(b"{")) == keys_in(data) else None
     except (msgspec.MsgspecError, _LongNumberError, RecursionError, ValueError, ArithmeticError):
         return None
 
 
 def keys_in(data: bytes) -> int:
-    """Return how many keys the objects of a JSON text have, or more; -1 where that takes a closer look.
+    """Return an upper bound on the number of keys in the objects of a JSON text; -1 if it needs a closer look.
 
-    A quote and a colon within a string count as one, so that there may be fewer; where a blank is before a colon,
-    nothing is counted.
+    A quote followed by a colon within a string counts as a key; therefore the true number may be smaller. If a blank
+    precedes a colon, nothing is counted.
     """
     if any(blank in data for blank in (b" :", b"\n:", b"\t:", b"\r:")):
         return -1
@@ -378,9 +378,9 @@ def keys_in(data: bytes) -> int:
 
 
 def _entries(document: Any, objects: int) -> int:
-    """Return how many entries the objects of a document have in all, given how many objects there are.
+    """Return the number of entries in all objects of a document, given the number of objects.
 
-    Small parts first: once all objects are found, nobody looks into the longest lists any deeper.
+    Small parts come first: once all objects are found, the longest lists are not searched further.
     """
     entries = 0
     number = count()
@@ -425,7 +425,7 @@ def _parsed_strictly(text: str, name: str) -> Any:
         ) from None
     except InvalidOperation:
         raise InstanceError(f"{name}: a number whose exponent is out of all range") from None
-    except ValueError as error:  # an integer of more digits than Python converts
+    except ValueError as error:  # an integer with more digits than Python converts
         _refuse_long_numbers(text, name)
         raise InstanceError(f"{name}: {str(error).partition(';')[0]}") from None
     if duplicates:
@@ -435,7 +435,7 @@ def _parsed_strictly(text: str, name: str) -> Any:
 
 
 def _refuse_long_numbers(document: str, name: str) -> None:
-    """Raise an error that says where a whole number has more digits than Python converts."""
+    """Raise an error that locates an integer with more digits than Python converts."""
     most = sys.get_int_max_str_digits()
 
     def number(text: str) -> Any:
@@ -443,7 +443,7 @@ def _refuse_long_numbers(document: str, name: str) -> None:
         return _Long(digits) if digits > most else 0
 
     stack: list[tuple[str, Any]] = []
-    with suppress(ValueError, RecursionError):  # what follows the number may be wrong, too
+    with suppress(ValueError, RecursionError):  # the text after the number may be invalid, too
         stack.append(("$", json.loads(document, parse_int=number, parse_float=lambda text: 0)))
     while stack:
         path, node = stack.pop()
@@ -471,7 +471,7 @@ def _find_duplicate(document: Any) -> tuple[str, str]:
 
 
 def _joined(file: IO[Any], name: str, charge: Callable[[bytes], None]) -> bytes:
-    """Read and unpack a document, a chunk at a time; each is charged before the next one is read."""
+    """Read and unpack a document chunk by chunk; each chunk is charged before the next one is read."""
     pieces: list[bytes] = []
     for chunk in _chunks(file, name):
         charge(chunk)
@@ -487,7 +487,7 @@ def _decoded(data: bytes, name: str) -> str:
 
 
 def _chunks(file: IO[Any], name: str) -> Iterator[bytes]:
-    """Yield the bytes of a file, unpacked where it is packed."""
+    """Yield the bytes of a file, unpacked if necessary."""
     first = _read(file, _CHUNK)
     if first[:2] != _GZIP_MAGIC:
         while first:
@@ -515,15 +515,15 @@ def _read(file: IO[Any], size: int) -> bytes:
 
 
 class _Rest:
-    """A file of which the beginning has been read already, for those who only read."""
+    """A read-only file whose beginning has already been read."""
 
     def __init__(self, first: bytes, file: IO[Any]) -> None:
         self._first, self._file = first, file
         self.taken = 0
-        """Bytes that were read."""
+        """The bytes that were already read."""
 
     def read(self, size: int) -> bytes:
-        """Read on."""
+        """Return the next bytes."""
         if self._first:
             taken, self._first = self._first[:size], self._first[size:]
         else:
@@ -533,7 +533,7 @@ class _Rest:
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[IO[bytes]], None]) -> None:
-    """Write a file through a temporary neighbour, so that a failure leaves the old file as it was.
+    """Write a file through a temporary file in the same folder; a failure leaves the old file unchanged.
 
     ``.gz`` paths are compressed (without a time stamp: equal content gives equal files).
     """
@@ -554,7 +554,7 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[IO[bytes]], 
                     write(packed)  # type: ignore[arg-type]
             else:
                 write(raw)
-        # mkstemp makes private files; the result gets the usual permissions, or those of the file it replaces.
+        # mkstemp creates private files; the result gets the usual permissions, or those of the file that it replaces.
         os.chmod(temporary, _mode_for(target))
         os.replace(temporary, target)
     except OSError as error:

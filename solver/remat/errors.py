@@ -1,4 +1,4 @@
-"""The exception tree: everything remat raises on purpose is a `RematError`."""
+"""The exception tree: every intentional error of remat is a `RematError`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from remat.messages import LONGEST_PATH, one_line
 
 
 class RematError(ValueError):
-    """Base of all errors that name something the caller can mend.
+    """Base of all errors that name something the caller can fix.
 
-    Its text is one printable line of at most `remat.messages.LONGEST_MESSAGE` characters, whatever the message quotes.
+    The text is one printable line of at most `remat.messages.LONGEST_MESSAGE` characters, whatever the message quotes.
     """
 
     def __init__(self, message: str) -> None:
@@ -27,12 +27,11 @@ class InstanceError(RematError):
     Parameters
     ----------
     message : str
-        What is wrong, with the figure and the remedy.
+        The error, with the figure and the remedy.
     path : str
-        JSON path of the offending place (``$.stages[3].forward_time``); empty when there is none. Long keys in it are
-        elided.
+        JSON path of the error (``$.stages[3].forward_time``); empty if there is none. Long keys in it are shortened.
     more : sequence of str
-        What else is wrong in the document, a line each: notes of the exception, which a traceback shows.
+        Further errors in the document, one line each: notes of the exception, which a traceback shows.
     """
 
     def __init__(self, message: str, path: str = "", more: Sequence[str] = ()) -> None:
@@ -45,7 +44,7 @@ class InstanceError(RematError):
 
 
 class ScheduleForInstanceError(InstanceError):
-    """A schedule is given where an instance is wanted."""
+    """A schedule was passed instead of an instance."""
 
 
 class OptionError(RematError):
@@ -54,12 +53,12 @@ class OptionError(RematError):
     Parameters
     ----------
     message : str
-        What is wrong, with the figure and the remedy; it names neither a flag of the command line nor the argument.
+        The error, with the figure and the remedy; it names neither a command-line flag nor the argument.
     argument : str, optional
         The argument of the library's function, such as ``budget``. The text of the error begins with it; the command
-        line puts its flag there.
+        line inserts its flag there.
     option : str, optional
-        The option of the algorithm, instead.
+        The option of the algorithm, instead of an argument.
     """
 
     def __init__(self, message: str, *, argument: str = "", option: str = "") -> None:
@@ -78,12 +77,12 @@ class MissingExtraError(RematError):
 
 
 class AlgorithmError(RuntimeError):
-    """An algorithm has failed: a bug in the algorithm, never in the input.
+    """An algorithm has failed: a bug in the algorithm, not in the input.
 
     Attributes
     ----------
     package : str
-        The importable package that the algorithm is of; empty where that is not known.
+        The importable package that contains the algorithm; empty if it is unknown.
     """
 
     def __init__(self, message: str, package: str = "") -> None:

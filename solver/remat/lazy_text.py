@@ -1,8 +1,8 @@
-"""Lists of a document that are still its text: they become records, a part at a time, or a list once somebody looks.
+"""Lists of a document kept as text: converted to records part by part, or parsed to a list on first access.
 
-A list of a million objects costs some hundred bytes and a microsecond for each key of each of them; records that are
-turned into columns at once cost neither. Whatever is not a well-formed document without duplicate keys is left to
-`remat.documents`, which says what is wrong.
+A parsed list of a million objects costs some hundred bytes and a microsecond for each key of each object. Records that
+are immediately converted to columns avoid both. Anything that is not a well-formed document without duplicate keys is
+left to `remat.documents`, which reports the error.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any, cast, overload
 from remat.documents import QUICK, Unparsed, keys_in, parsed_quickly
 
 PART = 1 << 18
-"""Characters of a part, but for the object that it ends with."""
+"""Characters of a part, without the object at its end."""
 
 _BETWEEN = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*\{")
 _LONG = 2150
-"""Half as many characters as a number may have."""
+"""Half of the maximum number of characters in a number."""
 
 
 def opened(unparsed: Unparsed, *keys: str) -> Any:
-    """Return a document of which the lists under these keys may be a `ListText`; they are lists where that is better.
+    """Return a document whose lists under these keys may be a `ListText`; they are lists if that is faster.
 
-    Texts of a few pages are parsed as a whole.
+    Short texts are parsed as a whole.
     """
     data = unparsed.data
     spans = _lists_in(data, keys) if len(data) >= QUICK and not _has_long_number(data) else {}
@@ -42,7 +42,7 @@ def opened(unparsed: Unparsed, *keys: str) -> Any:
 
 
 def _lists_in(data: bytes, keys: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return where the lists under some keys of a document begin and end."""
+    """Return the begin and the end of the lists under some keys of a document."""
     import msgspec
     import numpy as np
 
@@ -62,7 +62,7 @@ def _lists_in(data: bytes, keys: Sequence[str]) -> dict[str, tuple[int, int]]:
 
 
 def _has_long_number(data: bytes) -> bool:
-    """Whether some number may have more digits than are read: each such one covers two of these places wholly."""
+    """Whether a number may have more digits than permitted: it would cover two sampled positions completely."""
     import numpy as np
 
     numeric = np.zeros(256, dtype=bool)
@@ -80,7 +80,7 @@ def _has_long_number(data: bytes) -> bool:
 class Part:
     """Some objects of a list, and their text.
 
-    They are records if `typed`; otherwise some of them cannot be, and all are as they are parsed.
+    If `typed`, all are records; otherwise some cannot be records, and all stay as they are parsed.
     """
 
     records: list[Any]
@@ -88,20 +88,20 @@ class Part:
     typed: bool = True
 
     def has_keys(self, count: int) -> bool:
-        """Whether the text has so many keys, and so none of them twice."""
-        # Mostly, each colon is a key's; in a text that has them in its strings, too, a closer look tells.
+        """Whether the text has exactly `count` keys, and therefore no repeated key."""
+        # Usually each colon belongs to a key; if strings contain colons, too, `keys_in` decides.
         return _count(self.text, b":") == count or keys_in(self.text) == count
 
 
 def _count(text: bytes | memoryview, letter: bytes) -> int:
-    """Count a letter that is frequent: several times as fast as `bytes.count`."""
+    """Count a frequent letter: several times as fast as `bytes.count`."""
     import numpy as np
 
     return int(np.count_nonzero(np.frombuffer(text, dtype=np.uint8) == letter[0]))
 
 
 class ListText(Sequence[Any]):
-    """A list of a document that is still its text."""
+    """A list of a document, kept as text until it is needed."""
 
     def __init__(self, unparsed: Unparsed, key: str, begin: int, end: int) -> None:
         self._unparsed, self._key, self._begin, self._end = unparsed, key, begin, end
@@ -131,18 +131,18 @@ class ListText(Sequence[Any]):
         return iter(self.listed())
 
     def most(self) -> int:
-        """Return the number of objects, or more: each has a brace."""
+        """Return an upper bound on the number of objects: each has a brace."""
         return _count(memoryview(self._unparsed.data)[self._begin : self._end], b"{")
 
     def parts(self, record: Any) -> Iterator[Part]:
-        """Yield the list as records of a type of msgspec's, a part at a time.
+        """Yield the list as records of a msgspec type, part by part.
 
         Raises
         ------
         msgspec.MsgspecError
-            If the text is not what it should be.
+            If the text is invalid.
         ValueError
-            If an object of a part has a key twice, or some such thing.
+            If an object of a part has a repeated key, or a similar problem.
         """
         import msgspec
 
@@ -159,7 +159,7 @@ class ListText(Sequence[Any]):
             yield part
 
     def _cuts(self) -> Iterator[tuple[int, int]]:
-        """Yield parts of whole objects. A cut within a string, or within an object, leaves two that are no JSON."""
+        """Yield parts of whole objects. A cut within a string or an object leaves two parts that are invalid JSON."""
         begin, end = self._begin + 1, self._end - 1
         while begin < end:
             cut = _BETWEEN.search(self._unparsed.data, begin + PART, end)

@@ -1,4 +1,4 @@
-"""Text of error messages: printable, on one line, and never longer than a fixed number of characters."""
+"""Text of error messages: printable, on one line, and of limited length."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable
 
 LONGEST_MESSAGE = 300
-"""Characters of a message, whatever the names and values that it quotes."""
+"""Maximum characters of a message, whatever names and values it quotes."""
 
 LONGEST_PATH = 120
-"""Characters of a JSON path."""
+"""Maximum characters of a JSON path."""
 
 LONGEST_LISTING = 160
-"""Characters of a list of names in a message."""
+"""Maximum characters of a list of names in a message."""
 
 LONGEST_WORD = 60
-"""Characters that a message shows of a name or a value."""
+"""Maximum characters of a name or a value in a message."""
 
 _LONG_WORD = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
 _LINES = str.maketrans("", "", "\n")
@@ -30,7 +30,7 @@ def elided(text: str, longest: int = LONGEST_WORD) -> str:
 
 
 def listing(names: Iterable[str], longest: int = LONGEST_LISTING) -> str:
-    """Join names with commas: as many as `longest` characters hold, and the number of the others."""
+    """Join names with commas: as many as fit into `longest` characters, then the number of the others."""
     shown: list[str] = []
     left = longest
     names = [*names]
@@ -43,10 +43,10 @@ def listing(names: Iterable[str], longest: int = LONGEST_LISTING) -> str:
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:
-    """Return the known name that somebody who wrote `name` probably meant; None if none is near.
+    """Return the known name that is probably meant by `name`; None if none is near.
 
-    Near is one that a few slips turn into the other: one in a short word, two from six letters on, three from eleven
-    on. A slip is a letter too few, too many, another one, or two swapped; case does not count.
+    A known name is near if few slips separate it from `name`: one in a short word, two from six letters, three from
+    eleven. A slip is a missing, an additional or a different letter, or two swapped letters; case is ignored.
     """
     if not isinstance(name, str) or len(name) > LONGEST_WORD:
         return None
@@ -64,7 +64,7 @@ _SHORT, _CLOSE = 5, 5
 
 
 def _slips(one: str, other: str) -> int:
-    """Return how many letters have to be put in, left out, changed or swapped with the next (restricted Damerau)."""
+    """Return the number of insertions, deletions, substitutions and swaps of adjacent letters (restricted Damerau)."""
     before: list[int] = []
     last = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
@@ -81,8 +81,8 @@ def _slips(one: str, other: str) -> int:
 def one_line(text: str, longest: int = LONGEST_MESSAGE) -> str:
     """Return a message as one printable line of at most `longest` characters.
 
-    Line breaks and control characters are escaped. Where the message is too long, long words (names, paths, values)
-    lose their middle first, and then the message itself.
+    Line breaks and control characters are escaped. If the message is too long, it first shortens the middle of long
+    words (names, paths, values), then the message.
     """
     if len(text) > longest:
         text = elided(_LONG_WORD.sub(lambda word: elided(word[0]), text), 2 * longest)
@@ -90,9 +90,9 @@ def one_line(text: str, longest: int = LONGEST_MESSAGE) -> str:
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """Return a text as a terminal may show it: whatever would steer it is escaped as JSON does it.
+    """Return a text that is safe for a terminal: control characters are escaped as in JSON.
 
-    With `lines`, line breaks stay. What was JSON stays the same JSON: there such characters stand in strings only.
+    With `lines`, line breaks stay. A JSON text stays the same JSON: these characters occur only inside its strings.
     """
     if (text.translate(_LINES) if lines else text).isprintable():
         return text
@@ -110,7 +110,7 @@ def _escape(letter: str) -> str:
 
 
 def brief(value: object) -> str:
-    """Show a value from a document or a command line in a few characters, however large or deep it is."""
+    """Return a short text for a value from a document or a command line, however large or deep it is."""
     if isinstance(value, (dict, list, tuple)):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value):,}"
     if value is None or isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Plans for PyTorch: ``import remat.torch``. What it does is in `remat.bridges.torch`, imported when first used."""
+"""Plans for PyTorch: ``import remat.torch``. Names are imported from `remat.bridges.torch` on first use."""
 
 from __future__ import annotations
 

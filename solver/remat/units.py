@@ -1,4 +1,4 @@
-"""Sizes, times and bandwidths: exact parsing (Decimal, never float) and readable printing."""
+"""Sizes, times and bandwidths: exact parsing (Decimal, never float) and readable formatting."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from remat.errors import QuantityError
 from remat.messages import brief
 
 Number = int | float
-"""A time: an `int` stays an `int` all the way through, anything else is a float64."""
+"""A time: an `int` stays an `int` throughout, anything else is a float64."""
 
 LARGEST_SIZE = 2**62
 """Largest size, and largest total of sizes, that an instance may contain (bytes or units)."""
 
 LARGEST_TIME = 10.0**300
-"""Largest single time: sums over a schedule must stay finite in float64."""
+"""Largest single time: sums over a schedule must be finite in float64."""
 
 SMALLEST_BANDWIDTH = LARGEST_SIZE / LARGEST_TIME
 """Smallest bandwidth: a transfer of the largest size takes the largest time."""
 
 LARGEST_TOTAL = 10.0**308
-"""Largest time in a schedule: what 10^8 of the largest times add up to, and finite with one more."""
+"""Largest time in a schedule: the sum of 10^8 of the largest times; one more is still finite."""
 
 _SIZE_FACTORS = {"": 1, "B": 1}
 for _power, _letter in enumerate("kMGTPE", start=1):
@@ -43,15 +43,15 @@ _OTHER_TIMES = {
     "min": ("m", "mins", "minute", "minutes"),
     "h": ("hr", "hrs", "hour", "hours"),
 }
-"""What people write for a unit of time, and for two that only durations have."""
+"""Spellings of the units of time, and of two units that only durations have."""
 
-# ASCII digits only: \d would also take other scripts' digits.
+# ASCII digits only: \d would also match digits of other scripts.
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?)\s*([A-Za-z]*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What bare numbers of an instance mean."""
+    """The units of bare numbers in an instance."""
 
     time: Literal["s", "ms", "us", "ns", "unit"] = "s"
     memory: Literal["B", "unit"] = "B"
@@ -65,7 +65,7 @@ def _split(text: str, what: str) -> tuple[Decimal, str]:
 
 
 def _meant_size(number: str, suffix: str) -> str:
-    """Say which size a text with an unknown unit may mean."""
+    """Return which size a text with an unknown unit may mean."""
     letter, rest = suffix[:1].upper(), suffix[1:].lower()
     decimal, binary = (f"{letter}B".replace("KB", "kB"), f"{letter}iB")
     if letter == "B" and rest in ("", "yte", "ytes"):
@@ -80,7 +80,7 @@ def _meant_size(number: str, suffix: str) -> str:
 
 
 def _meant_time(number: Decimal, text: str, suffix: str, known: Mapping[str, Decimal]) -> str:
-    """Say which time a text with an unknown unit may mean."""
+    """Return which time a text with an unknown unit may mean."""
     for unit, others in _OTHER_TIMES.items():
         if suffix.lower() in (unit, *others):
             if unit in known:
@@ -94,7 +94,7 @@ def _plain(number: Decimal) -> str:
 
 
 def _as_size(number: Decimal, shown: str) -> int:
-    # Compare before converting: int(Decimal('1e9999')) would build a number of ten thousand digits.
+    # Compare before converting: int(Decimal('1e9999')) would build a number with ten thousand digits.
     if not number.is_finite():
         raise QuantityError(f"{shown} is not a finite size")
     if number < 0:
@@ -114,7 +114,7 @@ def parse_size(value: object, units: Units | None = None) -> int:
     value : int, float, Decimal or str
         ``8``, ``1e9`` (an integer), ``"8GB"`` = ``"8G"`` = 8*10^9, ``"8GiB"`` = ``"8Gi"`` = 2^33.
     units : Units, optional
-        The instance's units; where memory counts in ``unit``, byte suffixes are refused.
+        The instance's units; if memory is counted in ``unit``, byte suffixes are rejected.
 
     Returns
     -------
@@ -147,21 +147,21 @@ def parse_size(value: object, units: Units | None = None) -> int:
 
 
 def parse_time(value: object, units: Units | None = None, *, largest: float = LARGEST_TIME) -> Number:
-    """Read a time in the instance's own unit.
+    """Read a time in the instance's unit.
 
     Parameters
     ----------
     value : int, float, Decimal or str
         A finite number >= 0, or a string with a unit: ``"3ms"``, ``"2us"``, ``"1.5s"``.
     units : Units, optional
-        The unit of the answer (default seconds).
+        The unit of the result (default seconds).
     largest : float
-        Times of an instance are at most `LARGEST_TIME`, their sums at most `LARGEST_TOTAL`.
+        Maximum: `LARGEST_TIME` for times of an instance, `LARGEST_TOTAL` for their sums.
 
     Returns
     -------
     int or float
-        An `int` where `value` is one, or where the string is a whole number of units.
+        An `int` if `value` is one, or if the string is an integer number of units.
     """
     if type(value) is float and 0 <= value <= largest:
         return value
@@ -198,12 +198,12 @@ def _as_time(number: Decimal, shown: str, *, whole: bool, largest: float = LARGE
 
 
 def parse_number(value: object, *, largest: float = LARGEST_TIME) -> Number:
-    """Read a finite number >= 0 that is no text: the one conversion of numbers from documents that have no unit.
+    """Read a finite number >= 0 that is not text: the only conversion of unitless numbers from documents.
 
     Returns
     -------
     int or float
-        An `int`, up to 2^62, where `value` is one.
+        An `int`, up to 2^62, if `value` is one.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def parse_number(value: object, *, largest: float = LARGEST_TIME) -> Number:
 def parse_bandwidth(value: object, units: Units | None = None) -> Number | None:
     """Read a bandwidth in memory units per time unit; ``None`` means infinite.
 
-    ``"12GB/s"`` in an instance that counts milliseconds is 12*10^6 bytes per millisecond.
+    In an instance that counts milliseconds, ``"12GB/s"`` is 12*10^6 bytes per millisecond.
     """
     if value is None:
         return None
@@ -269,7 +269,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_size(size: int, units: Units | None = None, *, both: bool = False) -> str:
-    """Print a size: ``3.28 GiB``; with `both`, decimal and binary: ``3.52 GB (3.28 GiB)``."""
+    """Format a size: ``3.28 GiB``; with `both`, decimal and binary: ``3.52 GB (3.28 GiB)``."""
     if units is not None and units.memory == "unit":
         return f"{size:,}"
     binary = _scaled(size, 1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))
@@ -279,7 +279,7 @@ def format_size(size: int, units: Units | None = None, *, both: bool = False) ->
 
 
 def size_to_paste(size: int, units: Units | None = None, *, up: bool) -> str:
-    """Print a size in decimal units, such that it is read back as no less (`up`), or as no more."""
+    """Format a size in decimal units, rounded so that it is read back as no less (`up`) or as no more."""
     if (units is not None and units.memory == "unit") or size < 1000:
         return str(size)
     power = min((len(str(size)) - 1) // 3, 6)
@@ -297,17 +297,17 @@ def _scaled(size: int, base: int, names: tuple[str, ...]) -> str:
 
 
 def format_percent(share: float, digits: int = 1) -> str:
-    """Print a share: ``1,234.5 %``; what rounds to nothing has no sign."""
+    """Format a share: ``1,234.5 %``; a value that rounds to zero has no sign."""
     text = f"{100 * share:,.{digits}f}"
     return f"{text.removeprefix('-') if not text.strip('-0.') else text} %"
 
 
 def format_time(time: Number, units: Units | None = None) -> str:
-    """Print a time with a unit that suits its magnitude; bare where the instance counts in units."""
+    """Format a time with a unit that suits its magnitude; without a unit if the instance counts in units."""
     unit = units.time if units is not None else "s"
     if unit == "unit":
         return f"{time:,}" if isinstance(time, int) else f"{time:.6g}"
-    # The digits that are printed decide: 1000 us would be 1 ms.
+    # The printed digits decide: 1000 us becomes 1 ms.
     seconds = float(f"{Decimal(time) * _TIME_FACTORS[unit]:.5g}")
     if seconds == 0:
         return "0 s"

@@ -1,5 +1,5 @@
-"""Batch runs: instances x algorithms x budgets x seeds, in worker processes, kept in a journal.
+"""Batch runs: instances x algorithms x budgets x seeds, in worker processes, recorded in a journal.
 
-``plan`` says what is to be done, ``journal`` what has been done, ``worker`` does one job in a process of its
-own, ``supervision`` holds it to its limits, ``executors`` run many at once, ``comparison`` draws the sum.
+``plan`` lists the jobs, ``journal`` records their answers, ``worker`` executes one job in a separate process,
+``supervision`` enforces its limits, ``executors`` run many jobs at once, and ``comparison`` summarises the answers.
 """

@@ -1,4 +1,4 @@
-"""A cell of a comparison: one algorithm on one instance with one budget and one seed, and what came of it."""
+"""A cell of a comparison: one algorithm on one instance with one budget and one seed, and its answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from remat.units import LARGEST_TOTAL, Number
 
 
 class Outcome(enum.StrEnum):
-    """How a job ended. The first four are the statuses of a solve; the others say why there is none."""
+    """How a job ended. The first four are the statuses of a solve; the others explain why there is none."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
@@ -30,41 +30,41 @@ SOLVED = frozenset({Outcome.OPTIMAL, Outcome.FEASIBLE})
 """Outcomes with a verified schedule."""
 
 FAILED = frozenset({Outcome.TIME_LIMIT, Outcome.MEMORY_LIMIT, Outcome.CLAIM, Outcome.CRASHED, Outcome.UNREADABLE})
-"""Outcomes that another run may change: what ``rerun="failed"`` runs again."""
+"""Outcomes that may differ in another run: ``rerun="failed"`` repeats these jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a job found; times and sizes in the instance's units.
+    """The result of a job; times and sizes in the instance's units.
 
     Attributes
     ----------
     outcome : Outcome
     detail : str
-        Why there is no schedule, or the notes of the algorithm.
+        The reason why there is no schedule, or the notes of the algorithm.
     makespan, recompute_time, no_recompute_time, lower_bound : int, float or None
     class_bound : int, float or None
-        The algorithm's own bound, which may hold for the schedules of its class only.
+        The algorithm's bound, which may hold only for the schedules of its class.
     floor : int, float or None
-        The bound that remat computes itself, whoever solves: for ratios that do not change with who else runs.
+        The bound that remat computes, whichever algorithm runs: for ratios that do not depend on the other algorithms.
     overhead : float or None
         Makespan over the no-recompute time, minus 1.
     peak_memory : mapping of memory name to int
     optimal_within, scope : str or None
         As in `remat.solving.result.Result`.
     least_budget : int or None
-        Least budget that an answer without a schedule names, if solving again there succeeds.
+        Minimum budget that an answer without a schedule names, if solving again at that budget succeeds.
     least_needed : int or None
-        Otherwise the budget that it names, if all schedules need that much.
+        Otherwise the budget that it names, if every schedule needs at least that much.
     steps : int or None
     transferred : mapping of link to int
     termination : str
     solve_seconds : float
-        Of the solver alone.
+        Time of the solver alone.
     seconds : float
-        Of the whole job, placement and verification included.
+        Time of the whole job, including placement and verification.
     picture : str
-        What the report draws of the schedule (see `remat.report.views.minimap`); empty unless asked for.
+        Picture of the schedule for the report (see `remat.report.views.minimap`); empty unless requested.
     """
 
     outcome: Outcome
@@ -90,23 +90,23 @@ class Answer:
 
     @property
     def solved(self) -> bool:
-        """Whether there is a verified schedule."""
+        """Whether a verified schedule exists."""
         return self.outcome in SOLVED
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer as JSON, without what is empty."""
+        """Return the answer as JSON, without empty fields."""
         kept = {name: value for name in _NAMES if (value := getattr(self, name)) not in (None, "", {})}
         kept["outcome"] = str(self.outcome)
         return kept
 
     @staticmethod
     def from_dict(document: Mapping[str, Any]) -> Answer:
-        """Read an answer back.
+        """Read an answer from JSON.
 
         Raises
         ------
         ValueError, TypeError
-            If this is no answer.
+            If the document is not an answer.
         """
         given: dict[str, Any] = {name: value for name, value in document.items() if name in _KINDS}
         for name, value in given.items():
@@ -119,7 +119,7 @@ class Answer:
                 raise ValueError(f"{name}: out of range, or no number")
         given["outcome"] = Outcome(document["outcome"])
         if given["outcome"] is Outcome.INFEASIBLE and given.get("scope", ALL_SCHEDULES) != ALL_SCHEDULES:
-            given["outcome"] = Outcome.UNKNOWN  # written when that was said of a class, too
+            given["outcome"] = Outcome.UNKNOWN  # older journals also use it for a class of schedules
         if given["outcome"] in SOLVED and "makespan" not in given:
             raise ValueError("a schedule without a makespan")
         return Answer(**given)
@@ -136,18 +136,18 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("least_budget", "least_needed", "steps"), _WHOLE),
     **dict.fromkeys(("peak_memory", "transferred"), _SIZES),
 }
-"""What JSON has for each attribute: whoever computes with an answer relies on it, and anybody can edit a journal."""
+"""JSON types of each attribute: later computations rely on them, and users can edit a journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One thing to be done.
+    """One solve of a comparison.
 
     Attributes
     ----------
     key : str
-        What the journal knows the job by: a hash of the instance's digest, the machine, the algorithm, its version
-        and options, the capacities, the seed and the limits. Jobs with one key have one answer.
+        Identifies the job in the journal: a hash of the instance's digest, the machine, the algorithm, its version and
+        options, the capacities, the seed and the limits. Jobs with one key have one answer.
     instance : str
         Label: the path without its suffix, or ``example:NAME``.
     source : str
@@ -159,7 +159,7 @@ class Job:
     algorithm, version : str
     options : mapping
     budget : str
-        As it was asked for: ``8GB``, ``70%``, or empty for the instance's own machine.
+        As requested: ``8GB``, ``70%``, or empty for the instance's own machine.
     capacity : int or None
         The same in the instance's unit.
     seed : int

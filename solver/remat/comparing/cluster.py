@@ -1,7 +1,7 @@
-"""The same jobs on many machines: a dask cluster (extra `dask`).
+"""Jobs on many machines: a dask cluster (extra `dask`).
 
-Each thread of a dask worker keeps a supervised `Worker` process of its own, so that limits hold and answers are
-those of the local executor. Each document travels once to each machine that needs it.
+Each thread of a dask worker has a supervised `Worker` process. Therefore limits hold, and answers equal those of the
+local executor. Each document is sent once to each machine that needs it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _local = threading.local()
 
 
 def perform(request: dict[str, Any], document: bytes, seconds: float, memory: int | None) -> dict[str, Any]:
-    """Do a request in this process's own supervised worker (runs on the cluster)."""
+    """Execute a request in this process's supervised worker (runs on the cluster)."""
     limits = Limits(seconds=seconds, memory=memory)
     if getattr(_local, "limits", None) != limits:
         if getattr(_local, "worker", None) is not None:
@@ -39,21 +39,21 @@ def perform(request: dict[str, Any], document: bytes, seconds: float, memory: in
         _local.worker, _local.limits = Worker(limits), limits
     here = _document_here(document, request["source"])
     reply: dict[str, Any] = _local.worker.ask(request | {"source": here})
-    if "answer" in reply:  # errors name the document by its path; its copy here means nothing to anybody
+    if "answer" in reply:  # errors name the document by its path; the path of this copy would be meaningless
         detail = str(reply["answer"].get("detail", ""))
         reply["answer"]["detail"] = detail.replace(here, request["source"])
     return reply
 
 
 def _kept(document: bytes) -> bytes:
-    """Be a task whose result is a document (runs on the cluster)."""
+    """Return a document, as a task whose result it is (runs on the cluster)."""
     return document
 
 
 def _document_here(document: bytes, source: str) -> str:
-    """Keep a document in a file of this machine, named by its content, in a folder that nobody else can write.
+    """Store a document in a file of this machine, named by its content, in a folder that only this user can write.
 
-    What stands there already is taken only if it is this user's own file with that content.
+    An existing file is used only if it belongs to this user and has that content.
     """
     suffix = ".json.gz" if source.endswith(".gz") else ".json"
     name = hashlib.sha256(document).hexdigest()
@@ -68,7 +68,7 @@ def _document_here(document: bytes, source: str) -> str:
 
 
 def _own_folder() -> Path:
-    """Return this user's folder for documents; a fresh one where somebody else has taken its name."""
+    """Return this user's folder for documents; a new one if another user has taken its name."""
     folder = Path(tempfile.gettempdir()) / f"remat-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
     with suppress(OSError):
         folder.mkdir(mode=0o700)
@@ -83,7 +83,7 @@ def _fresh_folder() -> Path:
 
 
 def _is_own(path: Path, kind: Callable[[int], bool]) -> bool:
-    """Whether this is a file or folder (`kind`), and no link to one, that only this user can read or write."""
+    """Whether a path is a file or folder (`kind`), not a link, that only this user can read or write."""
     try:
         found = path.lstat()
     except OSError:
@@ -101,14 +101,14 @@ class ClusterExecutor:
     scheduler : str, or a cluster or client of dask
         ``HOST:PORT`` of the scheduler, or an object that is connected to one; it is left open.
     limits : Limits
-        Of each job, on each worker.
+        Limits of each job on each worker.
 
     Raises
     ------
     remat.MissingExtraError
-        Without dask.distributed.
+        If dask.distributed is not installed.
     remat.OptionError
-        If there is no scheduler at the address, or it has no workers and none were asked for.
+        If no scheduler is at the address, or it has no workers and has requested none.
     """
 
     def __init__(self, scheduler: str | Any, limits: Limits) -> None:
@@ -124,7 +124,7 @@ class ClusterExecutor:
         self._client: Any = _connected(cluster, given) if self._own else given
         if self._client.asynchronous:
             raise OptionError("an asynchronous client of dask cannot be waited for", argument="executor")
-        # Workers that a batch system was asked for may come late; jobs wait for them.
+        # Workers requested from a batch system may start late; jobs wait for them.
         asked = getattr(getattr(self._client, "cluster", None), "requested", None)
         if not self._client.scheduler_info()["workers"] and not asked:
             where = self._client.scheduler.address if self._client.scheduler else scheduler
@@ -134,21 +134,21 @@ class ClusterExecutor:
             )
 
     def run(self, requests: Sequence[dict[str, Any]]) -> Generator[tuple[int, dict[str, Any]], None, None]:
-        """Yield replies as they come.
+        """Yield replies as they arrive.
 
         Raises
         ------
         remat.RematError
-            If the scheduler is lost.
+            If the connection to the scheduler is lost.
         """
         documents: dict[str, Any] = {}
         futures: dict[Any, int] = {}
-        with _without_warnings():  # of large documents
+        with _without_warnings():  # about large documents
             for index, request in enumerate(requests):
                 source = request["source"]
                 if source not in documents:
-                    # A task and not scattered data: dask does it again where a worker took the only copy along. And
-                    # never under an old name, whose data it may still be forgetting.
+                    # A task and not scattered data: dask repeats it if a worker with the only copy leaves.
+                    # The name is always new, because dask may still be forgetting the data of an old name.
                     documents[source] = self._client.submit(_kept, _content(source), pure=False)
                 future = self._client.submit(
                     perform, request, documents[source], self._limits.seconds, self._limits.memory, pure=False
@@ -160,7 +160,7 @@ class ClusterExecutor:
             for future in completed:
                 yield futures[future], _reply_of(future)
         finally:
-            with suppress(Exception):  # where the scheduler is gone, nothing is left to be stopped
+            with suppress(Exception):  # without a scheduler, nothing remains to be stopped
                 self._client.cancel(list(futures))
 
     def __enter__(self) -> ClusterExecutor:
@@ -174,7 +174,7 @@ class ClusterExecutor:
 
 
 def _connected(distributed: Any, scheduler: str | Any) -> Any:
-    """Return a client of the scheduler at an address, or of a cluster."""
+    """Return a client for a scheduler address or a cluster."""
     where = scheduler
     if isinstance(scheduler, str):
         where = scheduler if "://" in scheduler else f"tcp://{scheduler}"
@@ -197,7 +197,7 @@ def _without_warnings() -> Iterator[None]:
 
 
 def _content(source: str) -> bytes:
-    """Read a document; one that cannot be read fails on the worker as it would here."""
+    """Read a document; if that fails, the worker reports the error as it would here."""
     try:
         return Path(source).read_bytes()
     except OSError:
@@ -205,7 +205,7 @@ def _content(source: str) -> bytes:
 
 
 def _reply_of(future: Any) -> dict[str, Any]:
-    """Return what a job answered; a job that took dask workers down is an answer, too."""
+    """Return the answer of a job; a job that terminated dask workers also has an answer."""
     if future.cancelled():
         raise RematError("the dask scheduler was lost, or somebody cancelled the jobs; -o lets the same command go on")
     error = future.exception()

@@ -1,4 +1,4 @@
-"""What a comparison found: cells, ratios to the best and to the bound, wins, means."""
+"""Results of a comparison: cells, ratios to the best and to the bound, wins, means."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from remat.display import Shown
 from remat.units import Number
 
 SAME = 1e-9
-"""Makespans that differ by a smaller share are equal."""
+"""Makespans that differ by a smaller share count as equal."""
 
 Case = tuple[str, str]
-"""An instance and a budget: what algorithms are compared on."""
+"""An instance and a budget, on which algorithms are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How an algorithm did.
+    """The results of one algorithm.
 
     Attributes
     ----------
@@ -30,23 +30,23 @@ class Standing:
     family : str
         Folder of the instances; empty for all of them.
     cases : int
-        Cells, seeds counted each.
+        Number of cells; each seed counts.
     solved, proved : int
-        With a verified schedule; proved optimal over all schedules.
+        Cells with a verified schedule; cells proved optimal over all schedules.
     infeasible, unknown, refused, failed : int
     wins : int
         Solved cells that no other algorithm beats on the same instance and budget.
     ratio_to_best : float or None
-        Geometric mean, over the solved cells, of makespan / best makespan known for the case; of a comparison with a
-        baseline, of makespan / the baseline's.
+        Geometric mean, over the solved cells, of makespan / best makespan known for the case. With a baseline: of
+        makespan / the baseline's makespan.
     spread : float or None
         Standard deviation, over the seeds, of that mean; None with fewer than two seeds.
     ratio_to_floor : float or None
-        The same mean over `Answer.floor`, a bound that does not depend on who else runs.
+        The same mean relative to `Answer.floor`, a bound that does not depend on the other algorithms.
     ratio_to_bound : float or None
-        The same over the best lower bound known for the case.
+        The same mean relative to the best lower bound known for the case.
     seconds : float
-        All its jobs together.
+        Total time of all its jobs.
     """
 
     algorithm: str
@@ -72,17 +72,17 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """How an algorithm did on the cells that all ranked ones solved.
+    """The results of one algorithm on the cells that all ranked algorithms solved.
 
     Attributes
     ----------
     algorithm : str
     ratio : float or None
-        Geometric mean of makespan / best over these cells (of a comparison with a baseline, / the baseline's).
+        Geometric mean of makespan / best over these cells (with a baseline: / the baseline's makespan).
     wins : int
-        Of these cells, those that no other algorithm beats.
+        Number of these cells that no other algorithm beats.
     solved, cells : int
-        Over all cells.
+        Counted over all cells.
     """
 
     algorithm: str
@@ -94,7 +94,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Algorithms, best first, on `common` cells that all of them solved; those that solved nothing are left out.
+    """Algorithms, best first, on `common` cells that all of them solved; algorithms without a solved cell are left out.
 
     Without a common cell, `common` is 0, ratios are None, and the order is by solved cells.
     """
@@ -118,11 +118,11 @@ class Comparison(Shown):
     cells : tuple of Cell
         In the order of instances, budgets, algorithms, seeds.
     interrupted : bool
-        Whether cells are missing because somebody stopped the run.
+        Whether cells are missing because the run was interrupted.
     notes : tuple of str
-        What a reader should know, such as damaged lines of the journal.
+        Notes for the reader, such as damaged lines of the journal.
     baseline : str
-        The algorithm that ratios are relative to; empty: the best of each case.
+        The algorithm that ratios are relative to; empty: the best one for each case.
     """
 
     _shown_by: ClassVar[str] = "remat.comparing.report.notebook"
@@ -139,7 +139,7 @@ class Comparison(Shown):
 
     @cached_property
     def reference(self) -> Mapping[Case, Number]:
-        """What ratios of each case are relative to: the best makespan, or the baseline's best over its seeds."""
+        """Reference of the ratios of each case: the best makespan, or the baseline's best over its seeds."""
         if not self.baseline:
             return self.best
         return self._extremes(
@@ -149,12 +149,12 @@ class Comparison(Shown):
 
     @cached_property
     def bound(self) -> Mapping[Case, Number]:
-        """Best lower bound of each case; all of them hold for all schedules, whoever proved them."""
+        """Best lower bound of each case; all of them hold for all schedules, whichever algorithm proved them."""
         return self._extremes(max, lambda cell: cell.answer.lower_bound)
 
     @cached_property
     def by_case(self) -> Mapping[Case, Sequence[Cell]]:
-        """The cells of each case, in their order; a file that is no instance is a case of its own."""
+        """The cells of each case, in their order; a file that is not an instance is a separate case."""
         grouped: dict[Case, list[Cell]] = {}
         for cell in self.cells:
             grouped.setdefault(case_of(cell), []).append(cell)
@@ -170,15 +170,15 @@ class Comparison(Shown):
         return found
 
     def ratio_to_best(self, cell: Cell) -> float | None:
-        """Makespan over the best one known for the case; None without a schedule."""
+        """Return makespan / best makespan known for the case; None without a schedule."""
         return _ratio(cell.answer.makespan, self.best.get(case_of(cell))) if cell.answer.solved else None
 
     def ratio(self, cell: Cell) -> float | None:
-        """Makespan over that of the baseline, or the best; None without both."""
+        """Return makespan / the baseline's makespan, or / the best; None if either is missing."""
         return _ratio(cell.answer.makespan, self.reference.get(case_of(cell))) if cell.answer.solved else None
 
     def ratio_to_floor(self, cell: Cell) -> float | None:
-        """Makespan over the bound that remat computes for every instance and budget; None without a schedule."""
+        """Return makespan / the bound that remat computes for every instance and budget; None without a schedule."""
         return _ratio(cell.answer.makespan, cell.answer.floor) if cell.answer.solved else None
 
     def spread(self, cells: Iterable[Cell]) -> float | None:
@@ -190,16 +190,16 @@ class Comparison(Shown):
         return statistics.stdev(means) if len(means) > 1 else None
 
     def ratio_to_bound(self, cell: Cell) -> float | None:
-        """Makespan over the best bound known for the case; None without a schedule."""
+        """Return makespan / best bound known for the case; None without a schedule."""
         return _ratio(cell.answer.makespan, self.bound.get(case_of(cell))) if cell.answer.solved else None
 
     def wins(self, cell: Cell) -> bool:
-        """Whether nobody beats a cell."""
+        """Whether no other cell beats this one."""
         ratio = self.ratio_to_best(cell)
         return ratio is not None and ratio <= 1 + SAME
 
     def standings(self, *, by_family: bool = False) -> list[Standing]:
-        """Return how each algorithm did, best first: by cells that nobody beats, solved cells, ratio to the best."""
+        """Return the results of each algorithm, best first: by unbeaten cells, solved cells, ratio to the best."""
         groups: dict[tuple[str, str], list[Cell]] = {}
         for cell in self.cells:
             if cell.job.algorithm:
@@ -208,7 +208,7 @@ class Comparison(Shown):
         return sorted(listed, key=lambda s: (s.family, -s.wins, -s.solved, s.ratio_to_best or math.inf, s.algorithm))
 
     def ranking(self, family: str | None = None) -> Ranking:
-        """Rank the algorithms that solved anything by the cells that all of them solved: like is compared with like.
+        """Rank the algorithms with solved cells on the cells that all of them solved, for a fair comparison.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class Comparison(Shown):
         return Ranking(family or "", len(common), tuple(ranks))
 
     def rankings(self) -> list[Ranking]:
-        """Return one ranking of all cells, or one for each family where algorithms have no cell in common."""
+        """Return one ranking of all cells, or one for each family if the algorithms have no cell in common."""
         whole = self.ranking()
         families = list(dict.fromkeys(cell.job.family for cell in self.cells if cell.job.algorithm))
         if whole.common or len(families) < 2:
@@ -282,7 +282,7 @@ class Comparison(Shown):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as a JSON document."""
+        """Return the comparison as a JSON document."""
         return {
             "schema": "remat.comparison/1",
             "interrupted": self.interrupted,
@@ -302,12 +302,12 @@ class Comparison(Shown):
 
 
 def case_of(cell: Cell) -> Case:
-    """Return what a cell is compared on."""
+    """Return the case of a cell."""
     return cell.job.instance, cell.job.budget
 
 
 def by_algorithm(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
-    """Return the cells of each algorithm: several seeds, or sets of options."""
+    """Return the cells by algorithm: several seeds, or sets of options."""
     grouped: dict[str, list[Cell]] = {}
     for cell in cells:
         grouped.setdefault(cell.job.algorithm, []).append(cell)
@@ -315,7 +315,7 @@ def by_algorithm(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
 
 
 def geometric_mean(ratios: Iterable[float | None]) -> float | None:
-    """Return the geometric mean of what is known; None if nothing is, or something is infinite."""
+    """Return the geometric mean of the known ratios; None if none is known, or one is infinite."""
     logs = [math.log(ratio) for ratio in ratios if ratio is not None and 0 < ratio < math.inf]
     return math.exp(math.fsum(logs) / len(logs)) if logs else None
 

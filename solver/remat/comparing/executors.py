@@ -1,4 +1,4 @@
-"""Executors: many requests at once, answered in any order, by local workers or by a cluster."""
+"""Executors: process many requests at once, in any order, on local workers or on a cluster."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from remat.errors import OptionError
 from remat.messages import brief
 
 Reply = tuple[int, dict[str, Any]]
-"""Index of a request, and what a worker said to it."""
+"""Index of a request, and the worker's reply."""
 
 
 class Executor(Protocol):
-    """Does requests (see `remat.comparing.worker`) within limits."""
+    """Executes requests (see `remat.comparing.worker`) within limits."""
 
     def run(self, requests: Sequence[dict[str, Any]]) -> Generator[Reply, None, None]:
-        """Yield replies as they come; closing the iterator stops what is still running."""
+        """Yield replies as they arrive; closing the iterator stops running jobs."""
         ...
 
     def __enter__(self) -> Executor: ...
@@ -32,12 +32,12 @@ class Executor(Protocol):
 
 
 class LocalExecutor:
-    """Worker processes on this computer; they stay warm from one call of `run` to the next.
+    """Worker processes on this computer; they stay alive between calls of `run`.
 
     Parameters
     ----------
     jobs : int
-        How many at once.
+        Number of simultaneous workers.
     limits : Limits
     """
 
@@ -45,7 +45,7 @@ class LocalExecutor:
         self._workers = [Worker(limits) for _ in range(jobs)]
 
     def run(self, requests: Sequence[dict[str, Any]]) -> Generator[Reply, None, None]:
-        """Yield replies as they come."""
+        """Yield replies as they arrive."""
         waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
         for index in range(len(requests)):
             waiting.put(index)
@@ -60,7 +60,7 @@ class LocalExecutor:
                     except queue.Empty:
                         return
                     replies.put((index, worker.ask(requests[index])))
-            except BaseException as error:  # a worker that cannot even be started: the run must not wait for it
+            except BaseException as error:  # a worker that cannot even start: the run must not wait for it
                 replies.put(error)
 
         threads = [threading.Thread(target=serve, args=(worker,), daemon=True) for worker in self._workers]
@@ -76,7 +76,7 @@ class LocalExecutor:
                 yield reply
         finally:
             over.set()
-            if unanswered:  # abandoned half-way: nobody wants what is still running
+            if unanswered:  # abandoned early: running jobs are no longer needed
                 for worker in self._workers:
                     worker.stop()
             for thread in threads:
@@ -93,14 +93,14 @@ class LocalExecutor:
 
 
 def open_executor(address: str | Any | None, *, jobs: int | None, limits: Limits) -> Executor:
-    """Return the executor that an address names.
+    """Return the executor for an address.
 
     Parameters
     ----------
     address : str, cluster or client of dask, or None
-        None or ``local``: worker processes here; ``dask://HOST:PORT``: the cluster of that scheduler.
+        None or ``local``: local worker processes; ``dask://HOST:PORT``: the cluster of that scheduler.
     jobs : int or None
-        How many at once; default: one for each core. The cluster decides for itself.
+        Number of simultaneous jobs; default: one for each core. A cluster ignores it.
 
     Raises
     ------

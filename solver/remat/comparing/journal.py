@@ -1,10 +1,10 @@
-"""The journal: what has been answered, one line of JSON each, only ever appended.
+"""The journal: all answers, one line of JSON each; lines are only appended.
 
-A line goes to the operating system whole and at once, so a run that is killed loses at most the job of the line that
-it was writing; every `SYNC` seconds the file goes to the disk, so a machine that loses power loses no more than that.
-A torn last line is cut off when the journal is opened again. Lines that are damaged otherwise are skipped and
-counted, and their jobs run again: each ends with a checksum, since a changed digit would still be a line of JSON. A job
-that stands there twice counts with its last line.
+Each line is written to the operating system in one piece and immediately. Therefore a killed run loses at most the job
+whose line it was writing. Every `SYNC` seconds the file is synchronised to the disk, which bounds the loss on a power
+failure. An incomplete last line is removed when the journal is opened again. Other damaged lines are skipped and
+counted, and their jobs run again. Each line ends with a checksum, because a line with a changed digit is still valid
+JSON. If a job has several lines, the last one counts.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from remat.comparing.cells import Answer
 from remat.errors import RematError
 
 SCHEMA = "remat.journal/2"
-"""Every line carries its checksum, the first one too."""
+"""Header of journals in which every line, including the first, has a checksum."""
 
 SCHEMA_1 = "remat.journal/1"
-"""Of journals written before: a line without a checksum, from an editor, is taken as it is."""
+"""Header of older journals: lines without a checksum are accepted."""
 
 SYNC = 5.0
-"""Most seconds of answers that a power failure may take. An fsync for each line would cost more than a short job."""
+"""Maximum seconds of answers lost in a power failure. An fsync for each line would cost more than a short job."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-"""One for all lines: `json.dumps` would build it anew for each."""
+"""One encoder for all lines: `json.dumps` would create one for each."""
 
 _CHECKSUM = b',"crc":"'
 
 
 class Journal:
-    """An open journal; at most one process may have it open.
+    """An open journal; only one process at a time may have it open.
 
     Parameters
     ----------
     path : path
-        Made if it is not there; its folder must be.
+        Created if it does not exist; its folder must exist.
 
     Attributes
     ----------
     answers : dict of key to Answer
-        What stood there, and what was added since.
+        Answers from the file, and those added since.
     damaged : int
-        Lines that could not be read.
+        Number of lines that could not be read.
 
     Raises
     ------
     remat.RematError
-        If it cannot be opened, is no journal, or another process has it open.
+        If the file cannot be opened, is not a journal, or is open in another process.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -70,7 +70,7 @@ class Journal:
             raise RematError(f"cannot open journal {str(self.path)!r}: {error.strerror or error}") from None
         self._synced = time.monotonic()
         try:
-            if not stat.S_ISREG(os.fstat(self._file).st_mode):  # a pipe would never end, nor would /dev/zero
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):  # a pipe never ends, and neither does /dev/zero
                 raise self._foreign()
             self._lock()
             self._read()
@@ -79,7 +79,7 @@ class Journal:
             raise
 
     def _lock(self) -> None:
-        with suppress(ImportError):  # not on Windows, where nobody locks the journal
+        with suppress(ImportError):  # Windows has no fcntl; there the journal is not locked
             import fcntl
 
             try:
@@ -99,7 +99,7 @@ class Journal:
         whole = data.rfind(b"\n") + 1
         lines = data[:whole].split(b"\n")[:-1]
         if not lines:
-            if not any(header.startswith(data) for header in (_HEADER, _HEADER_1)):  # torn: no reason to stop
+            if not any(header.startswith(data) for header in (_HEADER, _HEADER_1)):  # incomplete: no reason to stop
                 raise self._foreign()
             self._truncate(0)
             self._append(_HEADER)
@@ -110,7 +110,7 @@ class Journal:
         if header not in (_HEADER, _HEADER_1):
             if not self.answers or (_parsed(lines[0]) is not None and _CHECKSUM not in header):
                 raise self._foreign()
-            self.damaged += 1  # damaged there, too
+            self.damaged += 1  # the incomplete line counts as damaged
         if whole < len(data):
             self._truncate(whole)
 
@@ -133,12 +133,12 @@ class Journal:
             raise self._unwritable(error) from None
 
     def add(self, key: str, answer: Answer, about: Mapping[str, Any]) -> None:
-        """Append one answer; `about` names the job for human readers.
+        """Append one answer; `about` describes the job for human readers.
 
         Raises
         ------
         remat.RematError
-            If the line cannot be written whole (a full disk); the journal stays readable.
+            If the line cannot be written completely (a full disk); the journal stays readable.
         """
         self._append(_signed({"key": key, **about, "answer": answer.to_dict()}))
         self.answers[key] = answer
@@ -146,8 +146,8 @@ class Journal:
     def _append(self, line: bytes) -> None:
         written = 0
         try:
-            # One write for a line: a kill between two lines leaves none torn. Only a disk that fills up takes a part
-            # of it; it says so when it is asked to take the rest.
+            # One write per line: a kill between two lines leaves no incomplete line. Only a full disk accepts part of a
+            # line; it reports the error when the rest is written.
             while written < len(line):
                 written += os.write(self._file, line[written:])
         except OSError as error:
@@ -161,7 +161,7 @@ class Journal:
         try:
             os.fsync(self._file)
         except OSError as error:
-            if error.errno in (errno.EIO, errno.ENOSPC, errno.EDQUOT):  # others: a file system that cannot do it
+            if error.errno in (errno.EIO, errno.ENOSPC, errno.EDQUOT):  # others: a file system without fsync
                 raise self._unwritable(error) from None
         self._synced = time.monotonic()
 
@@ -172,7 +172,7 @@ class Journal:
         )
 
     def close(self) -> None:
-        """Bring everything to the disk and give the file up."""
+        """Write all data to the disk and close the file."""
         with suppress(RematError):
             self._sync()
         os.close(self._file)
@@ -187,18 +187,18 @@ class Journal:
 
 
 def _line(document: Mapping[str, Any]) -> bytes:
-    # Lone surrogates, as in names of files that are not UTF-8, become JSON escapes, and come back as they were.
+    # Lone surrogates, as in file names that are not UTF-8, become JSON escapes, and are restored on reading.
     return _ENCODER.encode(document).encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _signed(document: Mapping[str, Any]) -> bytes:
-    """Return a line that ends with the checksum of what stands before it."""
+    """Return a line that ends with the checksum of its content."""
     body = _line(document)[:-2]
     return body + _CHECKSUM + b'%08x"}\n' % zlib.crc32(body)
 
 
 def _intact(line: bytes, *, unsigned: bool) -> bool:
-    """Whether a line has the checksum that it says; `unsigned`: whether one without is good, too."""
+    """Whether a line matches its checksum; with `unsigned`, a line without one is accepted."""
     body, mark, end = line.rpartition(_CHECKSUM)  # within a JSON string the quotes would be escaped
     return end[:8] == b"%08x" % zlib.crc32(body) if mark else unsigned
 

@@ -1,4 +1,4 @@
-"""What a comparison has to do: instances found, budgets resolved, jobs with their keys."""
+"""Planning of a comparison: find instances, resolve budgets, list jobs with their keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Source:
     Attributes
     ----------
     label : str
-        Its name in tables; unique within a comparison.
+        Name in tables; unique within a comparison.
     path : str
     family : str
         Name of its folder.
@@ -42,7 +42,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """An instance as planning sees it: what the worker's `describe` returns."""
+    """An instance as planning needs it: the result of the worker's `describe`."""
 
     source: Source
     digest: str
@@ -54,7 +54,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is to be compared.
+    """The request of a comparison.
 
     Attributes
     ----------
@@ -69,13 +69,13 @@ class Request:
     machine : mapping or None
         Machine document that replaces the instances' own.
     threads : int
-        For each solve.
+        Threads of each solve.
     time_limit : float
     gap, patience : float or None
-        Where each solve may stop earlier. Part of a job's key only where they are given: keys of journals written
-        before stay.
+        Criteria on which each solve may stop earlier. Part of a job's key only if they are set, so that keys of older
+        journals stay valid.
     memory_limit : int or None
-        Not part of a job's key: it depends on the computer, and what it stops counts as failed.
+        Not part of a job's key: it depends on the computer, and a job that exceeds it counts as failed.
     """
 
     algorithms: tuple[str, ...] = ()
@@ -92,14 +92,14 @@ class Request:
 
 
 def find_sources(given: Iterable[str | os.PathLike[str]]) -> list[Source]:
-    """List the documents that paths, folders (searched through) and ``example:NAME`` stand for, sorted by label.
+    """List the documents for paths, folders (searched recursively) and ``example:NAME``, sorted by label.
 
     ``examples`` stands for all shipped instances.
 
     Raises
     ------
     remat.OptionError
-        If a path does not exist, or a folder holds no documents.
+        If a path does not exist, or a folder contains no documents.
     """
     found: dict[str, Source] = {}
     for item in given:
@@ -142,7 +142,7 @@ def _source(path: Path, root: Path) -> Source:
 
 
 def _distinct(sources: Sequence[Source]) -> list[Source]:
-    """Give documents of equal names, from different folders, labels that tell them apart."""
+    """Give documents of equal names, from different folders, distinct labels."""
     counts: dict[str, int] = {}
     for source in sources:
         counts[source.label] = counts.get(source.label, 0) + 1
@@ -160,7 +160,7 @@ def _distinct(sources: Sequence[Source]) -> list[Source]:
 
 
 def jobs_of(request: Request, described: Described) -> list[Job | Cell]:
-    """Return the jobs for one instance; what is refused beforehand is a cell already."""
+    """Return the jobs for one instance; combinations that are refused in advance are returned as cells."""
     planned: list[Job | Cell] = []
     for name in request.algorithms or _applicable(described.kind):
         version, why = _acceptable(name, described.kind)
@@ -175,7 +175,7 @@ def jobs_of(request: Request, described: Described) -> list[Job | Cell]:
 
 
 def unreadable(source: Source, answer: Answer) -> Cell:
-    """Return the one cell of a document that is no instance."""
+    """Return the only cell of a document that is not an instance."""
     job = Job(
         key=_hash(["unreadable", source.path]),
         instance=source.label,
@@ -200,7 +200,7 @@ def _applicable(kind: str) -> list[str]:
 
 
 def _acceptable(name: str, kind: str) -> tuple[str, str]:
-    """Return the version that an algorithm has, and why it cannot be asked (empty if it can)."""
+    """Return the version of an algorithm, and the reason why it cannot run (empty if it can)."""
     if name == "auto":
         return _version_of("remat"), ""
     try:
@@ -220,7 +220,7 @@ def _version_of(package: str) -> str:
 
 
 def _capacities(request: Request, described: Described) -> list[tuple[str, int | None, str]]:
-    """Return (as asked for, in the instance's unit, why it cannot be) for each budget."""
+    """Return (as requested, in the instance's unit, reason why it is impossible) for each budget."""
     units = Units(described.time_unit, described.memory_unit)
     listed: list[tuple[str, int | None, str]] = []
     shares = [(f"{100 * share:.4g}%", Decimal(repr(share))) for share in request.fractions]

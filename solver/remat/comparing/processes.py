@@ -1,4 +1,4 @@
-"""Processes and what they started: a solver's helpers end with it, whatever sessions they have made of their own."""
+"""Processes and their descendants: a solver's helpers end with it, even in sessions that they created."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _BECOME_SUBREAPER = 36
 
 def adopt_orphans() -> None:
     """Let orphaned descendants become children of this process, so that `descendants` finds them (Linux)."""
-    with suppress(Exception):  # another system: their group is all that is known of them
+    with suppress(Exception):  # another system: only the process group is known
         import ctypes
 
         ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1, 0, 0, 0)
 
 
 def descendants(pid: int) -> list[int]:
-    """Return what a process started, and what that started; nothing where the system does not tell (Linux does)."""
+    """Return the descendants of a process; empty if the system does not list them (Linux does)."""
     children: dict[int, list[int]] = {}
     with suppress(OSError):
         for name in os.listdir("/proc"):
@@ -44,7 +44,7 @@ def _parent(pid: int) -> int | None:
 def kill_all(pid: int) -> None:
     """Kill a process, the group that it leads, and its descendants.
 
-    It is stopped first, so that it starts nothing while it is looked at; what it started is looked for twice.
+    The process is stopped first, so that it starts no others meanwhile. Its descendants are searched twice.
     """
     if not hasattr(os, "killpg"):
         _send(pid, signal.SIGTERM)
@@ -58,7 +58,7 @@ def kill_all(pid: int) -> None:
 
 
 def kill_group(leader: int) -> None:
-    """Kill the group of a process, which may be gone itself."""
+    """Kill the group of a process, which may already have ended."""
     if hasattr(os, "killpg"):
         with suppress(ProcessLookupError, PermissionError, OSError):
             os.killpg(leader, signal.SIGKILL)

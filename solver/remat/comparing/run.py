@@ -1,4 +1,4 @@
-"""`remat.compare`: instances x algorithms x budgets x seeds, in worker processes, kept in a journal."""
+"""`remat.compare`: instances x algorithms x budgets x seeds, in worker processes, recorded in a journal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAGES = "schedules"
 """Name of the folder of pages in the output folder."""
 
 MOST_PAGES = 200
-"""Cells up to which each schedule gets its page unless somebody says otherwise: 50 kB and more each."""
+"""Maximum number of cells for which each schedule gets its page by default: 50 kB or more each."""
 
 SECONDS = 10.0
 """Time limit of a job."""
@@ -43,21 +43,21 @@ SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """How far a comparison is.
+    """Progress of a comparison.
 
     Attributes
     ----------
     phase : str
         ``reading`` the instances, or ``solving``.
     total : int
-        Things to do in this phase, what the journal already had left out.
+        Number of items in this phase, without those in the journal.
     done : int
     known : int
-        Cells that the journal had.
+        Number of cells that the journal contained.
     most_seconds : float
-        What is left takes at most so long: every job at its time limit.
+        Maximum remaining time: every job runs to its time limit.
     last : Cell or None
-        What was answered last.
+        The latest answered cell.
     """
 
     phase: str
@@ -101,43 +101,43 @@ def compare(
     instances : path, instance, document or a sequence of them
         Folders are searched for ``.json`` and ``.json.gz``; ``example:NAME`` is a shipped instance, ``examples`` all.
     algorithms : str or sequence of str
-        Registry names, ``auto``, or ``all``: every one that accepts the instance's kind.
+        Registry names, ``auto``, or ``all`` for every algorithm that accepts the instance's kind.
     budgets : sequence of int, float or str
-        As for `remat.solve`: sizes of the working memory (of the quickest storage level), or shares such as ``"80%"``.
+        As for `remat.solve`: sizes of the working memory (of the fastest storage level), or shares such as ``"80%"``.
     budget_fractions : sequence of float
-        Shares of the peak without recomputation. Without both the instances' own machines stand.
+        Shares of the peak without recomputation. Without budgets and fractions, the instances' own machines apply.
     options : mapping of algorithm to options
     machine : mapping or MachineModel, optional
         Replaces the instances' machines.
     time_limit, gap, patience, threads : float, str or int
-        Of each job, as for `remat.solve`; a worker that overruns it by half (at least 5 s) is killed.
+        For each job, as for `remat.solve`; a worker that exceeds the limit by half (at least 5 s) is killed.
     memory_limit : int or str, optional
-        Bytes that a worker may hold; default: the computer's memory, less a tenth, shared by the workers.
+        Bytes that a worker may use; default: 90 % of the computer's memory, divided among the workers.
     seeds : sequence of int
     jobs : int, optional
-        Workers at once; default: one for each core.
+        Number of simultaneous workers; default: one for each core.
     output : path, optional
-        Folder of the journal; what stands there is not computed again, unless `rerun` says "failed" or "all".
+        Folder of the journal; recorded answers are not computed again, unless `rerun` is "failed" or "all".
     executor : str, or a cluster or client of dask, optional
-        ``dask://HOST:PORT``, or an object, which stays open.
+        ``dask://HOST:PORT``, or an object, which is not closed.
     pictures : bool
-        Keep of each schedule what the HTML report draws of it: 0.4 to 3 kB a cell.
+        Keep a small picture of each schedule for the HTML report: 0.4 to 3 kB per cell.
     pages : bool, optional
-        Write interactive pages of schedules into the output; None: of up to `MOST_PAGES` cells.
+        Write interactive pages of schedules into the output; None: only for up to `MOST_PAGES` cells.
     baseline : str, optional
-        The algorithm that ratios are relative to; default: the best.
+        The algorithm that ratios are relative to; default: the best one.
     progress : callable, optional
         Receives a `Tally` after each job.
 
     Returns
     -------
     Comparison
-        After Ctrl-C: what there is, with `interrupted`.
+        After Ctrl-C: the cells so far, with `interrupted`.
 
     Raises
     ------
     remat.OptionError, remat.RematError
-        For arguments that cannot be used, or a journal that cannot be written; the rest are cells.
+        For unusable arguments, or a journal that cannot be written; all other errors are cells.
     """
     request = _request(
         algorithms, budgets, budget_fractions, seeds, options, machine, (time_limit, gap, patience), threads
@@ -154,7 +154,7 @@ def compare(
 
 
 def _workers(jobs: int | None, request: Request, baseline: str | None) -> int:
-    """Return how many workers there are; refuse a number or a baseline that cannot be."""
+    """Return the number of workers; reject an invalid number or baseline."""
     if baseline is not None and request.algorithms and baseline not in request.algorithms:
         raise OptionError(f"{baseline!r} is not among the algorithms", argument="baseline")
     workers = jobs if jobs is not None else (os.cpu_count() or 1)
@@ -199,7 +199,7 @@ def _request(
 
 
 def _readable(budget: object) -> int | str:
-    """Return a budget as a number or a text; refuse what is neither a size nor a share in any unit."""
+    """Return a budget as a number or a text; reject values that are neither a size nor a share in any unit."""
     try:
         plain: int | str = plain_budget(budget)
         if share_of(plain) is None:
@@ -210,12 +210,12 @@ def _readable(budget: object) -> int | str:
 
 
 def _checked(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Refuse names that no algorithm has, and options that their algorithm does not know, before any work.
+    """Reject unknown algorithms, and options that their algorithm does not have, before any work.
 
     Returns
     -------
     dict of algorithm to options
-        Converted: ``"3"`` and ``3`` are one option, and one job.
+        The converted options: ``"3"`` and ``3`` are one option, and one job.
     """
     from remat.plugin.options import make_options
     from remat.plugin.registry import algorithms
@@ -247,7 +247,7 @@ def _memory(limit: int | str | None, workers: int) -> int | None:
 
 
 def _container_memory() -> list[int]:
-    """Return what a container may hold, by control groups of version 2 or 1; nothing where there is no limit."""
+    """Return the memory limits of the container, from control groups of version 2 or 1; empty if there are none."""
     found = []
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):
@@ -256,7 +256,7 @@ def _container_memory() -> list[int]:
 
 
 def _sources(instances: Any, stack: ExitStack) -> list[Source]:
-    """Find the documents; instances in memory are written to a folder that lives as long as the run."""
+    """Find the documents; instances in memory are written to a folder that exists until the run ends."""
     single = isinstance(instances, (str, os.PathLike, Mapping)) or hasattr(instances, "model_dump")
     given: list[Any] = [instances] if single else list(cast("Iterable[Any]", instances))
     paths = [item for item in given if isinstance(item, (str, os.PathLike))]
@@ -289,7 +289,7 @@ def _written(item: Any, folder: Path, taken: set[str]) -> Source:
 
 
 def _journal(output: str | os.PathLike[str]) -> Journal:
-    if not os.fspath(output):  # of an unset shell variable: not meant for the current folder
+    if not os.fspath(output):  # for example from an unset shell variable: not meant as the current folder
         raise OptionError("name a folder", argument="output")
     folder = Path(output)
     try:
@@ -301,7 +301,7 @@ def _journal(output: str | os.PathLike[str]) -> Journal:
 
 @dataclass
 class _Kept:
-    """What is kept of schedules beside their figures: small pictures, and pages in a folder (None: none)."""
+    """Outputs of schedules in addition to their figures: small pictures, and pages in a folder (None: none)."""
 
     pictures: bool
     folder: Path | None
@@ -309,14 +309,14 @@ class _Kept:
     trouble: str = ""
 
     def settle(self, cells: int) -> None:
-        """Decide about pages, where that was left open, and make their folder."""
+        """Decide whether to write pages, if that was left open, and create their folder."""
         if self.folder is None or (self.pages is None and cells > MOST_PAGES):
             self.folder = None
             return
         self._try(lambda folder: folder.mkdir(exist_ok=True))
 
     def keep(self, key: str, page: str) -> None:
-        """Write the page of a cell; without one, remove what an earlier answer left."""
+        """Write the page of a cell; without a page, remove that of an earlier answer."""
         name = page_name(key)
         if page:
             self._try(lambda folder: write_text(folder / name, [page]))
@@ -324,7 +324,7 @@ class _Kept:
             self._try(lambda folder: (folder / name).unlink(missing_ok=True))
 
     def _try(self, what: Callable[[Path], object]) -> None:
-        """Do what answers do not depend on: a full disk ends the pages, not the comparison."""
+        """Run an operation on which no answer depends: a full disk stops the pages, not the comparison."""
         if self.folder is None:
             return
         try:
@@ -334,12 +334,12 @@ class _Kept:
 
 
 def page_name(key: str) -> str:
-    """Return the name of the file with the page of a cell."""
+    """Return the file name of a cell's page."""
     return f"{key[:20]}.html"
 
 
 class _Run:
-    """One comparison on its way."""
+    """A comparison in progress."""
 
     def __init__(
         self,
@@ -383,7 +383,7 @@ class _Run:
         return Comparison(tuple(cells.values()), interrupted=self._interrupted, notes=tuple(notes))
 
     def _described(self, sources: Sequence[Source]) -> list[Described | Cell]:
-        """Read every instance; what is none becomes a cell."""
+        """Read every instance; a document that is not an instance becomes a cell."""
         found: dict[int, Described | Cell] = {}
         machine = self._request.machine
         requests = [{"do": "describe", "source": source.path, "machine": machine} for source in sources]
@@ -399,7 +399,7 @@ class _Run:
         return [found[index] for index in sorted(found)]
 
     def _answered(self, jobs: Sequence[Job]) -> dict[str, Answer]:
-        """Do what the journal does not have; jobs of equal keys are done once."""
+        """Run the jobs that the journal does not contain; jobs with equal keys run once."""
         had = {} if self._journal is None else self._journal.answers
         answers = {job.key: had[job.key] for job in jobs if job.key in had and not self._again(had[job.key])}
         waiting = list({job.key: job for job in jobs if job.key not in answers}.values())
@@ -437,7 +437,7 @@ class _Run:
 
     @contextmanager
     def _replies(self, requests: Sequence[dict[str, Any]]) -> Iterator[Iterator[Reply]]:
-        """Hand requests to the executor; Ctrl-C ends the block that takes the replies, and stops what runs."""
+        """Pass requests to the executor; Ctrl-C ends the block that receives the replies, and stops running jobs."""
         if self._interrupted or not requests:
             yield iter(())
             return
@@ -455,13 +455,13 @@ class _Run:
 
 
 def _as_unreadable(answer: Answer) -> Answer:
-    """Keep limits as they are; everything else means that the document cannot be used."""
+    """Keep limits unchanged; every other outcome means that the document is unusable."""
     keep = (Outcome.TIME_LIMIT, Outcome.MEMORY_LIMIT)
     return answer if answer.outcome in keep else replace(answer, outcome=Outcome.UNREADABLE)
 
 
 def _about(job: Job) -> dict[str, Any]:
-    """Return what a journal line says for people."""
+    """Return the description of a job in a journal line, for human readers."""
     return {
         "instance": job.instance,
         "algorithm": job.algorithm,

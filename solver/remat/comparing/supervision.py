@@ -1,6 +1,6 @@
-"""Workers under supervision: a process each, killed when its job takes too long or too much memory.
+"""Supervised workers: one process each, killed when its job takes too much time or memory.
 
-A killed worker is a cell of the comparison, and the next job gets a new one.
+A killed worker's job is a cell of the comparison, and the next job gets a new worker.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from remat.errors import RematError
 from remat.units import format_size, format_time
 
 GRACE = 5.0
-"""Seconds beyond a time limit for what is not the solver's: placement, verification, a last iteration."""
+"""Seconds beyond a time limit for work outside the solver: placement, verification, a last iteration."""
 
 LOADING = 300.0
-"""Seconds that reading an instance may take."""
+"""Maximum seconds for reading an instance."""
 
 INTERVAL = 0.05
-"""Seconds between two looks at a worker."""
+"""Seconds between two checks of a worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a job may take.
+    """The limits of a job.
 
     Attributes
     ----------
     seconds : float
-        For the solver; a worker is killed `GRACE` seconds (or half the limit) later.
+        Time of the solver; a worker is killed `GRACE` seconds (or half the limit) later.
     memory : int or None
         Bytes resident in the worker.
     """
@@ -49,12 +49,12 @@ class Limits:
 
     @property
     def last_seconds(self) -> float:
-        """When a worker is killed."""
+        """Time after which a worker is killed."""
         return self.seconds + max(GRACE, self.seconds / 2)
 
 
 class Worker:
-    """A worker process and its limits. Use it from one thread; `stop` may be called from any."""
+    """A worker process and its limits. Use it from one thread; any thread may call `stop`."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -63,7 +63,7 @@ class Worker:
         self._stopped = False
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Have a request done; a worker that dies or is killed gives an answer that says so.
+        """Execute a request; if the worker dies or is killed, the answer reports it.
 
         Returns
         -------
@@ -92,7 +92,7 @@ class Worker:
         if reply is None:
             reply = {"answer": self._post_mortem(process, watch).to_dict()}
         elif self._limits.memory is not None and _resident(process.pid) > self._limits.memory // 2:
-            self.close()  # what this job left behind shall not count against the next
+            self.close()  # leftovers of this job must not count against the next one
         return reply
 
     def _running(self) -> subprocess.Popen[str]:
@@ -111,12 +111,12 @@ class Worker:
                 )
             except OSError as error:  # no space for its messages, too many processes or open files
                 raise RematError(f"cannot start a worker process: {error.strerror or error}") from None
-            if self._stopped:  # meanwhile, when there was no process to kill yet
+            if self._stopped:  # stopped meanwhile, before there was a process to kill
                 kill_all(self._process.pid)
         return self._process
 
     def _post_mortem(self, process: subprocess.Popen[str], watch: _Watch) -> Answer:
-        if hasattr(os, "waitid"):  # until it is waited for, nobody else has its number
+        if hasattr(os, "waitid"):  # until it is waited for, its number is not reused
             with suppress(ChildProcessError, OSError):
                 os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
                 kill_group(process.pid)
@@ -136,7 +136,7 @@ class Worker:
         return Answer(outcome=Outcome.CRASHED, detail=detail, seconds=seconds)
 
     def _forget_words(self) -> None:
-        """Drop what earlier jobs printed: it is not the next one's, and would pile up. The worker shares the offset."""
+        """Drop the output of earlier jobs, which would be attributed to the next. The worker shares the offset."""
         if self._errors is not None:
             with suppress(OSError):
                 self._errors.seek(0)
@@ -153,14 +153,14 @@ class Worker:
         return ""
 
     def stop(self) -> None:
-        """Kill the process, whatever it is doing."""
+        """Kill the process, whatever it is running."""
         self._stopped = True
         process = self._process
         if process is not None:
             kill_all(process.pid)
 
     def close(self) -> None:
-        """End the process; another one starts when it is needed."""
+        """End the process; another one starts on demand."""
         process, self._process = self._process, None
         if process is not None:
             for stream in (process.stdin, process.stdout):
@@ -176,7 +176,7 @@ class Worker:
 
 
 class _Watch:
-    """Looks at a worker while it does one job, and kills it beyond the limits."""
+    """Monitors a worker during one job, and kills it beyond the limits."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -189,22 +189,22 @@ class _Watch:
 
     @property
     def seconds(self) -> float:
-        """How long the job took."""
+        """Duration of the job."""
         return (self._finished or time.monotonic()) - self._began
 
     def begin(self) -> None:
-        """Note that the instance is loaded: the time limit counts from now on."""
+        """Record that the instance is loaded: the time limit starts now."""
         self._began = time.monotonic()
         self._deadline = self._began + self._limits.last_seconds
         self._late = f"killed: still running long after the limit of {format_time(self._limits.seconds)}"
 
     def end(self) -> None:
-        """Note that the job is done."""
+        """Record that the job is done."""
         self._finished = time.monotonic()
         self._done.set()
 
     def guard(self, pid: int) -> None:
-        """Watch until `end` (in a thread of its own)."""
+        """Monitor until `end` (in a separate thread)."""
         memory = self._limits.memory
         while not self._done.wait(INTERVAL):
             if memory is not None and (resident := _resident(pid)) > memory:
@@ -218,7 +218,7 @@ class _Watch:
 
 
 def _resident(pid: int) -> int:
-    """Return the resident bytes of a process; 0 where the system does not tell."""
+    """Return the resident bytes of a process; 0 if the system does not report them."""
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:
             pages = int(file.read().split()[1])

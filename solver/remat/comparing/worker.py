@@ -1,7 +1,7 @@
-"""The worker process: one request a line on standard input, one reply a line on what was standard output.
+"""The worker process: one request per line on standard input, one reply per line on the original standard output.
 
-``python -m remat.comparing.worker`` imports the package once and then does job after job. Whatever a solver prints
-goes to standard error. Limits are not its business: whoever started it watches over it (`supervision`).
+``python -m remat.comparing.worker`` imports the package once and then executes job after job. Output of solvers goes to
+standard error. The worker enforces no limits: the parent process does (`supervision`).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from remat.solving.result import Result
 
 MOST_STEPS = 200_000
-"""Steps of a schedule that gets a page in a comparison: about 5 MB; `remat solve` writes pages of longer ones."""
+"""Maximum steps of a schedule with a page in a comparison: about 5 MB; `remat solve` also writes longer ones."""
 
 STARTED = {"started": True}
-"""Sent when the instance is loaded: from here on the time limit counts."""
+"""Sent when the instance is loaded: then the time limit starts."""
 
 
 def describe(source: str, machine: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return what planning must know of an instance, on a machine that may replace its own.
+    """Return the facts about an instance that planning needs, on a machine that may replace its own.
 
-    Its digest, kind and units, and the no-recompute peaks of the memory that a bare budget means.
+    The facts are its digest, kind and units, and the no-recompute peaks of the memory to which a bare budget applies.
     """
     from remat.instance import digest
 
@@ -55,7 +55,7 @@ def _whole_peak(source: str, machine: Mapping[str, Any] | None) -> int | None:
 
     try:
         setup = _setup(source, machine)
-    except RematError:  # the machine is none: each solve will say so
+    except RematError:  # the machine is invalid: each solve reports it
         return None
     peaks, problem = setup.wholes.peaks, setup.problem
     return (
@@ -66,19 +66,19 @@ def _whole_peak(source: str, machine: Mapping[str, Any] | None) -> int | None:
 
 
 def answer(request: Mapping[str, Any]) -> Answer:
-    """Do one job; whatever goes wrong is an answer, too.
+    """Execute one job; every error is also an answer.
 
     Parameters
     ----------
     request : mapping
         ``source``, ``algorithm``, ``options``, ``capacity``, ``machine``, ``seed``, ``threads``, ``time_limit``,
-        ``gap``, ``patience``, ``picture`` (whether to make one).
+        ``gap``, ``patience``, ``picture`` (whether to create one).
     """
     return answer_and_page(request)[0]
 
 
 def answer_and_page(request: Mapping[str, Any]) -> tuple[Answer, str]:
-    """Do one job as `answer` does, and make the page of its schedule where ``page`` asks for it; else an empty one."""
+    """Execute one job as `answer` does, and create the page of its schedule if ``page`` is set; else an empty one."""
     from remat.solving.problem_setup import Control
 
     started = time.perf_counter()
@@ -119,7 +119,7 @@ def _answer_of(result: Result, instance: Instance, seconds: float) -> Answer:
     from remat.solving.conclusion import OWN_SOURCES
 
     least = result.least_budget
-    # Budgets of a comparison are for one memory; what another one needs, none of them gives.
+    # Budgets of a comparison apply to one memory; none provides what another memory needs.
     if least is not None and not (
         instance.budgets_are_for_all or least.memory == budget_memory(instance, result.machine)
     ):
@@ -149,7 +149,7 @@ def _answer_of(result: Result, instance: Instance, seconds: float) -> Answer:
 
 
 def _picture(result: Result, kind: str) -> str:
-    """Keep what a report shows of a schedule: the schedule itself goes with the process."""
+    """Return the picture for a report: the schedule ends with the process."""
     if result.report is None:
         return ""
     from remat.report.views.minimap import miniature, pack
@@ -158,7 +158,7 @@ def _picture(result: Result, kind: str) -> str:
 
 
 def _page(result: Result) -> str:
-    """Return the interactive page of a schedule; nothing without one, or for a very long one."""
+    """Return the interactive page of a schedule; empty without a schedule, or for a very long one."""
     if result.columns is None or len(result.columns) > MOST_STEPS:
         return ""
     from remat.report.page import page
@@ -167,13 +167,13 @@ def _page(result: Result) -> str:
 
 
 def _load(source: str) -> Instance:
-    """Load an instance; the last few stay, since the jobs of one instance follow each other."""
+    """Load an instance; the last few are cached, because the jobs of one instance follow each other."""
     stat = os.stat(source)
     return _loaded(source, stat.st_mtime_ns, stat.st_size)
 
 
 def _setup(source: str, machine: Mapping[str, Any] | None) -> Setup:
-    """Return an instance on a machine, with all that jobs have in common, whatever the algorithm and the budget."""
+    """Return an instance on a machine, with all data that its jobs share, whatever the algorithm and the budget."""
     stat = os.stat(source)
     return _set_up(source, stat.st_mtime_ns, stat.st_size, None if machine is None else json.dumps(dict(machine)))
 
@@ -218,7 +218,7 @@ def _send(document: Mapping[str, Any], out: TextIO) -> None:
 
 
 def _prepare() -> TextIO:
-    """Keep the way back for replies alone, leave Ctrl-C to the parent, and be the first to go without memory."""
+    """Reserve standard output for replies, leave Ctrl-C to the parent, and be the first to be killed without memory."""
     import signal
     import threading
     from contextlib import suppress
@@ -234,13 +234,13 @@ def _prepare() -> TextIO:
 
 
 def _follow_parent(parent: int) -> None:
-    """End with the parent: killed, it can neither stop a worker nor hold it to its limits."""
+    """End with the parent: a killed parent can neither stop a worker nor enforce its limits."""
     import signal
     from contextlib import suppress
 
     while os.getppid() == parent:
         time.sleep(1.0)
-    for child in descendants(os.getpid()):  # and take along what the solver started
+    for child in descendants(os.getpid()):  # and end the processes that the solver started
         with suppress(OSError):
             os.kill(child, signal.SIGKILL)
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
@@ -251,7 +251,7 @@ def _follow_parent(parent: int) -> None:
 def main() -> None:
     """Serve requests until standard input ends."""
     out = _prepare()
-    import_module("remat.solving.entry")  # what every job needs, before the first one
+    import_module("remat.solving.entry")  # needed by every job; import it before the first one
 
     for line in sys.stdin:
         _send(_reply(json.loads(line), out), out)

@@ -14,23 +14,23 @@ from remat.units import LARGEST_TOTAL, Number
 
 
 class MemoryBound(NamedTuple):
-    """Least bytes that a memory must hold, and the task (or None: residency alone) that sets it."""
+    """Minimum bytes that a memory must hold, and the task that sets them (None: resident values alone)."""
 
     size: int
     task: int | None
 
 
 class NeededTasks(NamedTuple):
-    """What any schedule must run, and one cheap way to run everything once.
+    """The tasks that any schedule must run, and a cheap selection that runs everything once.
 
     Attributes
     ----------
     forced : (tasks,) bool
-        Tasks that every schedule runs: required, or the only producer of a value that is needed.
+        Tasks that every schedule runs: required tasks, and sole producers of needed values.
     once : (tasks,) bool
-        `forced`, and for each other needed value its cheapest producer.
+        The `forced` tasks, and for each other needed value its cheapest producer.
     packed_time : int or float
-        Least time on top of the forced tasks: cheapest producers of needed values that share no producer.
+        Minimum time on top of the forced tasks, from the cheapest producers of needed values that share no producer.
     """
 
     forced: BoolArray
@@ -92,7 +92,7 @@ def needed_tasks(graph: TaskGraph) -> NeededTasks:
         if value not in made:
             choose(min(producers[value], key=lambda task: time[task]))
             undecided = settle(undecided)
-    # Producers chosen one by one may wait for each other in a circle: add those that can run first.
+    # Producers chosen one by one may wait for each other in a cycle: add producers that can run first.
     missing = _never_made(graph, chosen, reads, writes)
     if missing:
         earliest = list(zip(_ranks(graph, reads, writes), time, strict=True))
@@ -111,7 +111,7 @@ def needed_tasks(graph: TaskGraph) -> NeededTasks:
 
 
 def _first_producers(graph: TaskGraph, reads: list[list[int]]) -> list[list[int]]:
-    """Producers of each value that can make it first: a task that reads it needs it to be there already."""
+    """Return the producers that can make each value first: a task that reads a value cannot be its first producer."""
     producers = graph.producers.to_lists()
     return [
         tasks if len(tasks) < 2 else [task for task in tasks if value not in reads[task]]
@@ -120,7 +120,7 @@ def _first_producers(graph: TaskGraph, reads: list[list[int]]) -> list[list[int]
 
 
 def _ranks(graph: TaskGraph, reads: list[list[int]], writes: list[list[int]]) -> list[int]:
-    """Return for each task the place at which it becomes runnable when all tasks may run."""
+    """Return the position at which each task becomes runnable if all tasks may run."""
     order, _ = _run_all(graph, [True] * len(reads), reads, writes)
     rank = [len(reads)] * len(reads)
     for place, task in enumerate(order):
@@ -131,7 +131,7 @@ def _ranks(graph: TaskGraph, reads: list[list[int]], writes: list[list[int]]) ->
 def _leave_out_idle(
     graph: TaskGraph, chosen: list[bool], forced: BoolArray, reads: list[list[int]], writes: list[list[int]]
 ) -> None:
-    """Drop chosen tasks that nothing needs any more, the dearest first."""
+    """Drop chosen tasks whose outputs are no longer needed, the most expensive first."""
     outputs = {place.value for place in graph.outputs}
     optional = [task for task, wanted in enumerate(chosen) if wanted and not forced[task]]
     for task in sorted(optional, key=lambda task: -graph.time[task]):
@@ -142,9 +142,9 @@ def _leave_out_idle(
 
 
 def _never_made(graph: TaskGraph, chosen: list[bool], reads: list[list[int]], writes: list[list[int]]) -> set[int]:
-    """Return the values that chosen tasks wait for in vain; empty if all of them can run.
+    """Return the values that block chosen tasks; empty if all chosen tasks can run.
 
-    Since everything can run when all tasks may, one of these values has a producer that is not chosen yet.
+    Everything can run if all tasks may run. Therefore one of these values has a producer that is not chosen yet.
     """
     order, available = _run_all(graph, chosen, reads, writes)
     if len(order) == sum(chosen):
@@ -157,7 +157,7 @@ def _never_made(graph: TaskGraph, chosen: list[bool], reads: list[list[int]], wr
 def _run_all(
     graph: TaskGraph, chosen: list[bool], reads: list[list[int]], writes: list[list[int]]
 ) -> tuple[list[int], set[int]]:
-    """Run the chosen tasks as soon as their reads are available; return them in that order, and what they make."""
+    """Run the chosen tasks as soon as their reads are available; return that order and the values that they write."""
     available = set(graph.available)
     waiting: dict[int, list[int]] = {}
     missing: dict[int, int] = {}
@@ -184,7 +184,7 @@ def _run_all(
 def _all_evidently_forced(graph: TaskGraph) -> bool:
     """Whether each task is required or the only producer of a value that a required task reads.
 
-    Trees and classical adjoints are of this kind, and have millions of tasks.
+    Trees and classical adjoints have this property, and may have millions of tasks.
     """
     wanted = np.zeros(len(graph.values), dtype=bool)
     wanted[graph.reads.items[graph.required[graph.reads.rows]]] = True
@@ -197,7 +197,7 @@ def _all_evidently_forced(graph: TaskGraph) -> bool:
 
 
 def no_recompute_time(graph: TaskGraph, needed: NeededTasks | None = None) -> Number:
-    """Return the time of each required task and of the cheapest producer of each needed value, once."""
+    """Return the total time of all required tasks and of the cheapest producer of each needed value, each run once."""
     needed = needed or needed_tasks(graph)
     return _total(graph, needed.once)
 
@@ -210,10 +210,12 @@ def _total(graph: TaskGraph, mask: BoolArray) -> Number:
 def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | None = None) -> Number:
     """Return a lower bound on the makespan of every schedule.
 
-    One processor: the time of everything that must run. Several: the larger of that divided by the sum of their speeds
-    and the critical path; a task on p processors takes time/p^alpha at the speed of the slowest, alpha <= 1, so its
-    work never shrinks. (No processor is faster than 1.) Where all runs take whole times the quotient is rounded up:
-    some processor works that long, and works for a whole time.
+    With one processor, the bound is the time of everything that must run. With several, it is the larger of the
+    critical path and that time divided by the sum of the processors' speeds. A task on p processors takes time/p^alpha
+    at the speed of the slowest one. Since alpha <= 1, this never reduces its work. (No processor is faster than 1.)
+
+    If all runs take integer times, the quotient is rounded up: some processor is busy for at least the quotient, and
+    for an integer time.
     """
     needed = needed or needed_tasks(graph)
     if len(machine.processors) == 1 and not graph.parts:
@@ -222,16 +224,16 @@ def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | Non
 
 
 def share_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks, *, whole: bool = True) -> Number:
-    """Return the time of all that must run, shared by all processors; rounded up where all runs are whole.
+    """Return the time of all that must run, divided among all processors; rounded up if all runs take integer times.
 
-    Not with `whole` False: of a stream some processor may have a share that is none of each sample.
+    Streams pass `whole` False: a processor's share per sample need not be an integer.
     """
     share = _work(graph, needed) / sum(_exact_speed(processor.speed) for processor in machine.processors)
     return as_time(share, whole=whole and _whole_runs(graph, machine))
 
 
 def _work(graph: TaskGraph, needed: NeededTasks) -> Fraction:
-    """Return the least time for which processors are occupied; collectives occupy one at most, as far as is known."""
+    """Return the minimum time that processors are occupied; a collective counts for one processor at most."""
     if not graph.parts:
         return Fraction(_total(graph, needed.forced) + needed.packed_time) - _spared(graph, needed.forced)
     own = needed.forced.copy()
@@ -240,25 +242,25 @@ def _work(graph: TaskGraph, needed: NeededTasks) -> Fraction:
 
 
 def _spared(graph: TaskGraph, mask: BoolArray) -> Fraction:
-    """Return what pairs can spare at most: each spares no more than the mean of what its two tasks do."""
+    """Return the maximum time that pairs can save: a pair saves at most the mean of what its two tasks can save."""
     if graph.pairs is None:
         return Fraction(0)
     return Fraction(graph.pairs.work_spared[mask].sum().item()) / 2
 
 
 def _exact_speed(speed: Number) -> Fraction:
-    """Return a speed as it is written, 0.1 as one tenth."""
+    """Return the exact value of a speed's decimal notation: 0.1 is one tenth."""
     return Fraction(str(speed))
 
 
 def _whole_runs(graph: TaskGraph, machine: Machine) -> bool:
-    """Whether every run of every task takes a whole time, wherever it runs."""
+    """Whether every run of every task takes an integer time on every processor."""
     if not graph.exact_times or (graph.parallel_max is not None and (graph.parallel_max > 1).any()):
         return False
     slow = {processor.speed for processor in machine.processors if processor.speed != 1}
     times = np.unique(graph.time if graph.times is None else np.maximum(graph.times, 0)) if slow else graph.time[:0]
     for speed in slow:
-        if (times / speed >= 2.0**53).any():  # such quotients are rounded
+        if (times / speed >= 2.0**53).any():  # float64 rounds quotients of this size
             return False
         exact = _exact_speed(speed)
         if any(time * exact.denominator % exact.numerator for time in times.tolist()):
@@ -267,12 +269,12 @@ def _whole_runs(graph: TaskGraph, machine: Machine) -> bool:
 
 
 def _whole_copies(machine: Machine) -> bool:
-    """Whether every copy takes a whole time, of parts of values, too."""
+    """Whether every copy takes an integer time, including copies of a part of a value."""
     return all(isinstance(link.latency, int) and link.bandwidth in (None, 1) for link in machine.links)
 
 
 def as_time(bound: Fraction, *, whole: bool) -> Number:
-    """Round a bound to a time: up where all times are whole, and down where it has to become a float64."""
+    """Convert a bound to a time: round up if all times are integers, and down if it has to become a float64."""
     if whole or bound.denominator == 1:
         return math.ceil(bound)
     rounded = float(bound)
@@ -280,7 +282,7 @@ def as_time(bound: Fraction, *, whole: bool) -> Number:
 
 
 def fastest_times(graph: TaskGraph, most: int | None = None) -> list[Number]:
-    """Return each task's time on as many processors as it can use, and on no more than `most`."""
+    """Return each task's time on as many processors as it can use, limited to `most`."""
     times: list[Number] = graph.time.tolist()
     if graph.parallel_max is not None and graph.parallel_alpha is not None:
         used = graph.parallel_max if most is None else np.minimum(graph.parallel_max, most)
@@ -322,10 +324,10 @@ def path_bound(graph: TaskGraph, needed: NeededTasks) -> Number:
 
 
 def memory_bounds(graph: TaskGraph, machine: Machine, needed: NeededTasks | None = None) -> list[MemoryBound | None]:
-    """Return the least bytes for each memory (None: nothing is known).
+    """Return the minimum bytes for each memory (None: no bound is known).
 
-    Per task that must run: reads + max(0, writes - droppable reads if in place) + workspace + pinned +
-    static. With processors in several memories a task may run in any of them, so only residency counts.
+    For each task that must run: reads + max(0, writes - droppable reads if in place) + workspace + pinned + static.
+    If several memories have processors, a task may run in any of them, and only resident values count.
     """
     needed = needed or needed_tasks(graph)
     count = len(machine.memories)
@@ -351,7 +353,7 @@ def memory_bounds(graph: TaskGraph, machine: Machine, needed: NeededTasks | None
 
 
 def _resident_bytes(graph: TaskGraph, machine: Machine, memory: int) -> int:
-    """Bytes that lie in a memory at the start, or at the end, whichever is more."""
+    """Return the bytes that are resident in a memory at the start or at the end, whichever is more."""
     name = machine.memories[memory].name
     first = machine.memories[0].name
     static = graph.static_bytes(machine, memory)
@@ -363,7 +365,7 @@ def _resident_bytes(graph: TaskGraph, machine: Machine, memory: int) -> int:
 
 
 def _working_sets(graph: TaskGraph, machine: Machine, memory: int) -> IntArray:
-    """Bytes in the memory while each task runs, at the least."""
+    """Return the minimum bytes in the memory while each task runs."""
     count = len(graph.tasks)
     first = machine.memories[0].name
     pinned = {
@@ -374,13 +376,13 @@ def _working_sets(graph: TaskGraph, machine: Machine, memory: int) -> IntArray:
     size, workspace = graph.size, graph.workspace
     static = graph.static_bytes(machine, memory)
     if 4.0 * (float(size.sum(dtype=np.float64)) + float(workspace.max(initial=0)) + static) >= 2.0**62:
-        # A task may read and write everything: Python's integers, where the sums could leave int64.
+        # A task may read and write all values: use Python integers if the sums could overflow int64.
         size, workspace = size.astype(object), workspace.astype(object)
     is_pinned = np.zeros(len(size), dtype=bool)
     is_pinned[list(pinned)] = True
 
     def per_task(ragged_items: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        # bincount's weights would be float64.
+        # The weights of bincount would be float64.
         total = np.zeros(count, dtype=size.dtype)
         np.add.at(total, rows, ragged_items)
         return total
@@ -389,7 +391,7 @@ def _working_sets(graph: TaskGraph, machine: Machine, memory: int) -> IntArray:
     writes, write_rows = graph.writes.items, graph.writes.rows
     read_bytes = per_task(size[reads], read_rows)
     free_reads = per_task(np.where(is_pinned[reads], 0, size[reads]), read_rows)
-    # A pinned value that the task writes afresh would be there twice; counting it once keeps the bound valid.
+    # A pinned value that the task rewrites would occupy its bytes twice. Counting it once keeps the bound valid.
     write_bytes = per_task(np.where(is_pinned[writes], 0, size[writes]), write_rows)
     added = np.where(graph.in_place, np.maximum(0, write_bytes - free_reads), write_bytes)
     others = int(size[list(pinned)].sum()) - (read_bytes - free_reads)
@@ -398,24 +400,28 @@ def _working_sets(graph: TaskGraph, machine: Machine, memory: int) -> IntArray:
 
 
 def memory_time_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | None = None) -> Number:
-    """Return a lower bound on the makespan from bytes times time; 0 where a processor's memory is unbounded.
+    """Return a lower bound on the makespan from bytes times time; 0 if a processor's memory is unbounded.
 
     Notes
     -----
-    After Marchal, Sinnen and Vivien 2013. Every task i that must run holds b_i bytes of its own for at least t_i, so
+    After Marchal, Sinnen and Vivien 2013. Every task i that must run occupies at least b_i bytes for at least t_i:
 
         makespan >= sum of b_i t_i / M,
 
     where t_i = time / p^alpha with as many processors as it can use, and b_i = its reads' bytes, each divided by
     the number of the value's readers, + max(0, writes - reads if in place) + workspace.
 
-    Proof: pick one run of each such task. At any instant, the bytes in the memories that hold processors are at
-    least the sum of b_i over the picked tasks that run: workspaces and copies being written are a run's own
-    (nobody else may read or write these meanwhile); bytes that outputs take over from inputs are not counted
-    again; and a value's bytes lie there at least once for all that read it at this instant, who are picked runs
-    of different tasks, so no more than its readers. Integrate over time. M is the capacity of those memories without
-    static memory, and, if there is one such memory, without its pinned inputs, whose reads then count nothing.
-    Where all runs and copies take whole times, so does the best schedule, and the quotient is rounded up.
+    Proof: pick one run of each of these tasks. At any instant, the memories that hold processors contain at least the
+    sum of b_i over the picked tasks that run at that instant:
+
+    - A run alone occupies its workspace and the copies that it writes: no other task may read or write them meanwhile.
+    - Bytes that outputs take over from inputs are counted only once.
+    - The bytes of a value exist at least once for all tasks that read it at this instant. These are picked runs of
+      different tasks, hence at most as many as the value has readers.
+
+    Integrate over time. M is the capacity of these memories without static memory. If there is only one of them, M also
+    excludes its pinned inputs, and reads of those count nothing. If all runs and copies take integer times, the best
+    makespan is an integer, and the quotient is rounded up.
     """
     needed = needed or needed_tasks(graph)
     memories = sorted({processor.memory for processor in machine.processors})
@@ -437,7 +443,7 @@ def memory_time_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | 
     duration = fastest_times(graph, most)
     reads, writes = graph.reads.to_lists(), graph.writes.to_lists()
     workspace, in_place = graph.workspace.tolist(), graph.in_place.tolist()
-    shared: dict[int, Number] = {}  # bytes times time, by the number of readers among whom they are divided
+    shared: dict[int, Number] = {}  # bytes times time, by the number of readers that share them
     for task in np.flatnonzero(needed.forced).tolist():
         read = [value for value in dict.fromkeys(reads[task]) if value not in free]
         written = sum(size[value] for value in dict.fromkeys(writes[task]))
@@ -446,7 +452,7 @@ def memory_time_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | 
         shared[1] = shared.get(1, 0) + (written + workspace[task]) * duration[task]
         for value in read:
             shared[readers[value]] = shared.get(readers[value], 0) + size[value] * duration[task]
-    # Bytes times a float time may leave float64: less is still a bound.
+    # Bytes times a float time may overflow float64: a smaller amount is still a valid bound.
     total = sum((Fraction(min(amount, LARGEST_TOTAL)) / count for count, amount in shared.items()), Fraction(0))
     return as_time(
         min(total / room, Fraction(LARGEST_TOTAL)), whole=_whole_runs(graph, machine) and _whole_copies(machine)

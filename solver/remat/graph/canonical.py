@@ -1,13 +1,13 @@
-"""The canonical machine: its parts in an order that depends on what they are, not on how a document lists them.
+"""The canonical machine: its parts in an order that depends on their properties, not on their order in a document.
 
-Algorithms go through memories, processors and links by index. They may rely on this order:
+Algorithms iterate over memories, processors and links by index. They may rely on this order:
 
 - The *working memory* is memory 0. It is the memory of the *reference processor*, which is processor 0: the first
   listed processor of speed 1.
-- The other memories follow from quick to slow, by the time that a value takes to go there and come back; then by
+- The other memories follow from fast to slow, by the round-trip time of a value from the working memory, then by
   capacity. Memories that no value can use come last.
-- Processors follow by memory, then from fast to slow. Links follow by their ends.
-- Names decide only between parts that are alike in everything else.
+- Processors are sorted by memory, then from fast to slow. Links are sorted by their ends.
+- Names decide only between parts that are equal in everything else.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from remat.units import Number
 Key = tuple[Any, ...]
 
 ROUNDS = 3
-"""Links away from a memory that are compared before its name is."""
+"""Links away from a memory that are compared before its name."""
 
 
 @dataclass(frozen=True)
 class Uses:
-    """What an instance says of the parts of its machine, without names.
+    """How an instance uses the parts of its machine, without names.
 
     Attributes
     ----------
     size : int
         Bytes of the largest value that may be transferred.
     memories : mapping of str to tuple
-        For each memory that the instance names: what must lie there.
+        For each memory that the instance names: the values that must be resident there.
     processors, types : mapping of str to tuple
-        For each processor that tasks are tied to, and each type that times are given for: these tasks and times.
+        For each processor to which tasks are tied, and each type with times: these tasks and times.
     """
 
     size: int = 1
@@ -54,9 +54,9 @@ def canonical(machine: Machine, uses: Callable[[], Uses] = Uses) -> Machine:
     Parameters
     ----------
     machine : Machine
-        As listed.
+        The parts in the order of the document.
     uses : callable
-        Returns what the instance says of it; called only where the order can depend on that.
+        Returns how the instance uses the machine; called only if the order can depend on that.
     """
     reference = next((k for k, processor in enumerate(machine.processors) if processor.speed == 1), 0)
     working = machine.processors[reference].memory
@@ -76,13 +76,13 @@ def canonical(machine: Machine, uses: Callable[[], Uses] = Uses) -> Machine:
 
 
 def unused_memories(machine: Machine, named: Iterable[str] = ()) -> set[int]:
-    """Return the memories that no value can use: nothing runs there, and no value that went there could come back.
+    """Return the memories that no value can use: no processor works there, and no value can go there and come back.
 
     Parameters
     ----------
     machine : Machine
     named : iterable of str
-        Memories that an instance names, and which are therefore used.
+        Memories that an instance names and therefore uses.
     """
     homes = {processor.memory for processor in machine.processors}
     kept = homes.union(machine.memory_index[name] for name in named if name in machine.memory_index)
@@ -92,10 +92,10 @@ def unused_memories(machine: Machine, named: Iterable[str] = ()) -> set[int]:
 
 
 def without_unused(machine: Machine, named: Iterable[str] = (), *, own_links: bool = True) -> Machine:
-    """Return the machine without memories that no value can use, and the links to and from them.
+    """Return the machine without unusable memories and without the links to and from them.
 
-    Only memories at the end of the list are left out, where canonical machines have them, so that the indices of the
-    others stay the same. A memory whose static bytes exceed its capacity stays: no schedule is valid.
+    Only memories at the end of the list are removed, where canonical machines have them. Therefore the indices of the
+    others do not change. A memory whose static bytes exceed its capacity stays: then no schedule is valid.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def without_unused(machine: Machine, named: Iterable[str] = (), *, own_links: bo
     named : iterable of str
         Memories that the instance names.
     own_links : bool
-        Whether links from a memory to itself are used, as by collectives.
+        Whether links from a memory to itself are used, for example by collectives.
     """
     unused = unused_memories(machine, named)
     count = len(machine.memories)
@@ -156,7 +156,7 @@ def _memory_order(machine: Machine, working: int, uses: Uses) -> list[int]:
 
 
 def _times_from(machine: Machine, working: int, size: int, *, backwards: bool) -> list[Number]:
-    """Return how long a value takes from the working memory to each other one, or back; `inf` where it cannot go."""
+    """Return a value's time from the working memory to each other one, or back; `inf` if it cannot get there."""
     following: dict[int, list[tuple[int, Number]]] = {}
     for link in machine.links:
         source, target = (link.target, link.source) if backwards else (link.source, link.target)
@@ -176,7 +176,7 @@ def _times_from(machine: Machine, working: int, size: int, *, backwards: bool) -
 
 
 def _refined(machine: Machine, first: list[Key], uses: Uses) -> list[Any]:
-    """Return keys that differ where memories differ in what they hold, who works there, or how links reach them."""
+    """Return keys that differ if memories differ in their contents, their processors or the links that reach them."""
     there: list[list[Key]] = [[] for _ in machine.memories]
     for processor in machine.processors:
         own = (-processor.speed, uses.types.get(processor.type, ()), uses.processors.get(processor.name, ()))
@@ -198,14 +198,14 @@ def _refined(machine: Machine, first: list[Key], uses: Uses) -> list[Any]:
 
 
 def _of_link(machine: Machine, link: Link, users: Mapping[str, list[tuple[int, int]]]) -> Key:
-    """Return what a link is like, without names."""
+    """Return the properties of a link, without names."""
     channels = [(name in machine.processor_index, len(users[name])) for name in (link.channel, *link.also)]
     packed = () if link.packed is None else tuple(_number(one) for one in link.packed)
     return _number(link.bandwidth), link.latency, link.delay, packed, tuple(sorted(channels))
 
 
 def _users(machine: Machine) -> dict[str, list[tuple[int, int]]]:
-    """Return, for each channel, the ends of the links that occupy it."""
+    """Return the ends of the links that occupy each channel."""
     users: dict[str, list[tuple[int, int]]] = {}
     for link in machine.links:
         for name in (link.channel, *link.also):
@@ -223,7 +223,7 @@ def _ranks(keys: list[Key]) -> list[int]:
 
 
 def _with_ordered_processors(machine: Machine, reference: int, uses: Uses) -> Machine:
-    """Return the machine with the reference processor first; its memories are in order."""
+    """Return the machine with the reference processor first; the memories are already in order."""
     if len(machine.processors) == 1:
         return machine
     users = _users(machine)
@@ -238,7 +238,7 @@ def _with_ordered_processors(machine: Machine, reference: int, uses: Uses) -> Ma
 
 
 def _with_ordered_links(machine: Machine) -> Machine:
-    """Return the machine with links by their ends, and the channels of each; memories and processors are in order."""
+    """Return the machine with links and their channels in order; memories and processors are already in order."""
     links = sorted(machine.links, key=_ends)
     users = _users(machine)
 
@@ -254,7 +254,7 @@ def _with_ordered_links(machine: Machine) -> Machine:
 
 
 def _ends(link: Link) -> tuple[int, int, int]:
-    """Return what links are sorted by: those to and from a memory follow each other."""
+    """Return the sort key of a link: links to and from a memory are adjacent."""
     return max(link.source, link.target), min(link.source, link.target), link.source
 
 

@@ -12,7 +12,7 @@ from remat.units import Number
 
 @dataclass(frozen=True, kw_only=True)
 class Variants:
-    """The alternatives of all stages below each other: those of stage i are ``start[i] .. start[i+1] - 1``.
+    """The alternatives of all stages in one list: those of stage i are ``start[i] .. start[i+1] - 1``.
 
     Attributes
     ----------
@@ -41,28 +41,28 @@ class Variants:
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
-    """L stages and a loss; stage i (0-based) takes x_i to x_{i+1}.
+    """L stages and a loss; stage i (0-based) maps x_i to x_{i+1}.
 
     Attributes
     ----------
     forward_time, saving_forward_time, backward_time : (L,) int64 or float64
-        All three share one type, so that sums stay exact where they can.
+        All three share one type. Sums of integer times stay exact.
     activation_size : (L+1,) int64
         x_0 .. x_L.
     saved_size : (L,) int64
-        What a saving forward keeps for the backward, beyond the stage's input and output.
+        Bytes that a saving forward keeps for the backward, in addition to the stage's input and output.
     gradient_size : (L+1,) int64
         y_0 .. y_L.
     forward_workspace, saving_workspace, backward_workspace : (L,) int64
     reads_input, reads_output, reads_saved : (L,) bool
-        What each backward reads besides its gradient.
+        Which values each backward reads in addition to its gradient.
     saves : bool
-        Whether there are saving forwards (Fe) and saved values at all; classical adjoints have none.
+        Whether saving forwards (Fe) and saved values exist; classical adjoints have none.
     in_place : bool
         Whether a task's outputs may reuse the bytes of the inputs that it drops.
     loss_time, loss_workspace, static_memory
     variants : Variants or None
-        Where any stage has several alternatives, all of them; the arrays above are those of its first one.
+        The alternatives of all stages, if any stage has several; the arrays above are those of the first alternative.
     """
 
     forward_time: NumberArray
@@ -91,7 +91,7 @@ class Chain:
 
     @property
     def alternatives(self) -> Variants:
-        """The alternatives of all stages, one each where none are listed."""
+        """The alternatives of all stages; a stage without listed alternatives has one."""
         if self.variants is not None:
             return self.variants
         return Variants(

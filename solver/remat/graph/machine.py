@@ -14,7 +14,7 @@ from remat.units import Number
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A memory and its capacity in bytes (or units); `None` is unbounded. `static` bytes lie there throughout."""
+    """A memory and its capacity in bytes (or units); `None` is unbounded. `static` bytes are resident throughout."""
 
     name: str
     capacity: int | None = None
@@ -23,9 +23,9 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """One processor, working in the memory of this index; a task takes time / `speed` on it, 0 < `speed` <= 1.
+    """A processor that works in the memory of this index; a task takes time / `speed` on it, 0 < `speed` <= 1.
 
-    `type` is the one that times by type name; empty where there are none.
+    `type` selects the times by type name; it is empty if the instance has no types.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Processor:
 
 
 class Packed(NamedTuple):
-    """How a link packs what crosses it: it sends `ratio` of the bytes at `bandwidth`, beside packing at `codec`."""
+    """Compression on a link: it sends `ratio` of the bytes at `bandwidth`, overlapped with compression at `codec`."""
 
     bandwidth: Number | None
     ratio: Number
@@ -43,7 +43,7 @@ class Packed(NamedTuple):
 
     @property
     def through(self) -> Number | None:
-        """Bytes, as they were before, that cross the link per time: whole where that is exact; None is infinite."""
+        """Uncompressed bytes per time that cross the link: an integer if that is exact; None is infinite."""
         time = Fraction(0)
         if self.bandwidth is not None:
             time += Fraction(str(self.ratio)) / Fraction(str(self.bandwidth))
@@ -57,10 +57,10 @@ class Packed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A directed way between two memories (by index), or to a memory's equals; `bandwidth` `None` is infinite.
+    """A directed link between two memories (by index), or from a memory to its peers; `bandwidth` `None` is infinite.
 
-    A transfer occupies the channel, and what `also` names, for `latency` + size / `bandwidth`; it has arrived `delay`
-    later. Of a link that packs what crosses it, `bandwidth` is that of what comes out.
+    A transfer occupies the channel and the resources in `also` for `latency` + size / `bandwidth`. It arrives `delay`
+    later. If the link compresses values, `bandwidth` applies to the compressed bytes.
     """
 
     source: int
@@ -73,7 +73,7 @@ class Link:
     packed: Packed | None = None
 
     def time(self, size: int) -> Number:
-        """Return how long an algorithm may expect a transfer to take: an integer where the division is exact.
+        """Return the transfer time that an algorithm may expect: an integer if the division is exact.
 
         Placement and the verifier each have their own arithmetic, on purpose.
         """
@@ -86,10 +86,10 @@ class Link:
 
 
 def ring_time(links: Iterable[Link], members: int, size: int, *, turns: int = 1) -> Number:
-    """Return how long a ring of so many members takes for collectives of so many bytes.
+    """Return the time of a ring collective with this number of members and bytes.
 
-    A turn, in which all gather, or reduce to a share each, has members - 1 rounds; adding up on all of them takes two.
-    A round is as long as the slowest link needs for a share: latency + delay + size / (members x bandwidth).
+    An all-gather or a reduce-scatter is one pass of members - 1 rounds; an all-reduce takes two passes (`turns`).
+    The slowest link sets the time of a round: latency + delay + size / (members x bandwidth).
     """
     slowest: Number = 0
     for link in links:
@@ -103,10 +103,10 @@ def ring_time(links: Iterable[Link], members: int, size: int, *, turns: int = 1)
 
 @dataclass(frozen=True)
 class Machine:
-    """Memories, processors and links; what a step occupies is a *resource*.
+    """Memories, processors and links; a *resource* is anything that a step occupies.
 
-    Resources are the processors (first, in order) and the channels of the links. A channel that bears a
-    processor's name is that processor: transfers on it are synchronous.
+    Resources are the processors (first, in order) and the channels of the links. A channel with the name of a
+    processor is that processor: its transfers are synchronous.
     """
 
     memories: tuple[Memory, ...] = (Memory("memory"),)
@@ -134,7 +134,7 @@ class Machine:
 
     @cached_property
     def link_index(self) -> Mapping[tuple[int, int], int]:
-        """Index of the link between two memories (by index), where there is one."""
+        """Index of the link between two memories (by index), if it exists."""
         return {(link.source, link.target): i for i, link in enumerate(self.links)}
 
     @cached_property
@@ -170,7 +170,7 @@ class Machine:
         return f"{self.memories[ends.source].name}->{self.memories[ends.target].name}"
 
     def to_document(self) -> dict[str, Any]:
-        """Return the machine as the `machine` part of a document, processors one by one."""
+        """Return the machine as the `machine` part of a document, with the processors listed one by one."""
         document: dict[str, Any] = {
             "memories": [
                 {"name": memory.name}
@@ -201,7 +201,7 @@ class Machine:
 
 
 def _rates_document(link: Link) -> dict[str, Number]:
-    """Return what a document says of how quick a link is."""
+    """Return the fields of a document that describe the speed of a link."""
     packed = link.packed
     named = {"bandwidth": link.bandwidth} if packed is None else {"bandwidth": packed.bandwidth, "codec": packed.codec}
     found = {key: value for key, value in named.items() if value is not None}

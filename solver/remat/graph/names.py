@@ -1,4 +1,4 @@
-"""Names of tasks and values: a plain list, or numbered runs that cost nothing at a million entries."""
+"""Names of tasks and values: a plain list, or numbered runs that need constant memory for a million names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NameRun = tuple[str, int | None, int]
-"""Prefix, first number (None: the bare prefix) and how many."""
+"""Prefix, first number (None: the bare prefix) and count."""
 
 
 class Names(Sequence[str]):
@@ -42,13 +42,13 @@ class Names(Sequence[str]):
         return self.positions.get(name)
 
     def find_all(self, names: Sequence[str]) -> NDArray[np.int64]:
-        """Return the indices of many names, -1 for those that are not among these."""
+        """Return the indices of many names, -1 for unknown names."""
         index = self.positions
         return np.fromiter(map(index.get, names, repeat(-1)), dtype=np.int64, count=len(names))
 
     @classmethod
     def indexed(cls, index: dict[str, int]) -> Names:
-        """Return the names of a mapping of names to 0, 1, 2, ..., in this order, which is kept for looking them up."""
+        """Return the names from a mapping of names to 0, 1, 2, ...; the mapping is kept for lookups."""
         names = cls(index)
         names.__dict__["positions"] = index
         return names
@@ -60,7 +60,7 @@ class Names(Sequence[str]):
 
 
 FEW = 64
-"""Names that are found one by one; prefixes, up to which many names are found in array operations."""
+"""At most this many names are looked up one by one; array lookups handle at most this many prefixes."""
 
 _LONGEST_PREFIX = 8
 _TOGETHER = 1 << 12
@@ -92,7 +92,7 @@ class NumberedNames(Names):
 
     @property
     def runs(self) -> list[NameRun]:
-        """The runs of which the names consist."""
+        """The runs that make up the names."""
         return list(self._runs)
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ class NumberedNames(Names):
         return prefix if first is None else f"{prefix}{first + index - self._starts[run]}"
 
     def _listed(self, first: int, last: int) -> list[str]:
-        """Return the names from one to before another."""
+        """Return the names in the index range from `first` to before `last`."""
         listed: list[str] = []
         for (prefix, number, count), start in zip(self._runs, self._starts, strict=True):
             begin, end = max(first, start) - start, min(last, start + count) - start
@@ -134,13 +134,13 @@ class NumberedNames(Names):
         runs = self._by_prefix.get(prefix)
         if runs is None or (digits[:1] == "0" and digits != "0") or len(digits) >= 19:
             return None
-        # A name without digits counts as number -1; no two runs of a prefix have a number in common.
+        # A name without digits counts as number -1; two runs of one prefix share no number.
         number = int(digits) if digits else -1
         first, count, start = runs[max(0, bisect_right(runs, number, key=_first) - 1)]
         return start + number - first if 0 <= number - first < count else None
 
     def find_all(self, names: Sequence[str]) -> NDArray[np.int64]:
-        """Return the indices of many names, -1 for those that are not among these."""
+        """Return the indices of many names, -1 for unknown names."""
         if len(names) > FEW and len(self._by_prefix) <= FEW:
             taken_apart = _taken_apart(names)
             if taken_apart is not None:
@@ -149,7 +149,7 @@ class NumberedNames(Names):
         return np.fromiter((-1 if index is None else index for index in found), dtype=np.int64, count=len(names))
 
     def _find_all(self, prefix: NDArray[np.uint64], number: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Find names by the code of their prefix, and their number."""
+        """Find names by the code of their prefix and by their number."""
         found = np.full(len(number), -1, dtype=np.int64)
         for text, runs in self._by_prefix.items():
             data = text.encode()
@@ -166,9 +166,9 @@ class NumberedNames(Names):
 
 
 def _taken_apart(names: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]] | None:
-    """Return a code of each name's prefix (its bytes as a number), and its number: -1 if it has none.
+    """Return a code of each name's prefix (its bytes as a number), and its number, -1 if it has none.
 
-    None where some name has an unusual form: long prefixes, many digits, a number that begins with 0.
+    Return None if a name has an unusual form: a long prefix, many digits, or a number with a leading 0.
     """
     text = np.frombuffer("\n".join(names).encode("utf-8", "surrogatepass") + b"\n", dtype=np.uint8)
     ends = np.flatnonzero(text == ord("\n"))
@@ -176,7 +176,7 @@ def _taken_apart(names: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.i
         return None
     starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1] + 1))
     number, digits = np.zeros((2, len(names)), dtype=np.int64)
-    digit = text - np.uint8(ord("0"))  # others wrap to more than 9
+    digit = text - np.uint8(ord("0"))  # other characters wrap to more than 9
     going = ends > starts
     place, power = ends - 1, 1
     while going.any():
@@ -205,12 +205,12 @@ def _first(run: tuple[int, int, int]) -> int:
 
 
 class StageNames(Sequence[str]):
-    """The own name of the stage or layer that each task belongs to, found when it is asked for.
+    """The user's name of the stage or layer that each task belongs to, found on demand.
 
     Parameters
     ----------
     tasks : Names
-        Whose first number is that of the stage, as in Fe7.2; of several chains (`joined`), the second one.
+        The first number in a name is that of the stage, as in Fe7.2; with several chains (`joined`), the second one.
     chains : sequence of (name, repeat), one for each chain
     """
 
@@ -237,10 +237,10 @@ class StageNames(Sequence[str]):
 
     @cached_property
     def _ends(self) -> list[list[int]]:
-        """Number of the last stage of each entry, in each chain."""
+        """Number of the last stage of each entry, by chain."""
         return [list(accumulate(repeat for _, repeat in chain)) for chain in self._chains]
 
 
 def with_module(name: str, module: str, shown: Callable[[str], str] = str) -> str:
-    """Return what people see of a task: its name, and the module, stage or layer that it belongs to."""
+    """Return the display name of a task: its name, and the module, stage or layer that it belongs to."""
     return f"{shown(name)} of {shown(module)}" if module and module != name else shown(name)

@@ -1,4 +1,4 @@
-"""Where values can ever be: a necessary condition for schedules of a task graph on a machine."""
+"""Where values can be at any time: a necessary condition for schedules of a task graph on a machine."""
 
 from __future__ import annotations
 
@@ -11,33 +11,38 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 
 MOST_LISTED = 2
-"""Values, and memories of one value, that a message lists."""
+"""How many values, and memories of one value, a message lists."""
 
 
 def unreachable(graph: TaskGraph, machine: Machine, needed: NeededTasks) -> str | None:
-    """Name an output, or a task that every schedule runs, that no transfers and runs can ever serve.
+    """Name an output, or a task that every schedule runs, that no sequence of transfers and runs can serve.
 
     Parameters
     ----------
     graph : TaskGraph
     machine : Machine
     needed : NeededTasks
-        Of the graph.
+        Those of the graph.
 
     Returns
     -------
     str or None
-        One line that proves that there is no schedule, whatever the capacities; None where nothing is proved.
+        One line that proves that no schedule exists, whatever the capacities; None if nothing is proved.
 
     Notes
     -----
-    The fixpoint of three rules over pairs of a value and a memory: inputs lie where they begin; a link takes what is in
-    its source to its target; a task runs in the memory of a processor that may run it where all that it reads can be,
-    and what it writes can be there then. Nothing is ever dropped, so whatever some schedule has somewhere is found.
+    The function computes the fixpoint of three rules over pairs of a value and a memory:
 
-    Where links lead from each memory that matters to each other one, values can be anywhere: O(inputs + links).
-    Otherwise sets of memories are bits of one integer, and a task is looked at again when what it reads can be in a
-    further memory: O(memories * size of the graph) in the worst case, and linear where few values have to move.
+    - An input is in the memory where it begins.
+    - A link takes the values in its source to its target.
+    - A task runs in the memory of a processor that may run it, if all its reads can be there. Then its writes can be
+      there too.
+
+    Values are never dropped. Therefore the fixpoint contains every pair that any schedule produces.
+
+    If links lead from each relevant memory to each other one, values can be anywhere: O(inputs + links).
+    Otherwise sets of memories are bits of one integer. A task is examined again when one of its reads can be in another
+    memory: O(memories * size of the graph) in the worst case, and linear if few values have to move.
     """
     if len(machine.memories) == 1:
         return None
@@ -60,7 +65,7 @@ def allowed_memories(graph: TaskGraph, machine: Machine, task: int) -> int:
 
 
 def _closures(machine: Machine) -> list[int]:
-    """Return for each memory the set of those that links lead to from there, itself included."""
+    """Return for each memory the set of memories that links reach from it, including itself."""
     targets: list[list[int]] = [[] for _ in machine.memories]
     for link in machine.links:
         targets[link.source].append(link.target)
@@ -77,7 +82,7 @@ def _closures(machine: Machine) -> list[int]:
 
 
 def _all_connected(graph: TaskGraph, machine: Machine, closed: list[int]) -> bool:
-    """Whether links lead from each memory in which something begins, ends or runs to each other one."""
+    """Whether links lead from each memory in which a value begins or ends or a task runs to each other one."""
     index = machine.memory_index
     own = {processor.memory for processor in machine.processors}
     own |= {index[place.memory] if place.memory else 0 for place in (*graph.inputs, *graph.outputs)}
@@ -122,7 +127,7 @@ class _Fixpoint:
         return allowed_memories(self.graph, self.machine, task)
 
     def runs_in(self, task: int) -> int:
-        """Return the memories in which a task that is no collective can run."""
+        """Return the memories in which a task can run; the task is no collective."""
         memories = self.allowed(task)
         for value in self.reads[task]:
             memories &= self.where[value]
@@ -153,7 +158,7 @@ class _Fixpoint:
                 for value in self.writes[task]:
                     self._put(value, memories)
             return
-        # Of a collective, each part has a memory; that no two share one is left out.
+        # Each part of a collective has a memory; the check ignores that no two parts may share one.
         places = []
         for part in parts:
             memories = self.own if part.memory is None else 1 << self.machine.memory_index[part.memory]
@@ -165,16 +170,16 @@ class _Fixpoint:
                 for value in part.writes:
                     self._put(value, memories)
 
-    # --- what cannot be -----------------------------------------------------------------------------------------------
+    # --- refutations --------------------------------------------------------------------------------------------------
 
     def refuted(self, needed: NeededTasks) -> str | None:
-        """Name a needed task that never runs, or an output that is never where it must end."""
+        """Name a needed task that never runs, or an output that never reaches its final memory."""
         graph, index = self.graph, self.machine.memory_index
         if graph.parts:
-            stuck = []  # of collectives, only where their values end is looked at
+            stuck = []  # for collectives, check only where their values end
         else:
             stuck = [task for task in np.flatnonzero(needed.forced).tolist() if not self.runs_in(task)]
-        # Rather a task whose reads all exist somewhere than one that waits for what such a task writes.
+        # Prefer a task whose reads all exist somewhere to a task that waits for the writes of a stuck one.
         first = min(stuck, key=lambda task: not all(self.where[value] for value in self.reads[task]), default=None)
         if first is not None:
             return self._of_task(first)
@@ -216,6 +221,6 @@ class _Fixpoint:
 
 
 def _quoted(name: str, most: int = 30) -> str:
-    """Quote a name; the middle of a long one is left out."""
+    """Quote a name, without the middle part if it is long."""
     shown = name if len(name) <= most else f"{name[: most // 2]}...{name[-(most // 2 - 3) :]}"
     return repr(shown)

@@ -1,4 +1,4 @@
-"""A task graph that is run for one sample after the other: as many copies of it as are looked at."""
+"""A task graph that is run for one sample after the other: as many copies of it as needed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from remat.graph.taskgraph import BoolArray, IntArray, Placeable, Ragged, Reside
 
 @dataclass(frozen=True)
 class Samples:
-    """So many samples of a graph: where the tasks and values of each of them stand.
+    """A number of samples of a graph: the indices of the tasks and values of each sample.
 
-    What is there from the start serves all samples and is there once; everything else is there once a sample.
+    Values that are available from the start are shared by all samples and exist once. All others exist once per sample.
 
     Attributes
     ----------
     graph : TaskGraph
-        Of one sample.
+        Graph of one sample.
     count : int
     """
 
@@ -30,31 +30,31 @@ class Samples:
 
     @cached_property
     def shared(self) -> BoolArray:
-        """Whether a value serves all samples."""
+        """Whether all samples share a value."""
         found = np.zeros(len(self.graph.values), dtype=bool)
         found[list(self.graph.available)] = True
         return found
 
     @cached_property
     def first(self) -> IntArray:
-        """Where the values of the first sample stand, by the value of the graph of one sample."""
+        """Indices of the values of the first sample, by the value's index in the graph of one sample."""
         each = np.where(self.shared, 1, self.count).astype(np.int64)
         before: IntArray = np.cumsum(each) - each
         return before
 
     def tasks(self, task: IntArray, sample: IntArray | int) -> IntArray:
-        """Return where tasks of samples stand."""
+        """Return the indices of tasks of samples."""
         return task * self.count + sample
 
     def values(self, value: IntArray, sample: IntArray | int) -> IntArray:
-        """Return where values of samples stand."""
+        """Return the indices of values of samples."""
         found: IntArray = self.first[value] + np.where(self.shared[value], 0, sample)
         return found
 
     def repeated(self) -> TaskGraph:
-        """Return the graph of all samples: task t of sample m is called ``t.m``, and so are values; inputs as ever.
+        """Return the graph of all samples: task t of sample m is named ``t.m``, and values likewise.
 
-        O(samples x size of the graph).
+        Inputs keep their names. O(samples x size of the graph).
         """
         graph, count = self.graph, self.count
         tasks, values = len(graph.tasks), len(graph.values)

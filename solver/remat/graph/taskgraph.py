@@ -1,4 +1,4 @@
-"""The task graph: what every instance lowers to, as arrays with names."""
+"""The task graph to which every instance is lowered, as arrays with names."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ GATHERED, BUCKETS, ACTIVATIONS = "gathered parameters", "buckets", "activations"
 
 
 def number_array(values: Iterable[Number]) -> NumberArray:
-    """Return times, which are added up, as int64 if every one of them is an `int` (exact results), else as float64."""
+    """Return times as int64 if every one is an `int` (exact sums), else as float64."""
     items = list(values)
     return _numbers(items, largest=sum(items))
 
 
 def instant_array(values: Iterable[Number]) -> NumberArray:
-    """Return instants, of which no two are added, as int64 if every one of them is an `int`, else as float64."""
+    """Return instants, which are never added to each other, as int64 if every one is an `int`, else as float64."""
     items = list(values)
     return _numbers(items, largest=max(items, default=0))
 
@@ -58,7 +58,7 @@ class Ragged:
     @property
     def counts(self) -> IntArray:
         """Length of each row."""
-        return self.start[1:] - self.start[:-1]  # asked for often, of few rows: `np.diff` takes five times as long
+        return self.start[1:] - self.start[:-1]  # called often for few rows: `np.diff` takes five times as long
 
     @property
     def rows(self) -> IntArray:
@@ -101,16 +101,16 @@ class Ragged:
 
 
 class Resident(NamedTuple):
-    """A value that lies in a memory at the start or at the end; memory None is the first one."""
+    """A value that is resident in a memory at the start or at the end; memory None is the first one."""
 
     value: int
     memory: str | None = None
 
 
 class Placeable(NamedTuple):
-    """An input whose place is the schedule's choice: one memory at the start, or up to `copies` of them.
+    """An input whose location the schedule chooses: one memory at the start, or up to `copies` of them.
 
-    It stays there, or, where it has a `successor`, that is to lie there at the end.
+    It stays there. If it has a `successor`, the successor must be resident there at the end instead.
     """
 
     value: int
@@ -119,9 +119,9 @@ class Placeable(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """An input that takes the place of what an earlier step has made of it, where steps follow each other without end.
+    """An input that an earlier step has produced, where steps follow each other without end.
 
-    A step has for `old` what the `lag`-th step before it made as `new`.
+    The value `old` of a step is the value `new` of the `lag`-th step before it.
     """
 
     old: int
@@ -130,7 +130,7 @@ class Renewal(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a collective reads and writes in one of its memories; memory None: any."""
+    """The values that a collective reads and writes in one of its memories; memory None: any."""
 
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
@@ -139,16 +139,16 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class PairTimes:
-    """Which tasks a processor may run two at once, a forward and a backward, and what that spares.
+    """The tasks that a processor may run in pairs, a forward with a backward, and the time that a pair saves.
 
-    The two take time(f) + time(b) - min(spared(f), spared(b)), no less than either alone.
+    A pair takes time(f) + time(b) - min(spared(f), spared(b)), but no less than either task alone.
 
     Attributes
     ----------
     side : (tasks,) int8
-        1 for a forward, 2 for a backward, 0 for what runs alone.
+        1 for a forward, 2 for a backward, 0 for tasks that run alone.
     spared : (types or 1, tasks) int64 or float64
-        On a processor of each type; 0 or more.
+        Time saved on a processor of each type; 0 or more.
     """
 
     side: NDArray[np.int8]
@@ -156,7 +156,7 @@ class PairTimes:
 
     @property
     def work_spared(self) -> NumberArray:
-        """Return twice the time by which each task at most lessens what its processor has to do."""
+        """Return twice the maximum time by which each task can reduce the work of its processor."""
         most: NumberArray = self.spared.max(axis=0)
         return most
 
@@ -175,42 +175,42 @@ class TaskGraph:
     workspace : (tasks,) int64
     in_place, required, recomputable, once : (tasks,) bool
     inputs, outputs : tuple of Resident
-        What is resident at the start, and must be at the end.
+        Values that are resident at the start, and values that must be at the end.
     pinned : frozenset of int
         Input values that may not be freed.
     placeable : tuple of Placeable
-        Inputs that lie wherever a schedule's `initial` says, and stay there, or leave a successor there.
+        Inputs whose memory a schedule's `initial` chooses; they, or their successors, stay there.
     types : tuple of str
-        Types of processors that `times` tells apart; empty where all processors are of one kind.
+        Processor types that `times` distinguishes; empty if all processors are of one type.
     times : (types, tasks) int64 or float64, or None
-        Time of each task on a processor of each type; negative where it cannot run there. `time` is the least.
+        Time of each task on a processor of each type; negative if it cannot run there. `time` is the minimum.
     tied : mapping of int to frozenset of str
-        Names of the processors on which a task may run, of those tasks that not every one may run.
+        For each task that only some processors may run: the names of these processors.
     static_memory : int
-        Bytes resident in the working memory throughout, beside what the memories of the machine say (`static_bytes`).
+        Bytes resident in the working memory throughout, in addition to the machine's own (see `static_bytes`).
     parallel_max : (tasks,) int64
     parallel_alpha : (tasks,) float64
         On p <= `parallel_max` processors a task takes time / p^alpha.
     parts : mapping of int to tuple of Part
-        Of each task that is a collective: it runs in as many memories at once, which the processors of its run name,
-        and takes its time whatever their speed; its reads and writes are those of all parts, each once, and its
-        workspace is used in every one of these memories.
+        The parts of each task that is a collective. It runs in as many memories at once as it has parts; the
+        processors of its run name them. It takes its time whatever their speed. Its reads and writes are those of all
+        parts, each once. Each of these memories needs its workspace.
     busy : frozenset of int
-        Collectives that occupy the processors of their memories, too; the others only the ways between them.
+        Collectives that also occupy the processors of their memories; the others occupy only the links between them.
     moved : mapping of int to int
-        Bytes that collectives send from each of their memories, where the lowering knows them.
+        Bytes that each collective sends from each of its memories, if the lowering knows them.
     renewals : tuple of Renewal
-        What is handed on from step to step, where steps follow each other without end.
+        Values handed on from step to step, where steps follow each other without end.
     phase : tuple of str or None
     cheapest : (tasks,) bool or None
-        Tasks that together run everything once in the least total time of any schedule, where the lowering knows them.
+        Tasks that together run everything once in the minimum total time of any schedule, if the lowering knows them.
     pairs : PairTimes or None
-        Tasks that may run two at once.
+        Tasks that may run in pairs.
     modules : sequence of str or None
-        For each task, what people call the part of the program that it belongs to: a module, a stage, a layer.
+        For each task, the user's name of the part of the program that it belongs to: a module, a stage, a layer.
     terms : mapping of str to str
-        What values are, by the letters before their number, where somebody trains: parameters, gradients, and so on;
-        all others are activations.
+        In training: the kind of the values by the letters before their number, such as parameters or gradients.
+        All other values are activations.
     units : Units
     """
 
@@ -258,17 +258,17 @@ class TaskGraph:
 
     @cached_property
     def available(self) -> frozenset[int]:
-        """Values that are there from the start, wherever that is."""
+        """Values that are available from the start, in any memory."""
         return frozenset([place.value for place in self.inputs] + [place.value for place in self.placeable])
 
     def static_bytes(self, machine: Machine, memory: int) -> int:
-        """Return the bytes that lie in a memory of the machine throughout."""
+        """Return the bytes that are resident in a memory of the machine throughout."""
         return machine.memories[memory].static + (self.static_memory if memory == 0 else 0)
 
     def starting_with(self, initial: Iterable[tuple[int, str]]) -> TaskGraph:
         """Return the graph with its placeable inputs in these memories, as (value, memory).
 
-        There they stay, or leave their successors.
+        The inputs, or their successors, stay there.
         """
         places = tuple(Resident(value, memory) for value, memory in initial)
         if not self.placeable and not places:
@@ -299,26 +299,26 @@ class TaskGraph:
         return index
 
     def module(self, task: int) -> str:
-        """Return what people call the part of the program that a task belongs to; empty where nobody said."""
+        """Return the user's name of the part of the program that a task belongs to; empty if it has none."""
         return "" if self.modules is None else self.modules[task]
 
     def term(self, value: int) -> str:
-        """Return what a value is, of those that `terms` tells apart."""
+        """Return the kind of a value, as `terms` defines it."""
         return self.terms.get(self.values[value].rstrip("0123456789."), ACTIVATIONS)
 
     def described(self, task: int, shown: Callable[[str], str] = str) -> str:
-        """Name a task for people, with its module; `shown` is applied to each name."""
+        """Return a task's display name, with its module; `shown` is applied to each name."""
         return with_module(self.tasks[task], self.module(task), shown)
 
     def value_module(self, value: int) -> str:
-        """Return the module of the task that first makes a value, or first reads it; empty where nobody said."""
+        """Return the module of the task that first writes a value, or first reads it; empty if it has none."""
         if self.modules is None:
             return ""
         tasks = self.producers[value] if len(self.producers[value]) else self.readers[value]
         return self.modules[int(tasks[0])] if len(tasks) else ""
 
     def described_value(self, value: int, shown: Callable[[str], str] = str) -> str:
-        """Name a value for people, with its module; `shown` is applied to each name."""
+        """Return a value's display name, with its module; `shown` is applied to each name."""
         return with_module(self.values[value], self.value_module(value), shown)
 
     def value(self, name: str) -> int:

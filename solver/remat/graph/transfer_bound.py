@@ -14,7 +14,7 @@ from remat.units import Number
 
 
 class _Transfer(NamedTuple):
-    """A transfer that every schedule makes: least time before, during and after it."""
+    """A transfer that every schedule makes: minimum time before, during and after it."""
 
     head: Fraction
     time: Fraction
@@ -29,7 +29,7 @@ def transfer_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks) -> N
     graph : TaskGraph
     machine : Machine
     needed : NeededTasks
-        Of the graph.
+        Those of the graph.
 
     Returns
     -------
@@ -37,20 +37,22 @@ def transfer_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks) -> N
 
     Notes
     -----
-    Let X be a set of memories: each memory with a processor by itself, and all of them together. A value enters X if
-    it starts outside of X only, no task that may run in X can produce it first, and it must end in X or a forced task
-    that may run nowhere else reads it. A value leaves X if it must end outside of X, starts nowhere outside, and all
-    tasks that can produce it run in X. Each of these values crosses at least once, over a link of its direction.
+    Let X be a set of memories: each memory with a processor alone, and all of them together. A value enters X if
+    it starts only outside of X, and no task that may run in X can produce it first. It must also end in X, or a forced
+    task that may run only in X reads it. A value leaves X if it must end outside of X, starts nowhere
+    outside, and all tasks that can produce it run in X. Each of these values crosses at least once, over a link of its
+    direction.
 
-    If all links of a direction occupy one channel, its transfers are jobs on one machine. Job j takes p_j, begins at
-    the earliest at its head r_j and is followed by at least its tail q_j, so for every subset S
+    If all links of a direction share one channel, its transfers are jobs on one machine. Job j takes p_j, begins no
+    earlier than its head r_j, and is followed by at least its tail q_j. Hence for every subset S
 
         makespan >= min r_j + sum p_j + min q_j  (over S).
 
-    Subsets are those of the largest tails, and those of the largest heads. Heads and tails are the longest paths of
-    forced tasks, mandatory transfers included. Where both directions occupy the same channel, their times add up;
-    where that channel is the only processor, so do the times of the forced tasks. Otherwise the time of a direction
-    is divided by its number of channels. O(n log n) in the size of the graph, for each X that a value must cross.
+    The subsets considered are those with the largest tails and those with the largest heads. Heads and tails are the
+    longest paths of forced tasks, including mandatory transfers. If both directions share a channel, their times add
+    up. If that channel is the only processor, the times of the forced tasks add up with them. Otherwise the time of a
+    direction is divided by its number of channels. O(n log n) in the size of the graph, for each X that a value must
+    cross.
     """
     if len(machine.memories) == 1 or graph.parts or graph.placeable or not machine.links:
         return 0
@@ -75,7 +77,7 @@ def transfer_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks) -> N
 
 
 class _Region:
-    """A set of memories, and what must cross its border."""
+    """A set of memories, and the values that must cross its border."""
 
     def __init__(self, graph: TaskGraph, machine: Machine, needed: NeededTasks, memories: frozenset[int]) -> None:
         self.graph, self.machine, self.needed = graph, machine, needed
@@ -83,7 +85,7 @@ class _Region:
         self.mask = sum(1 << memory for memory in memories)
 
     def bound(self) -> Fraction:
-        """Return the bound of the transfers over the border; 0 if there are none."""
+        """Return the bound from the transfers over the border; 0 if there are none."""
         entering, leaving = self._crossing()
         links = [
             [
@@ -111,7 +113,7 @@ class _Region:
         return bound
 
     def _within(self, task: int) -> bool:
-        """Whether a task may run in these memories only."""
+        """Whether a task may run only in these memories."""
         return not self._allowed(task) & ~self.mask
 
     def _allowed(self, task: int) -> int:
@@ -158,7 +160,7 @@ class _Region:
         held = {(task, value) for value, tasks in kept.items() for task in tasks}
 
         def made_by(value: int) -> int | None:
-            """Return the only task that can make a value, where it is forced."""
+            """Return the only task that can make a value, if it is forced."""
             known = len(producers[value]) == 1 and value not in graph.available and forced[producers[value][0]]
             return producers[value][0] if known else None
 
@@ -172,7 +174,7 @@ class _Region:
                 elif (task, value) in held:
                     begins = max(begins, waits[value])
             ended[task] = begins + duration[task]
-        rest = [Fraction(0)] * len(duration)  # from the begin of a task to the end of the schedule
+        rest = [Fraction(0)] * len(duration)  # from the start of a task to the end of the schedule
         for task in reversed(order):
             after = Fraction(0)
             for value in writes[task]:
@@ -196,7 +198,7 @@ class _Region:
 def _least_times(
     graph: TaskGraph, values: Sequence[int], links: Sequence[Link]
 ) -> dict[int, tuple[Fraction, Fraction]]:
-    """Return for each value the least time that a transfer over one of the links occupies it, and the least delay."""
+    """Return for each value the minimum time that its transfer occupies one of the links, and the minimum delay."""
     found = {}
     delay = min((_exact(link.delay) for link in links), default=Fraction(0))
     for value in values:
@@ -215,12 +217,12 @@ def _exact(number: Number) -> Fraction:
 
 
 def _common(links: Iterable[Link]) -> set[str]:
-    """Return the channels that transfers over each of the links occupy."""
+    """Return the channels that transfers over every one of the links occupy."""
     return set.intersection(*({link.channel, *link.also} for link in links))
 
 
 def _order(graph: TaskGraph) -> list[int]:
-    """Return the tasks in an order of the precedence that values with one producer imply; none of a circle."""
+    """Return the tasks in a precedence order implied by values with one producer; tasks of a cycle are left out."""
     reads, writes = graph.reads.to_lists(), graph.writes.to_lists()
     producers, readers = graph.producers.to_lists(), graph.readers.to_lists()
     single = [len(tasks) == 1 and value not in graph.available for value, tasks in enumerate(producers)]
@@ -239,7 +241,7 @@ def _order(graph: TaskGraph) -> list[int]:
 
 
 def _one_machine(jobs: list[_Transfer]) -> Fraction:
-    """Return the bound of transfers that exclude each other, over the subsets with the largest tails, or heads."""
+    """Return the bound for mutually exclusive transfers, over the subsets with the largest tails or heads."""
     bound = Fraction(0)
     for largest, other in (("tail", "head"), ("head", "tail")):
         total, least = Fraction(0), None
@@ -252,5 +254,5 @@ def _one_machine(jobs: list[_Transfer]) -> Fraction:
 
 
 def _spread(jobs: list[_Transfer], links: Sequence[Link]) -> Fraction:
-    """Return the least time of transfers over several channels at once."""
+    """Return the minimum time of transfers over several channels at once."""
     return sum((job.time for job in jobs), Fraction(0)) / max(1, len({link.channel for link in links}))

@@ -1,4 +1,4 @@
-"""The instance formats `remat.instance/1`, `/2` and `/3`: pydantic models, one kind a module, loading and digests."""
+"""The instance formats `remat.instance/1`, `/2` and `/3`: pydantic models, one module per kind, loading and digests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HOME = {
     **dict.fromkeys(("Parallel", "Task", "Value"), "tasks"),
     "TreeInstance": "tree",
 }
-"""What is imported when it is first used, and from where."""
+"""Names that are imported on first use, and their modules."""
 
 __all__ = [
     "SCHEMA",

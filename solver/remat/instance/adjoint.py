@@ -87,7 +87,7 @@ class AdjointInstance(BaseInstance):
     steps: Annotated[
         int | tuple[Step, ...],
         PlainValidator(_steps),
-        PlainSerializer(lambda steps: steps),  # the union's own serializer would not know the validated steps
+        PlainSerializer(lambda steps: steps),  # the union's own serializer would not recognise the validated steps
         LazySchema(_steps_schema),
     ]
     forward_time: Time = 1
@@ -111,7 +111,7 @@ class AdjointInstance(BaseInstance):
 
     @property
     def largest_state(self) -> int:
-        """Bytes of the largest state of a step."""
+        """Bytes of the largest state of any step."""
         if isinstance(self.steps, int):
             return self.state_size
         return max(self.state_size if step.state_size is None else step.state_size for step in self.steps)
@@ -128,22 +128,22 @@ class AdjointInstance(BaseInstance):
 
     @property
     def has_equal_steps(self) -> bool:
-        """Whether the steps are given by their number alone."""
+        """Whether the steps are given only by their number."""
         return isinstance(self.steps, int)
 
     @property
     def initial_level(self) -> str | None:
-        """The level in which the initial state lies as well; None for working memory alone."""
+        """The storage level that also holds the initial state; None if only the working memory does."""
         return None if self.initial_state == _LIVE else self.initial_state
 
     @property
     def named_memories(self) -> frozenset[str]:
-        """The level in which the initial state lies, where there is one."""
+        """The storage level that holds the initial state, if any."""
         return frozenset() if self.initial_level is None else frozenset([self.initial_level])
 
     @property
     def taped(self) -> bool:
-        """Whether a step's tape can be stored (some `tape_size` is given)."""
+        """Whether a step's tape can be stored (a `tape_size` is given)."""
         if self.tape_size is not None:
             return True
         return not isinstance(self.steps, int) and any(step.tape_size is not None for step in self.steps)

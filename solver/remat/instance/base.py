@@ -1,6 +1,6 @@
-"""What all instance kinds have in common."""
+"""Fields and properties that all instance kinds share."""
 
-# Annotations are not put off here: pydantic would have to evaluate each from its text, at every start.
+# Annotations are not postponed here: pydantic would have to evaluate each from its text at every start.
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -17,13 +17,13 @@ from remat.units import Units
 
 SCHEMA: Literal["remat.instance/1"] = "remat.instance/1"
 SCHEMA_2: Literal["remat.instance/2"] = "remat.instance/2"
-"""`remat.instance/1`, and the fields that `Model.since_2` names."""
+"""`remat.instance/1` plus the fields that `Model.since_2` names."""
 SCHEMA_3: Literal["remat.instance/3"] = "remat.instance/3"
-"""`remat.instance/2`, kinds `pipeline` and `join`, and the fields that `Model.since_3` names."""
+"""`remat.instance/2` plus the kinds `pipeline` and `join` and the fields that `Model.since_3` names."""
 SCHEMAS = (SCHEMA, SCHEMA_2, SCHEMA_3)
 
 SHOWN_BY = "remat.report.notebook"
-"""What draws instances for people; it stands above, and is named here, not imported."""
+"""Module that displays instances. It belongs to a higher layer and is therefore named here, not imported."""
 
 Text = Annotated[str, Field(strict=True, max_length=100_000)]
 
@@ -35,12 +35,12 @@ class UnitsModel(Model):
     memory: Literal["B", "unit"] = Field(default="B", description="Unit of bare sizes.")
 
     def build(self) -> Units:
-        """Return the plain units that the parsers take."""
+        """Return the plain units that the parsers need."""
         return Units(self.time, self.memory)
 
 
 def _require_its_head(schema: dict[str, Any]) -> None:
-    """Say that documents name their schema and kind: only instances made in Python have them by default."""
+    """Require `schema` and `kind` in documents: only instances created in Python have defaults for them."""
     for key in ("schema", "kind"):
         del schema["properties"][key]["default"]
     schema["required"] = ["schema", "kind", *schema.get("required", ())]
@@ -70,7 +70,7 @@ class BaseInstance(Constructed):
 
     model_config = ConfigDict(json_schema_extra=_require_its_head)
     annotations: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
-    """Fields for people only, by the list whose entries have them: the digest leaves them out."""
+    """Fields for readers only, by the list whose entries have them: the digest ignores them."""
     schema_: Annotated[
         Literal["remat.instance/1", "remat.instance/2", "remat.instance/3"],
         Field(alias="schema", description="The format; each is the one before with some fields more."),
@@ -96,7 +96,7 @@ class BaseInstance(Constructed):
         try:
             units = UnitsModel.model_validate(given)
         except ValidationError:
-            return handler(data)  # reports it, with its place in the document
+            return handler(data)  # reports the error with its place in the document
         with units_scope(units.build()):
             return handler(data)
 
@@ -116,13 +116,13 @@ class BaseInstance(Constructed):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the facts."""
+        """Return the HTML that a notebook shows."""
         html: str = import_module(SHOWN_BY).html(self)
         return html
 
     @property
     def least_schema(self) -> str:
-        """The lowest schema that can say what this instance says."""
+        """The lowest schema that can express this instance."""
         for number, schema in ((3, SCHEMA_3), (2, SCHEMA_2)):
             if any(
                 getattr(model, key) != type(model).model_fields[key].default
@@ -134,71 +134,71 @@ class BaseInstance(Constructed):
 
     @property
     def length(self) -> int | None:
-        """Number of stages, steps or nodes; None for kinds that have no such number."""
+        """Number of stages, steps or nodes; None for kinds without one."""
         return None
 
     @property
     def is_chain(self) -> bool:
-        """Whether the instance is a chain of stages or steps (then `lowering.chain_of` gives its arrays)."""
+        """Whether the instance is a chain of stages or steps (then `lowering.chain_of` returns its arrays)."""
         return False
 
     @property
     def has_parameters(self) -> bool:
-        """Whether there are parameters, or optimizer states, to be updated."""
+        """Whether the instance has parameters or optimizer states to update."""
         return False
 
     @property
     def has_storage(self) -> bool:
-        """Whether storage levels are listed, from which the machine is built; budgets then speak of the first."""
+        """Whether storage levels are listed. Then they define the machine, and budgets refer to the first level."""
         return False
 
     @property
     def has_states(self) -> bool:
-        """Whether storage holds the states of a time loop, so that budgets can be counted in states."""
+        """Whether storage holds the states of a time loop; then budgets can be counted in states."""
         return False
 
     @property
     def budgets_are_for_all(self) -> bool:
-        """Whether a bare budget is the capacity of every memory, as of the devices of a pipeline."""
+        """Whether a bare budget is the capacity of every memory, as for the devices of a pipeline."""
         return False
 
     @property
     def ranks(self) -> int:
-        """How many equal ranks share the batch out, of which one is modelled."""
+        """Number of equal ranks that split the batch; only one of them is modelled."""
         return 1
 
     @property
     def is_stream(self) -> bool:
-        """Whether what there is to do follows itself without end, so that a schedule is a pattern with a period."""
+        """Whether the work repeats without end; then a schedule is a pattern with a period."""
         return False
 
     @property
     def samples_seen(self) -> int | None:
-        """How many samples are looked at, where all tasks are run for one sample after the other without end."""
+        """Number of samples to examine, if all tasks run for one sample after the other without end."""
         return None
 
     @property
     def has_equal_steps(self) -> bool:
-        """Whether the steps of a time loop are all alike."""
+        """Whether all steps of a time loop are equal."""
         return False
 
     @property
     def initial_level(self) -> str | None:
-        """The storage level in which the initial state lies as well; None if in none."""
+        """The storage level that also holds the initial state; None if no level does."""
         return None
 
     @property
     def named_memories(self) -> frozenset[str]:
-        """The memories that the instance names: something must lie there."""
+        """The memories that the instance names because values must be resident there."""
         return frozenset()
 
     @property
     def listed_variants(self) -> int:
-        """Number of (stage, variant) pairs, repeats counted; 0 where no stage has several."""
+        """Number of (stage, variant) pairs, including repeats; 0 if no stage has several variants."""
         return 0
 
     def parts_with_newer_fields(self) -> Iterator[tuple[Model, str]]:
-        """Yield the models that may have fields of `remat.instance/2`, and their JSON paths."""
+        """Yield the models that may have fields of `remat.instance/2`, with their JSON paths."""
         yield self, ""
         for index, memory in enumerate(self.machine.memories if self.machine else ()):
             yield memory, f".machine.memories[{index}]"
@@ -209,7 +209,7 @@ class BaseInstance(Constructed):
 
 
 def check_in_memory_names(names: list[str | None], machine: MachineModel | None, at: str) -> None:
-    """Refuse references to memories that the instance's machine does not have."""
+    """Reject references to memories that the instance's machine does not have."""
     known = {memory.name for memory in (machine or MachineModel()).memories}
     for name in names:
         if name is not None and name not in known:

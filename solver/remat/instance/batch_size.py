@@ -1,4 +1,4 @@
-"""An instance at another batch: what grows with the batch, and what does not."""
+"""Conversion of an instance to another batch size."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ _STAGE_SIZES = (
 
 
 def scaled(instance: Instance, batch: int, of: int = 1) -> Instance:
-    """Return the instance for `batch` items, given that it was measured for `of`.
+    """Return the instance for `batch` items, if it was measured for `of` items.
 
-    Times, values (activations, saved values, gradients, states, inputs) and workspaces grow in proportion; a time that
-    is whole stays so, sizes are rounded up. Static memory and pinned inputs (parameters), the machine, and the bytes
-    of an adjoint's storage levels stay as they are; reading and writing a checkpoint takes longer like everything
-    else.
+    Times, values (activations, saved values, gradients, states, inputs) and workspaces scale in proportion. An integer
+    time stays an integer; sizes are rounded up. Static memory and pinned inputs (parameters), the machine, and the
+    bytes of an adjoint's storage levels do not change. Reading and writing a checkpoint scales like all other times.
 
     Parameters
     ----------
@@ -43,12 +42,12 @@ def scaled(instance: Instance, batch: int, of: int = 1) -> Instance:
     Returns
     -------
     Instance
-        Of the same kind; its name and source say what it is.
+        An instance of the same kind; its name and source state the conversion.
 
     Raises
     ------
     remat.OptionError
-        For trees, where nothing of the kind is known.
+        For trees, for which no such scaling is known.
     remat.InstanceError
         If the scaled sizes add up to more than 2^62.
     """
@@ -77,11 +76,11 @@ def scaled(instance: Instance, batch: int, of: int = 1) -> Instance:
         case AdjointInstance():
             _scale_adjoint(document, instance, factor)
         case DagInstance():
-            # What the schedule places stays, like a pinned input: parameters, as a rule.
+            # Inputs that the schedule places do not scale, like pinned inputs: usually they are parameters.
             placed = {p.value for p in instance.inputs if p.memory == ANY and instance.is_placeable}
             pinned = {*instance.pinned_inputs, *placed}
             for value in document.get("values", ()):
-                value.pop("shape", None)  # which of its extents is the batch, nobody says
+                value.pop("shape", None)  # the instance does not say which extent is the batch
                 if value["id"] not in pinned:
                     _scale(value, factor)
             for task in document["tasks"]:
@@ -97,7 +96,7 @@ def _scale_stages(document: dict[str, Any], factor: Fraction) -> None:
 
 
 def _scale_adjoint(document: dict[str, Any], instance: AdjointInstance, factor: Fraction) -> None:
-    # Those that are left out have defaults, which grow, too.
+    # Omitted times have defaults, which scale, too.
     document |= {"forward_time": instance.forward_time, "backward_time": instance.backward_time}
     document["state_size"] = instance.state_size
     _scale(document, factor)
@@ -109,7 +108,7 @@ def _scale_adjoint(document: dict[str, Any], instance: AdjointInstance, factor: 
     states = [instance.state_size if step.state_size is None else step.state_size for step in steps]
     largest = max(states, default=instance.state_size)
     for level in document.get("storage", ()):
-        if level.get("slots") is not None:  # as many bytes as before
+        if level.get("slots") is not None:  # the same bytes as before
             level["capacity"] = level.pop("slots") * largest
         for key in ("write_time", "read_time"):
             if key in level:
@@ -128,7 +127,7 @@ def _scale(document: dict[str, Any], factor: Fraction) -> None:
 
 
 def grown(time: Number, factor: Fraction) -> Number:
-    """Return a time multiplied: exactly and whole where that is possible."""
+    """Return a time multiplied by a factor: exactly, and as an integer if possible."""
     product = Fraction(time) * factor
     whole = isinstance(time, int) and product.denominator == 1
     return product.numerator if whole else float(product)

@@ -1,7 +1,7 @@
-"""How the batch of a pipeline may be divided: micro-batches of several sizes, or sequences cut into slices of tokens.
+"""Division of a pipeline's batch: micro-batches of several sizes, or sequences cut into slices of tokens.
 
-An instance may leave either to the schedule. With one of the sizes, or one cut, chosen, it is an instance like any
-other (`PipelineInstance.of_samples`, `PipelineInstance.of_cut`): that is what a schedule is made for.
+An instance may leave either choice to the schedule. A schedule is computed for an instance in which the size or the
+cut is fixed; see `PipelineInstance.of_samples` and `PipelineInstance.of_cut`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remat.instance.fields import LARGEST_COUNT, Count, Many, Model, Size, fail
 from remat.instance.layers import PHASE_TIMES, Layer, LayerWork
 
 MOST_SLICES = 256
-"""Most slices of one sequence: each waits for all before it."""
+"""Maximum number of slices of one sequence: each waits for all slices before it."""
 
 Before = Annotated[int, Field(strict=True, ge=0, le=LARGEST_COUNT)]
 
@@ -71,7 +71,7 @@ class TokensModel(Model):
         Raises
         ------
         ValueError
-            For what is no cut of a sequence into such slices; says why.
+            If it is not a cut of the sequence into listed slices; the message gives the reason.
         """
         known = {(one.tokens, one.before): one for one in self.slices}
         if len(cut) > MOST_SLICES:
@@ -89,7 +89,7 @@ class TokensModel(Model):
 
 
 def check_sizes(sizes: Sequence[SizeModel], own: int, micro_batches: int, layers: Sequence[Layer]) -> None:
-    """Refuse sizes that do not divide the batch, come twice, or do not fit the layers."""
+    """Reject sizes that do not divide the batch, are repeated, or do not match the layers."""
     total = own * micro_batches
     seen = {own}
     for index, size in enumerate(sizes):
@@ -107,7 +107,7 @@ def check_sizes(sizes: Sequence[SizeModel], own: int, micro_batches: int, layers
 
 
 def check_parts(parts: Sequence[SizeModel], own: int, layers: Sequence[Layer]) -> None:
-    """Refuse what is no part of a micro-batch, comes twice, or does not fit the layers."""
+    """Reject parts that do not divide a micro-batch, are repeated, or do not match the layers."""
     seen: set[int] = set()
     for index, part in enumerate(parts):
         at = f".parts[{index}]"
@@ -120,7 +120,7 @@ def check_parts(parts: Sequence[SizeModel], own: int, layers: Sequence[Layer]) -
 
 
 def check_tokens(tokens: TokensModel, micro_batches: int, layers: Sequence[Layer]) -> None:
-    """Refuse slices that come twice, do not fit the sequence or the layers, and what is no cut."""
+    """Reject slices that are repeated or do not match the sequence or the layers, and invalid cuts."""
     seen: set[tuple[int, int]] = set()
     for index, one in enumerate(tokens.slices):
         at = f".tokens.slices[{index}]"
@@ -144,7 +144,7 @@ def check_tokens(tokens: TokensModel, micro_batches: int, layers: Sequence[Layer
 
 
 def check_works(works: Sequence[LayerWork], layers: Sequence[Layer], at: str) -> None:
-    """Refuse works that are not those of the layers, or run on other types of devices."""
+    """Reject works whose number differs from that of the layers, or that run on other types of devices."""
     if len(works) != len(layers):
         raise fail(f"{len(works):,} entries, and the instance has {len(layers):,} layers", f"{at}.layers")
     for index, (work, layer) in enumerate(zip(works, layers, strict=True)):
@@ -152,7 +152,7 @@ def check_works(works: Sequence[LayerWork], layers: Sequence[Layer], at: str) ->
 
 
 def check_work(work: LayerWork, layer: Layer, where: str) -> None:
-    """Refuse a work that is not that of the layer, or runs on other types of devices."""
+    """Reject a work that does not match the layer, or runs on other types of devices."""
     if work.is_split != layer.is_split:
         has, other = ("a", "none") if work.is_split else ("no", "one")
         raise fail(f"this has {has} weight_time, and the layer has {other}", where)
@@ -165,13 +165,13 @@ def check_work(work: LayerWork, layer: Layer, where: str) -> None:
 
 
 def able(work: LayerWork) -> frozenset[str] | None:
-    """Return the types of devices that can run it; None: all."""
+    """Return the types of devices that can run a work; None: all."""
     listed = [frozenset(time) for key in PHASE_TIMES if isinstance(time := getattr(work, key), dict)]
     return frozenset.intersection(*listed) if listed else None
 
 
 def with_work(layers: Iterable[Layer], works: Iterable[LayerWork]) -> tuple[Layer, ...]:
-    """Return the layers with other times and sizes; of devices that run them together, nothing is known then."""
+    """Return the layers with other times and sizes; these contain no tensor-parallel variants."""
     names = LayerWork.model_fields
     return tuple(
         layer.model_copy(update={name: getattr(work, name) for name in names} | {"tensor": {}})
@@ -180,13 +180,13 @@ def with_work(layers: Iterable[Layer], works: Iterable[LayerWork]) -> tuple[Laye
 
 
 def works_of(layers: Iterable[LayerWork]) -> tuple[LayerWork, ...]:
-    """Return the times and sizes of layers, apart from what lies there whatever runs; nothing of two at once."""
+    """Return the times and sizes of layers, without parameters, optimizer states and paired times."""
     names = [name for name in LayerWork.model_fields if name != "paired_time"]
     return tuple(LayerWork.model_construct(**{name: getattr(layer, name) for name in names}) for layer in layers)
 
 
 def least_work(layer: Layer, ways: Sequence[tuple[int, LayerWork]]) -> Layer:
-    """Return a layer with the least times, each so many times, and the least sizes of several ways to run it."""
+    """Return a layer with the minimum of several works: each time multiplied by its work's count, and each size."""
     least: dict[str, object] = {}
     for name in PHASE_TIMES:
         times = [(count, getattr(work, name)) for count, work in ways]

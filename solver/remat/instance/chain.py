@@ -21,7 +21,7 @@ Reads = Annotated[tuple[Read, ...], Field(max_length=3)]
 ALL_READS: tuple[Read, ...] = ("input", "output", "saved")
 MOST_VARIANTS = 1000
 MOST_OPERATORS = 10_000
-"""Operators of one stage that are listed."""
+"""Maximum number of operators listed for one stage."""
 
 
 class Variant(Model):
@@ -71,22 +71,22 @@ class Stage(Model):
 
     @property
     def has_parameters(self) -> bool:
-        """Whether the stage has parameters or an optimizer's state, and thus an update."""
+        """Whether the stage has parameters or optimizer states, and therefore an update."""
         return self.parameter_size > 0 or self.optimizer_size > 0
 
     @property
     def parameter_gradient_bytes(self) -> int:
-        """Size of the gradient of the stage's parameters."""
+        """Bytes of the gradient of the stage's parameters."""
         return self.parameter_size if self.parameter_gradient_size is None else self.parameter_gradient_size
 
     @property
     def bucket_bytes(self) -> int:
-        """Size in which a backward makes that gradient, where it is reduced before it stays."""
+        """Bytes of the parameter gradient that a backward writes, before it is reduced."""
         return self.parameter_gradient_bytes if self.bucket_size is None else self.bucket_size
 
     @property
     def alternatives(self) -> tuple[Stage, ...]:
-        """The variants as stages without variants; the stage itself where it lists none."""
+        """The variants as stages without variants; the stage itself if it lists none."""
         if not self.variants:
             return (self,)
         return tuple(
@@ -99,12 +99,12 @@ class Stage(Model):
 
     @property
     def saving_time(self) -> Number:
-        """Time of the forward that saves."""
+        """Time of the saving forward."""
         return self.forward_time if self.saving_forward_time is None else self.saving_forward_time
 
     @property
     def saving_bytes(self) -> int:
-        """Workspace of the forward that saves."""
+        """Workspace of the saving forward."""
         return self.forward_workspace if self.saving_workspace is None else self.saving_workspace
 
 
@@ -132,7 +132,7 @@ class Loss(Model):
 
 
 def sizes_of_stages(stages: Iterable[Stage]) -> int:
-    """Return the sum of all sizes that stages have, repeats counted."""
+    """Return the sum of all sizes of the stages, including repeats."""
     total = 0
     for stage in stages:
         gradient = stage.output_size if stage.gradient_size is None else stage.gradient_size
@@ -172,37 +172,37 @@ class ChainInstance(BaseInstance):
     staleness: Staleness | None = None
 
     def newer_keys(self, schema: int) -> frozenset[str]:
-        """That the schedule chooses where parameters lie came with `remat.instance/3`, too."""
+        """Placement of parameters by the schedule also needs `remat.instance/3`."""
         homes = ("parameter_memory", "optimizer_memory")
         is_open = frozenset(key for key in homes if schema == 3 and getattr(self, key) == ANY)
         return super().newer_keys(schema) | is_open
 
     @property
     def is_chain(self) -> bool:
-        """A chain is a chain of stages."""
+        """Always true: the instance is a chain of stages."""
         return True
 
     @property
     def listed_variants(self) -> int:
-        """Number of (stage, variant) pairs, repeats counted; 0 where no stage has several."""
+        """Number of (stage, variant) pairs, including repeats; 0 if no stage has several variants."""
         counts = [(stage.repeat, len(stage.alternatives)) for stage in self.stages]
         several = any(count > 1 for _, count in counts)
         return sum(repeat * count for repeat, count in counts) if several else 0
 
     @property
     def named_memories(self) -> frozenset[str]:
-        """The memories of parameters and optimizer states, where they are named."""
+        """The named memories of parameters and optimizer states."""
         homes = (self.parameter_memory, self.optimizer_memory) if self.has_parameters else ()
         return frozenset(home for home in homes if home is not None)
 
     @property
     def has_parameters(self) -> bool:
-        """Whether any stage has parameters or an optimizer's state."""
+        """Whether any stage has parameters or optimizer states."""
         return any(stage.has_parameters for stage in self.stages)
 
     @property
     def ranks(self) -> int:
-        """How many ranks share the batch out."""
+        """Number of ranks that split the batch."""
         return 1 if self.sharding is None else self.sharding.data
 
     @property
@@ -218,7 +218,7 @@ class ChainInstance(BaseInstance):
 
     @property
     def length(self) -> int:
-        """Number of stages, repeats counted."""
+        """Number of stages, including repeats."""
         return sum(stage.repeat for stage in self.stages)
 
     @model_validator(mode="after")

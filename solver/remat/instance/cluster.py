@@ -27,7 +27,7 @@ class DeviceModel(Model):
 
     @property
     def type_name(self) -> str:
-        """What times by type call it."""
+        """The device type in times by type."""
         return self.type or self.name
 
 
@@ -46,7 +46,7 @@ class LevelModel(Model):
 
 
 HOST = "host"
-"""Name of the memory behind the devices."""
+"""Name of the host memory."""
 
 
 class HostModel(Model):
@@ -120,12 +120,12 @@ class ClusterModel(Model):
         return self
 
     def of_groups(self, count: int) -> Self:
-        """Return the cluster in which each so many neighbours are one device, the first of them.
+        """Return the cluster in which each group of `count` neighbours is one device, represented by its first member.
 
         Raises
         ------
         ValueError
-            If they are not all alike, within each group and from group to group; says why.
+            If the devices differ within a group or between groups; the message gives the reason.
         """
         every = [(name, device) for device in self.devices for name in device.names]
         if len(every) % count:
@@ -148,10 +148,11 @@ class ClusterModel(Model):
         return self.model_copy(update={"devices": tuple(devices), "levels": tuple(levels)})
 
     def build(self, ranks: int = 1) -> Machine:
-        """Build the machine: a memory and a processor a device, and a link between any two of them each way.
+        """Build the machine: a memory and a processor per device, and a link in each direction between any two devices.
 
-        With several `ranks`, so many neighbours are one device for the machine, the first of them, with a link to
-        itself: the way around them, which is that of the level that joins them in every group.
+        With several `ranks`, each group of that many neighbours is one device of the machine, represented by the first.
+        It has a link to itself for the ring within the group. This link has the properties of the level that joins the
+        group.
         """
         memories: list[Memory] = []
         processors: list[Processor] = []
@@ -185,7 +186,7 @@ class ClusterModel(Model):
     def _link(self, source: int, target: int, memories: list[Memory], ranks: int) -> Link:
         ends = memories[source].name, memories[target].name
         channel = "->".join(ends)
-        # Processors have the names of their memories.
+        # Each processor has the name of its memory.
         also = {"overlap": (), "blocking": ends[:1]}.get(self.transfers, ends)
         first, last = source * ranks, target * ranks
         for level in self.levels:

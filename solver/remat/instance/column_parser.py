@@ -1,7 +1,7 @@
-"""Columns of graphs that are written as most are: from the text of a document, or from its parsed entries.
+"""Columns of graphs in the usual form: from the text of a document, or from its parsed entries.
 
-All that the models check is checked, of whole columns. Whatever is unusual, or wrong: None, and the models judge the
-document, so that they alone say what is wrong.
+The parser checks whole columns, with all checks of the models. If anything is unusual or wrong, it gives up. Then the
+models validate the document, so that all error messages come from them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from remat.lazy_text import ListText
 from remat.units import LARGEST_SIZE, LARGEST_TIME, Number, parse_size, parse_time
 
 TOGETHER = 10_000
-"""Parsed entries that become records together."""
+"""Number of parsed entries that are converted to records at once."""
 
 LONGEST_TEXT = 100_000
 
@@ -32,14 +32,14 @@ _ORIGIN = ("module", "op", "source")
 
 
 def graph_columns(values: Any, tasks: Any) -> GraphColumns:
-    """Make columns of the lists of a document: parsed ones, or `ListText`.
+    """Convert the lists of a document to columns; the lists are parsed, or `ListText`.
 
-    What they say of one another is checked but for the order in which tasks can run: see `can_all_run`.
+    References between entries are checked, except for the order in which tasks can run: see `can_all_run`.
 
     Raises
     ------
     Exception
-        Of some kind, for whatever is not as it should be, or not as most are.
+        Of any type, if an entry is wrong or unusual.
     """
     reader = _Reader()
     _read(values, _value_record(), reader.add_values)
@@ -49,7 +49,7 @@ def graph_columns(values: Any, tasks: Any) -> GraphColumns:
 
 
 def can_all_run(columns: GraphColumns, inputs: Sequence[int]) -> bool:
-    """Whether every value is an input or written by a task, and every task can run at last (O(accesses))."""
+    """Whether every value is an input or written by a task, and every task can eventually run (O(accesses))."""
     count = len(columns.tasks)
     first = np.full(len(columns.values), count + 1, dtype=np.int64)  # the first task that writes each value
     first[columns.writes.items[::-1]] = columns.writes.rows[::-1]
@@ -116,11 +116,11 @@ def _task_record() -> Any:
 
 
 def _read(listed: Any, record: Any, add: Callable[[list[Any]], int]) -> None:
-    """Add the entries of a list, as records where they can be, some thousands at a time."""
+    """Add the entries of a list, as records if possible, several thousand at a time."""
     if isinstance(listed, ListText):
         for part in listed.parts(record):
             if part.typed:
-                if not part.has_keys(add(part.records)):  # a key that comes twice is lost
+                if not part.has_keys(add(part.records)):  # a repeated key would be lost
                     unusual()
             else:
                 add(_records(part.records, record))
@@ -132,7 +132,7 @@ def _read(listed: Any, record: Any, add: Callable[[list[Any]], int]) -> None:
 
 
 def _records(entries: list[Any], record: Any) -> list[Any]:
-    """Return parsed entries as records; those for which there is none as they are."""
+    """Return parsed entries as records; entries that do not fit a record stay as they are."""
     import msgspec
 
     try:
@@ -152,12 +152,12 @@ def _record_of(entry: Any, record: Any) -> Any:
 
 
 class _Reader:
-    """Collects columns of values, then of tasks."""
+    """Collects the columns of values, then those of tasks."""
 
     def __init__(self) -> None:
         self.units = current_units()
         self.index: dict[str, int] = {}
-        """Value -> its index: those that are listed, then those that tasks declare."""
+        """Value -> its index: first the listed values, then the values that tasks declare."""
         self.listed = 0
         self.shown: dict[int, Value] = {}
         self.whole: dict[int, Task] = {}
@@ -171,7 +171,7 @@ class _Reader:
         self._texts: dict[str, str] = {}
 
     def add_values(self, records: list[Any]) -> int:
-        """Add listed values; return how many keys they have."""
+        """Add listed values; return their number of keys."""
         records, whole = self._stand_ins(records, _value_record(), Value, len(self.index))
         shapes, dtypes = [one.shape for one in records], [one.dtype for one in records]
         absent = _absent()
@@ -187,7 +187,7 @@ class _Reader:
         return 2 * len(records) + extra
 
     def add_tasks(self, records: list[Any]) -> int:
-        """Add tasks; return how many keys they have."""
+        """Add tasks; return their number of keys."""
         records, whole = self._stand_ins(records, _task_record(), Task, len(self._ids))
         count, absent = len(records), _absent()
         ids = [one.id for one in records]
@@ -225,7 +225,7 @@ class _Reader:
         return keys
 
     def _stand_ins(self, records: list[Any], record: Any, model: Any, first: int) -> tuple[list[Any], dict[int, Any]]:
-        """Return records alone: others stand in for entries that are models; and these, by their index."""
+        """Return only records, with stand-ins for entries that are models; and these models by index."""
         whole: dict[int, Any] = {}
         if all(type(one) is record for one in records):
             return records, whole
@@ -242,7 +242,7 @@ class _Reader:
         return found, whole
 
     def _check(self, names: list[str]) -> None:
-        """Refuse names that are not good: half of a surrogate pair cannot be encoded."""
+        """Reject invalid names: one half of a surrogate pair cannot be encoded."""
         if not all(names) or max(map(len, names), default=1) > LONGEST_NAME:
             unusual()
         "".join(names).encode()
@@ -264,12 +264,12 @@ class _Reader:
 
     def _times(self, times: list[Any]) -> IntArray | list[Number]:
         if set(map(type, times)) <= {int}:
-            return self._sizes(times)  # whole times have the bounds of sizes
+            return self._sizes(times)  # integer times have the bounds of sizes
         units = self.units
         return [t if type(t) is float and 0 <= t <= LARGEST_TIME else parse_time(t, units) for t in times]
 
     def _access(self, key: str, names: Sequence[Sequence[str]]) -> None:
-        """Note what tasks read or write; names of values that come later are looked up later."""
+        """Record the values that tasks read or write; names of values that come later are resolved later."""
         get = self.index.get
         flat = list(chain.from_iterable(names))
         found = np.fromiter(map(get, flat, repeat(-1)), dtype=np.int64, count=len(flat))
@@ -277,7 +277,7 @@ class _Reader:
         self._accesses[key].append((counts, found, flat if len(found) and found.min() < 0 else []))
 
     def _add_texts(self, phases: list[Any], origins: list[Any]) -> None:
-        """Add what is for people; equal texts are kept once."""
+        """Add texts for readers; equal texts are stored once."""
         absent, once = _absent(), self._texts.setdefault
         if phases.count(absent) < len(phases):
             longest = max(len(one) for one in phases if one is not absent)
@@ -328,7 +328,7 @@ class _Reader:
         )
 
     def _ragged(self, key: str) -> Ragged:
-        """Return what tasks read or write, each value once."""
+        """Return the values that tasks read or write, each once."""
         parts = self._accesses[key]
         for _, found, names in parts:
             if names:
@@ -361,7 +361,7 @@ def _model(model: Any, record: Any) -> Any:
 
 
 def _stand_in(model: Any, record: Any) -> Any:
-    """Return a record with what columns have of a model that says more."""
+    """Return a record with the columns of a model that has further fields."""
     if "time" not in record.__struct_fields__:
         return record(id=model.id, size=model.size)
     given = {key: getattr(model, key) for key in OPTIONAL if key in model.model_fields_set and key != "origin"}

@@ -1,7 +1,7 @@
-"""Tasks and values of a graph as columns: what a document of a hundred thousand tasks becomes.
+"""Tasks and values of a graph as columns, for documents with a hundred thousand tasks.
 
-`GraphColumns` has what lowering wants, names as indices. `Tasks` and `Values` show the columns as the models that they
-stand for, each made when somebody asks for it. `remat.instance.column_parser` makes columns of documents.
+`GraphColumns` contains the arrays that lowering needs, with names as indices. `Tasks` and `Values` present the columns
+as models, each created on demand. `remat.instance.column_parser` converts documents to columns.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ from remat.units import Number
 M = TypeVar("M", bound=Model)
 
 TOGETHER = 10_000
-"""Entries that are written together."""
+"""Number of entries that are written together."""
 
 FLAGS = ("in_place", "required", "recomputable", "once")
 OPTIONAL = ("reads", "writes", "size", "workspace", *FLAGS, "phase", "origin")
-"""Keys of tasks that have columns, beside `id` and `time`; tasks with others are kept as models."""
+"""Optional keys of tasks that have columns, in addition to `id` and `time`; tasks with other keys stay models."""
 
 
 @dataclass(frozen=True, eq=False)
 class GraphColumns:
-    """A graph of tasks and values, sound: names are unique and known, and each task can run.
+    """A valid graph of tasks and values: names are unique and known, and each task can run.
 
     Attributes
     ----------
     tasks, values : Names
-        The values that are listed come first, then those that tasks declare, in the order of these.
+        The listed values come first, then those that tasks declare, in the order of the tasks.
     time : tuple of numbers, or (tasks,) int64
-        Of one run each; of a task whose time depends on the type of the processor, 0.
+        Time of one run of each task; 0 if the time depends on the type of the processor.
     size : (values,) int64
     reads, writes : Ragged
-        As they are listed; of a collective, all that its parts read and write, each once.
+        In the listed order; for a collective, all values that its parts read and write, each once.
     declares : (tasks,) bool
-        Which tasks give a size, and write one value of their own name.
+        Which tasks give a size and write one value named after themselves.
     workspace : (tasks,) int64
     in_place, required, recomputable, once : (tasks,) bool
     phase : tuple of str, or None
     origin : tuple of (module, op, source), or None
-        None for each text that is not given.
+        None for each text that is missing.
     given : (tasks,) int64
-        Which of the optional keys a task has: bit k is that of ``OPTIONAL[k]``.
+        The optional keys that a task has: bit k stands for ``OPTIONAL[k]``.
     whole : mapping of int to Task
-        Tasks that say more than the columns do.
+        Tasks with fields that have no column.
     listed : int
-        Number of values that are listed, not declared by tasks.
+        Number of values that are listed, without those that tasks declare.
     shown : mapping of int to Value
-        Listed values that say more than their name and size.
+        Listed values with more fields than name and size.
     """
 
     tasks: Names
@@ -83,27 +83,27 @@ class GraphColumns:
 
     @property
     def total(self) -> int:
-        """All sizes and workspaces, exactly."""
+        """Exact sum of all sizes and workspaces."""
         columns = (self.size, self.workspace)
         if sum(float(column.astype(np.float64).sum()) for column in columns) < 2.0**62:
             return sum(int(column.sum()) for column in columns)
         return sum(sum(column.tolist()) for column in columns)
 
     def time_list(self, rows: slice = slice(None)) -> Sequence[Number]:
-        """Return the times of some tasks as Python's own numbers."""
+        """Return the times of some tasks as Python numbers."""
         some = self.time[rows]
         return some.tolist() if isinstance(some, np.ndarray) else some
 
     @cached_property
     def times(self) -> NumberArray:
-        """The tasks' times as an array; whole ones stay so where sums of them do (see `number_array`)."""
+        """The tasks' times as an array; integers stay integers if their sums fit (see `number_array`)."""
         if isinstance(self.time, np.ndarray) and self.time.sum(dtype=np.float64) < 2.0**61:
             return self.time
         return number_array(self.time_list())
 
 
 class View(Sequence[M]):
-    """Models of a list, made when they are asked for."""
+    """A sequence of models, each created on demand."""
 
     def __init__(self, columns: GraphColumns) -> None:
         self.columns = columns
@@ -112,7 +112,7 @@ class View(Sequence[M]):
         raise NotImplementedError
 
     def canonical(self, text: Callable[[Any], str], time_text: Callable[[Number], str]) -> Iterator[list[str]]:
-        """Yield the entries as canonical JSON (see `remat.instance.digest`), without what is for people.
+        """Yield the entries as canonical JSON (see `remat.instance.digest`), without the fields for readers.
 
         `text` writes a parsed entry, `time_text` a time.
         """
@@ -135,7 +135,7 @@ class View(Sequence[M]):
         return map(self._one, range(len(self)))
 
     def __eq__(self, other: object) -> bool:
-        """Whether the models are the same: those of another view, or of a tuple."""
+        """Whether the models are equal to those of another view or of a tuple."""
         if not isinstance(other, (tuple, View)):
             return NotImplemented
         return len(self) == len(other) and all(one == two for one, two in zip(self, other, strict=True))
@@ -177,7 +177,7 @@ class Tasks(View["Task"]):
         return filled(Task, values, given)
 
     def canonical(self, text: Callable[[Any], str], time_text: Callable[[Number], str]) -> Iterator[list[str]]:
-        """Yield each task as canonical JSON, some thousands at a time: see `View.canonical`."""
+        """Yield each task as canonical JSON, several thousand at a time: see `View.canonical`."""
         own = self.columns
         names, values = _quoted(own.tasks), _quoted(own.values)
         size, workspace = own.size.tolist(), own.workspace.tolist()
@@ -213,7 +213,7 @@ class Tasks(View["Task"]):
 
 
 class Values(View["Value"]):
-    """The values of a graph that are listed."""
+    """The listed values of a graph."""
 
     def __len__(self) -> int:
         return self.columns.listed
@@ -226,7 +226,7 @@ class Values(View["Value"]):
         return filled(Value, fields, _OF_VALUES)
 
     def canonical(self, text: Callable[[Any], str], time_text: Callable[[Number], str]) -> Iterator[list[str]]:
-        """Yield each value as canonical JSON, some thousands at a time: see `View.canonical`."""
+        """Yield each value as canonical JSON, several thousand at a time: see `View.canonical`."""
         for begin in range(0, len(self), TOGETHER):
             rows = slice(begin, min(begin + TOGETHER, len(self)))
             sizes = self.columns.size[rows].tolist()
@@ -245,7 +245,7 @@ def _rows(ragged: Ragged, rows: slice) -> list[list[int]]:
 
 
 def _plain(task: Task) -> dict[str, Any]:
-    """Return a task without defaults and what is for people."""
+    """Return a task without defaults and without the fields for readers."""
     entry = task.model_dump(mode="python", by_alias=True, exclude_defaults=True, exclude={"origin"})
     if "on" in entry:
         entry["on"] = sorted(entry["on"])
@@ -262,7 +262,7 @@ def _defaults(model: type[Model]) -> dict[str, Any]:
 
 @cache
 def _given(bits: int) -> set[str]:
-    """Return the keys of a task; those with the same keys share one set of them."""
+    """Return the keys of a task; tasks with equal keys share one set."""
     return {"id", "time", *(key for k, key in enumerate(OPTIONAL) if bits >> k & 1)}
 
 
@@ -272,7 +272,7 @@ def _origin(texts: tuple[str | None, ...]) -> Any:
 
 
 def columns_of(values: Sequence[Value], tasks: Sequence[Task]) -> GraphColumns:
-    """Return the columns of models, which are sound."""
+    """Return the columns of valid models."""
     sizes = {value.id: value.size for value in values}
     sizes |= {task.id: task.size for task in tasks if task.size is not None}
     index = {name: k for k, name in enumerate(sizes)}

@@ -1,4 +1,4 @@
-"""Kind `dag`: a task graph, tasks and values apart."""
+"""Kind `dag`: a task graph, with tasks and values listed separately."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Residency(Model):
     )
 
     def newer_keys(self, schema: int) -> frozenset[str]:
-        """The memory `any` came with `remat.instance/3`, too."""
+        """The memory `any` also needs `remat.instance/3`."""
         anywhere = frozenset(["memory"]) if schema == 3 and self.memory == ANY else frozenset[str]()
         return super().newer_keys(schema) | anywhere
 
@@ -105,13 +105,13 @@ class DagInstance(BaseInstance):
 
     @property
     def staying(self) -> frozenset[str]:
-        """Inputs that stay where they are: pinned, or where the schedule puts them."""
+        """Inputs that never move: pinned inputs, and inputs that the schedule places."""
         placed = {place.value for place in self.inputs if place.memory == ANY} if self.is_placeable else set[str]()
         return frozenset(placed.union(self.pinned_inputs))
 
     @property
     def named_memories(self) -> frozenset[str]:
-        """The memories of inputs, outputs and parts of collectives, where they are named."""
+        """The named memories of inputs, outputs and parts of collectives."""
         tasks = self.tasks if self.columns is None else self.columns.whole.values()
         named = {place.memory for place in (*self.inputs, *self.outputs)}
         named.update(part.memory for task in tasks for part in task.parts or ())
@@ -119,17 +119,17 @@ class DagInstance(BaseInstance):
 
     @property
     def is_stream(self) -> bool:
-        """Whether the tasks are run for samples without end."""
+        """Whether the tasks run for a stream of samples without end."""
         return self.stream is not None
 
     @property
     def samples_seen(self) -> int | None:
-        """How many samples of a stream are looked at step by step."""
+        """Number of samples of a stream that are examined step by step."""
         return self.stream
 
     @classmethod
     def read_lists(cls, document: dict[str, Any]) -> dict[str, Any]:
-        """Return tasks and values as views of columns, which builders have made already."""
+        """Return tasks and values as views of columns, which builders have already created."""
         if isinstance(document["tasks"], Tasks):
             return {"tasks": document["tasks"], "values": document["values"]}
         columns = graph_columns(document.get("values", []), document["tasks"])
@@ -137,20 +137,20 @@ class DagInstance(BaseInstance):
 
     @property
     def columns(self) -> GraphColumns | None:
-        """The columns of tasks and values; None where they are models."""
+        """The columns of tasks and values; None if they are models."""
         return self.tasks.columns if isinstance(self.tasks, Tasks) else None
 
     def in_columns(self) -> GraphColumns:
-        """Return tasks and values as columns, whatever they are here."""
+        """Return tasks and values as columns, converted if necessary."""
         return columns_of(self.values, self.tasks) if self.columns is None else self.columns
 
     @property
     def is_placeable(self) -> bool:
-        """Whether `any` means that the schedule chooses: no memory is called so."""
+        """Whether `any` means that the schedule chooses: true if no memory has that name."""
         return (self.machine or MachineModel()).leaves_places_open
 
     def parts_with_newer_fields(self) -> Iterator[tuple[Model, str]]:
-        """Yield the instance, the parts of its machine, and the places, values and tasks that have newer fields."""
+        """Yield the instance, and the parts of its machine, places, values and tasks that have newer fields."""
         yield from super().parts_with_newer_fields()
         for key, places in (("inputs", self.inputs), ("outputs", self.outputs)):
             for index, place in enumerate(places):
@@ -167,7 +167,7 @@ class DagInstance(BaseInstance):
                 yield task, f".tasks[{index}]"
 
     def _tasks_that_say_more(self) -> Iterator[tuple[int, Task]]:
-        """Yield all tasks, or those that have more than columns have, or something for people."""
+        """Yield all tasks, or those with fields that have no column or are for readers."""
         own = self.columns
         if own is None:
             yield from enumerate(self.tasks)
@@ -188,7 +188,7 @@ class DagInstance(BaseInstance):
         return self
 
     def _check_columns(self, columns: GraphColumns) -> None:
-        """Check what columns say of the rest of the instance; the models would say more of what is wrong."""
+        """Check the columns against the rest of the instance; on failure, the models report the details."""
         sizes = columns.values.positions
         for index, task in columns.whole.items():
             if task.parts is not None:
@@ -201,7 +201,7 @@ class DagInstance(BaseInstance):
         check_total(self.static_memory + columns.total, "the sizes of the graph")
 
     def _check_devices(self) -> None:
-        """Refuse tasks that no processor of the instance's machine can run."""
+        """Reject tasks that no processor of the instance's machine can run."""
         types: dict[str, str] | None = None
         for index, task in enumerate(self.tasks) if self.columns is None else sorted(self.columns.whole.items()):
             at = f".tasks[{index}]"
@@ -234,7 +234,7 @@ class DagInstance(BaseInstance):
                 raise fail("give either size (the task writes one value of its name) or writes", f".tasks[{index}]")
             if reads:
                 _check_names(reads, sizes, f".tasks[{index}].reads")
-            if makes is None:  # declared by the task itself
+            if makes is None:  # declared by the task
                 written.add(task.id)
             else:
                 _check_names(makes, sizes, f".tasks[{index}].writes")
@@ -252,7 +252,7 @@ class DagInstance(BaseInstance):
         check_acyclic(self.tasks, inputs)
 
     def _check_parts(self, task: Task, at: str, sizes: dict[str, int]) -> None:
-        """Refuse collectives that cannot be meant."""
+        """Reject inconsistent collectives."""
         assert task.parts is not None
         if task.reads or task.writes is not None or task.size is not None:
             raise fail("a collective reads and writes what its parts say, and nothing beside", at)
@@ -307,7 +307,7 @@ class DagInstance(BaseInstance):
         return values
 
     def _check_place(self, place: Residency, at: str, key: str) -> None:
-        """Refuse unknown memories, and copies of what has its place."""
+        """Reject unknown memories, and copies of a value with a fixed place."""
         anywhere = place.memory == ANY and self.is_placeable
         if "copies" in place.model_fields_set and (not anywhere or key == "outputs"):
             raise fail('only an input of which the memory is "any", and no memory is called so, has copies', at)
@@ -328,10 +328,10 @@ def _check_names(names: tuple[str, ...], known: dict[str, int], at: str, wrong: 
 
 
 def check_acyclic(tasks: tuple[Task, ...], inputs: dict[str, int]) -> None:
-    """Refuse graphs in which some task can never run.
+    """Reject graphs in which some task can never run.
 
-    A value becomes available with the first task that writes it (alternatives), so this is reachability
-    from the inputs, not merely the absence of a directed cycle.
+    A value becomes available with the first task that writes it (alternatives). Therefore the check tests reachability
+    from the inputs, not only the absence of a directed cycle.
     """
     waiting: dict[str, list[int]] = {}
     missing = []

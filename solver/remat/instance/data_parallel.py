@@ -1,4 +1,4 @@
-"""Sharded states: how equal ranks that train on parts of a batch share parameters, gradients and optimizer states."""
+"""Sharded states: how data-parallel ranks divide parameters, gradients and optimizer states."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class RanksModel(Model):
 
     @property
     def shares_gradients(self) -> bool:
-        """Whether each rank has a share of the gradients."""
+        """Whether each rank has only a share of the gradients."""
         return self.zero > 1
 
     def shares(self, parameters: int, gradients: int, states: int) -> tuple[int, int, int]:
-        """Return what a rank has of a stage's parameters, their gradients and the optimizer's states, in bytes.
+        """Return a rank's bytes of a stage's parameters, their gradients and the optimizer states.
 
-        What is shared out is rounded up once, all together.
+        The sum of the shared bytes is rounded up once.
         """
         found: list[int] = []
         together = 0
@@ -60,11 +60,11 @@ class RanksModel(Model):
         return found[0], found[1], found[2]
 
     def share(self, size: int) -> int:
-        """Return a rank's share of so many bytes, rounded up."""
+        """Return a rank's share of a number of bytes, rounded up."""
         return -(-size // self.data)
 
     def sent(self, size: int) -> int:
-        """Return what each rank sends where all gather so many bytes, or reduce them to a share each."""
+        """Return the bytes that each rank sends in an all-gather or a reduce-scatter of `size` bytes."""
         return size - size // self.data
 
 
@@ -88,12 +88,12 @@ class PipelineSharding(RanksModel):
 
     @property
     def shares_gradients(self) -> bool:
-        """Whether each rank has a share of the gradients."""
+        """Whether each rank has only a share of the gradients."""
         return self.zero > 1 and not self.keep
 
     @property
     def gathers_each(self) -> bool:
-        """Whether each use of a layer gathers its parameters."""
+        """Whether each use of a layer first gathers its parameters."""
         return self.zero > 2 and not self.keep
 
     @model_validator(mode="after")

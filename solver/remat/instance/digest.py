@@ -1,7 +1,8 @@
 """The digest of an instance: SHA-256 of its canonical JSON.
 
-Canonical: keys sorted, no blanks, defaults left out, sizes as integers, physical times in seconds as exact
-decimals, name, description, source and annotations excluded. Two documents with one digest describe the same problem.
+In canonical JSON, keys are sorted, blanks and defaults are omitted, sizes are integers, and physical times are exact
+decimals in seconds. Name, description, source and annotations are excluded. Two documents with one digest describe
+the same problem.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ _TIMES = frozenset(
 
 
 _KNOWN: dict[int, tuple[weakref.finalize[..., BaseInstance], str]] = {}
-"""Digests of instances that are there, by their identity: they do not change, and every result names its instance's."""
+"""Digests of live instances, by identity: instances are immutable, and every result names its instance's digest."""
 
 
 def digest(instance: BaseInstance) -> str:
-    """Return ``sha256:`` and the hexadecimal digest; of the same instance, only the first time takes O(its size)."""
+    """Return ``sha256:`` and the hexadecimal digest; only the first call for an instance takes O(its size)."""
     number = id(instance)
     known = _KNOWN.get(number)
     if known is not None and known[0].alive:
@@ -52,7 +53,7 @@ def _digest(instance: BaseInstance) -> str:
 
 
 def _canonical_texts(instance: BaseInstance) -> Iterator[str]:
-    """Yield the canonical JSON; lists that are views of columns are written from these, some entries at a time."""
+    """Yield the canonical JSON; views of columns are written directly, some entries at a time."""
     lists: dict[str, Any] = {key: getattr(instance, key, ()) for key in instance.annotations}
     views: dict[str, View[Any]] = {key: one for key, one in lists.items() if hasattr(one, "canonical") and len(one)}
     exponent = _SECONDS.get(instance.units.time, 0)
@@ -60,7 +61,7 @@ def _canonical_texts(instance: BaseInstance) -> Iterator[str]:
     def text(node: Any) -> str:
         return _json(_numbers(node, exponent))
 
-    known: dict[Number, str] = {}  # equal tasks take the same time
+    known: dict[Number, str] = {}  # many tasks have equal times
 
     def time_text(time: Number) -> str:
         if type(time) is int and not exponent:
@@ -89,7 +90,7 @@ def _json(node: Any) -> str:
 
 
 def canonical(instance: BaseInstance, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Return the canonical document, but for some of its lists."""
+    """Return the canonical document, without some of its lists."""
     document = instance.model_dump(
         mode="python",
         by_alias=True,
@@ -117,7 +118,7 @@ def canonical(instance: BaseInstance, *, without: frozenset[str] = frozenset()) 
 
 
 def _leave_out_derived_defaults(document: dict[str, Any]) -> None:
-    """Drop values that equal what they default to (a stage's saving workspace, say)."""
+    """Drop values that equal their derived defaults (for example a stage's saving workspace)."""
     if document["kind"] == "pipeline":
         _of_pipeline(document)
     reads = document.get("backward_reads", ("input", "output", "saved"))
@@ -146,14 +147,14 @@ def _leave_out_derived_defaults(document: dict[str, Any]) -> None:
 
 
 def _of_pipeline(document: dict[str, Any]) -> None:
-    """What was saved is always read, in whatever order; a device without a type has its name for one."""
+    """Normalise a pipeline: reads of saved values are implied, in any order; an unnamed device type is its name."""
     for layer in document["layers"]:
         parts = [layer.get(key, 0) for key in ("forward_time", "backward_time", "weight_time")]
         if not any(isinstance(part, dict) for part in parts):
             _drop_equal(layer, "paired_time", sum(parts))
         if "reads" in layer:
             layer["reads"] = sorted(layer["reads"])
-    _drop_equal(document["layers"][0], "reads", ())  # there is no layer before it
+    _drop_equal(document["layers"][0], "reads", ())  # no layer precedes it
     for owner in (document, *document["layers"]):
         if owner.get("backward_reads") is not None:
             owner["backward_reads"] = sorted({*owner["backward_reads"], "saved"})
@@ -175,17 +176,17 @@ def _same(one: Any, other: Any) -> bool:
 
 def _numbers(node: Any, exponent: int, key: str = "") -> Any:
     if isinstance(node, dict):
-        # A time may be an object, too: one time for each type of device.
+        # A time may also be an object with one time for each type of device.
         return {name: _numbers(child, exponent, key if key in _TIMES else name) for name, child in node.items()}
     if isinstance(node, (list, tuple)):
         if not exponent and set(map(type, node)) <= {int}:
-            return list(node)  # whole arrays of plain integers are canonical as they are
+            return list(node)  # arrays of plain integers are already canonical
         return [_numbers(child, exponent, key) for child in node]
     if isinstance(node, bool) or not isinstance(node, (int, float)):
         return node
     if key in _TIMES:
         return _decimal(Decimal(repr(node)).scaleb(exponent))
-    if key in ("bandwidth", "codec"):  # per time unit: the exponent counts the other way
+    if key in ("bandwidth", "codec"):  # per time unit: the exponent has the opposite sign
         return _decimal(Decimal(repr(node)).scaleb(-exponent))
     return node
 

@@ -1,8 +1,8 @@
-"""Models from documents that are as they should be, without pydantic's validators: building those costs every start.
+"""Models from valid documents without pydantic's validators, because building those slows down every start.
 
-The fields of our models are few in kind: texts, choices, models, lists, tables, and all that has a `PlainValidator`,
-which is a function of ours. They are read here as pydantic reads them; whatever else a model may have, or a document
-has, gives None, and pydantic judges the document and says what is wrong. Nothing is accepted here that it would refuse.
+Our models have few types of fields: texts, choices, models, lists, tables, and fields with a `PlainValidator`, which
+is one of our functions. This module reads them as pydantic does. Anything else in a model or a document gives None;
+then pydantic validates the document and reports the errors. This module accepts nothing that pydantic would reject.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _OF_NO_ACCOUNT = frozenset(["Strict", "WithJsonSchema", "PlainSerializer", "Wrap
 
 
 class UnusualError(Exception):
-    """Something that pydantic is asked about."""
+    """An unusual case that only pydantic can decide."""
 
 
 def plainly(model: type[M], document: Any) -> M | None:
-    """Make a model of a parsed document; None where pydantic has to look at it."""
+    """Create a model from a parsed document; None if pydantic has to validate it."""
     try:
         made: M = _made(model, document)
     except (UnusualError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
@@ -39,7 +39,7 @@ def plainly(model: type[M], document: Any) -> M | None:
 
 
 def reader_of(model: type[BaseModel], key: str) -> Reader | None:
-    """Return what reads a field of a model, given its key; None where pydantic has to."""
+    """Return the function that reads a field of a model, given its key; None if only pydantic can."""
     plan = _plan(model)
     return None if plan is None or key not in plan.name_of else plan.readers[plan.name_of[key]]
 
@@ -47,7 +47,7 @@ def reader_of(model: type[BaseModel], key: str) -> Reader | None:
 def filled(model: type[M], values: dict[str, Any], given: set[str]) -> M:
     """Return a model with these values, which are valid and in the order of its fields.
 
-    Those with the same keys may share one set of them: models are frozen.
+    Models with the same keys may share one set `given`: models are frozen.
     """
     made = model.__new__(model)
     _set(made, "__dict__", values)
@@ -58,12 +58,12 @@ def filled(model: type[M], values: dict[str, Any], given: set[str]) -> M:
 
 
 def unusual() -> NoReturn:
-    """Give up."""
+    """Leave the document to pydantic."""
     raise UnusualError
 
 
 class _Plan:
-    """How the fields of a model are read: what each is called, its reader and its default."""
+    """How to read the fields of a model: the name, the reader and the default of each."""
 
     def __init__(self, model: type[BaseModel]) -> None:
         decorators = model.__pydantic_decorators__
@@ -94,7 +94,7 @@ class _Plan:
 def _plan(model: type[BaseModel]) -> _Plan | None:
     try:
         return _Plan(model)
-    except (UnusualError, AttributeError):  # another release of pydantic may keep these things elsewhere
+    except (UnusualError, AttributeError):  # another release of pydantic may store these elsewhere
         return None
 
 
@@ -125,7 +125,7 @@ def _read(model: type[M], plan: _Plan, document: dict[str, Any], given: set[str]
 
 
 def _reader(annotation: Any, metadata: list[Any]) -> Reader:
-    """Return what reads values of a type; `UnusualError` where only pydantic does."""
+    """Return the function that reads values of a type; `UnusualError` if only pydantic can."""
     for one in metadata:
         if isinstance(one, PlainValidator):
             return one.func  # type: ignore[return-value]
@@ -159,19 +159,19 @@ def _reader(annotation: Any, metadata: list[Any]) -> Reader:
 
 
 class Special:
-    """Metadata of a field: how it is read here, beside what pydantic is told of it."""
+    """Field metadata: the function that reads the field here, in addition to pydantic's validators."""
 
     def __init__(self, read: Reader) -> None:
         self.read = read
 
 
 def _flat(metadata: list[Any]) -> list[Any]:
-    """Return metadata with those of a `Field` taken out of it."""
+    """Return metadata with the contents of each `Field` unpacked."""
     return [one for each in metadata for one in (each.metadata if hasattr(each, "metadata") else [each])]
 
 
 def _bounds(metadata: list[Any]) -> tuple[int, int | None]:
-    """Return the least and the most entries, or letters; anything else that is asked of a field is unusual."""
+    """Return the minimum and maximum number of entries or letters; any other constraint is unusual."""
     least, most = 0, None
     for one in metadata:
         kind = type(one).__name__
@@ -189,7 +189,7 @@ def _text(most: int | None) -> Reader:
         if type(value) is not str or (most is not None and len(value) > most):
             unusual()
         if not value.isascii():
-            value.encode()  # half of a surrogate pair is no text
+            value.encode()  # one half of a surrogate pair is no text
         return value
 
     return read

@@ -1,8 +1,8 @@
 """Field types that all instance kinds share: sizes, times, counts, names and whole arrays of them.
 
-Validators run inside `units_scope`, so that strings such as ``"3ms"`` are read in the unit of the instance
-that holds them. Arrays are validated as a whole: a tree has millions of entries, and one validator call
-for each would dominate loading.
+Validators run inside `units_scope`, so that strings such as ``"3ms"`` are read in the unit of the instance that
+contains them. Arrays are validated as a whole: a tree has millions of entries, and one validator call for each would
+dominate loading.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from remat.messages import brief
 from remat.units import LARGEST_SIZE, Number, Units, parse_bandwidth, parse_size, parse_time
 
 LARGEST_COUNT = 10_000_000
-"""Most stages, tasks, values or tree nodes in one instance (after `repeat`)."""
+"""Maximum number of stages, tasks, values or tree nodes in one instance (after `repeat`)."""
 
 LONGEST_NAME = 1000
 
 MOST_NAMED = 20
-"""Errors of a document that are named one by one."""
+"""Number of errors of a document that are reported one by one."""
 
 MOST_COUNTED = 10_000
-"""Errors of an array after which nobody looks for more."""
+"""Number of errors in an array after which validation stops."""
 
 CUSTOM = "remat"
 UNCOUNTED = "remat_uncounted"
-"""Types of our own errors: what is wrong; how many more there are that are not listed."""
+"""Types of our own errors: a specific error, and the number of errors that are not listed."""
 
 _PART = 1000
 
@@ -51,7 +51,7 @@ _units: ContextVar[Units] = ContextVar("units", default=_SECONDS_AND_BYTES)
 
 
 class Model(BaseModel):
-    """Base of all document models: immutable, and unknown keys are refused."""
+    """Base of all document models: immutable, and unknown keys are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
     since_2: ClassVar[frozenset[str]] = frozenset()
@@ -65,13 +65,13 @@ class Model(BaseModel):
         return {}
 
     def newer_keys(self, schema: int) -> frozenset[str]:
-        """Return the keys that a document of an older schema than `remat.instance/`schema cannot have here."""
+        """Return the keys that a document with an older schema than `remat.instance/`schema must not have here."""
         return self.since_2 if schema == 2 else self.since_3
 
 
 @dataclass(frozen=True)
 class LazySchema:
-    """The JSON Schema of a field, built when it is asked for: building it at import would cost every start."""
+    """The JSON Schema of a field, built on demand: building it at import would slow down every start."""
 
     build: Callable[[], dict[str, Any]]
 
@@ -82,7 +82,7 @@ class LazySchema:
 
 @contextmanager
 def units_scope(units: Units) -> Iterator[None]:
-    """Read sizes and times in these units while the scope lasts."""
+    """Read sizes and times in these units within the scope."""
     token = _units.set(units)
     try:
         yield
@@ -91,22 +91,22 @@ def units_scope(units: Units) -> Iterator[None]:
 
 
 def current_units() -> Units:
-    """Return the units in which validators read."""
+    """Return the units that validators use."""
     return _units.get()
 
 
 def fail(message: str, at: str = "", others: Sequence[tuple[str, str]] = (), uncounted: int = 0) -> PydanticCustomError:
     """Build the error of a validator.
 
-    `at` is appended to the JSON path (``[5]``); `others` are more of these, as (at, message), and `uncounted` is the
-    number of those that are not listed.
+    `at` is appended to the JSON path (``[5]``). `others` are further errors as (at, message). `uncounted` is the number
+    of errors that are not listed.
     """
     context = {"message": message, "at": at, "others": tuple(others), "uncounted": uncounted}
     return PydanticCustomError(CUSTOM, "{message}", context)
 
 
 def _part_by_part(values: object, handler: ValidatorFunctionWrapHandler) -> Any:
-    """Validate a long list in parts, so that a list of millions of wrong entries does not become a list of errors."""
+    """Validate a long list in parts, to limit the number of errors for a list with millions of wrong entries."""
     if not isinstance(values, (list, tuple)) or len(values) <= _PART:
         return handler(values)
     parts: list[Any] = []
@@ -141,7 +141,7 @@ def _moved(error: ValidationError, begin: int) -> list[InitErrorDetails]:
 
 
 Many = WrapValidator(_part_by_part)
-"""For lists that may be long."""
+"""Validator of lists that may be long."""
 
 
 def _in_units(parse: Callable[[object, Units], Any]) -> Callable[[object], Any]:
@@ -159,7 +159,7 @@ def _array_of(parse: Callable[[object, Units], Any], largest: int) -> Callable[[
         items = _as_list(values, "expected a list of numbers")
         if len(items) > LARGEST_COUNT:
             raise fail(f"{len(items):,} entries; at most {LARGEST_COUNT:,} are allowed")
-        # Plain integers in range are by far the usual case, and need no call each.
+        # Plain integers in range are by far the usual case: check them without one call each.
         if set(map(type, items)) <= {int} and (not items or (min(items) >= 0 and max(items) <= largest)):
             return tuple(items)
         units = _units.get()
@@ -201,7 +201,7 @@ def _name(value: object) -> str:
         raise fail(f"a name of {len(value)} characters; at most {LONGEST_NAME} are allowed")
     try:
         value.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
+    except UnicodeEncodeError:  # one half of a surrogate pair
         raise fail("a name that is not valid Unicode text") from None
     return value
 
@@ -213,7 +213,7 @@ def _flag(value: object) -> bool:
 
 
 def _speed(value: object) -> Number:
-    if isinstance(value, Decimal):  # as numbers with a point are read from text
+    if isinstance(value, Decimal):  # decimal numbers in text are read as Decimal
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise fail(f"expected a number, not {brief(value)}")
@@ -274,9 +274,9 @@ def _parent_array(values: object) -> tuple[int, ...]:
     return tuple(items)
 
 
-# Plain validators bypass pydantic's own coercions: "8" is no count, 1 is no flag.
+# Plain validators bypass pydantic's coercions: "8" is no count, and 1 is no flag.
 def _time_by_type(value: object) -> Number | dict[str, Number]:
-    """Read a time, or an object: name of a type of device -> time."""
+    """Read a time, or an object that maps device types to times."""
     if not isinstance(value, dict):
         number: Number = _in_units(parse_time)(value)
         return number
@@ -305,7 +305,7 @@ Speed = Annotated[Number, PlainValidator(_speed), WithJsonSchema(_SPEED_SCHEMA)]
 
 
 def _names(value: object) -> str | tuple[str, ...]:
-    """Read a name, or a list of at least two, each once."""
+    """Read a name, or a list of at least two distinct names."""
     if not isinstance(value, (list, tuple)):
         return _name(value)
     names = tuple(_name(one) for one in value)
@@ -346,6 +346,6 @@ ParentArray = Annotated[
 
 
 def check_total(sizes: int, what: str) -> None:
-    """Refuse a total of sizes beyond 2^62, the largest that all later sums can hold."""
+    """Reject a total of sizes beyond 2^62, the largest that all later sums can hold."""
     if sizes > LARGEST_SIZE:
         raise fail(f"{what} add up to {sizes}, more than the largest total, 2^62")

@@ -1,4 +1,4 @@
-"""Kind `join`: chains that meet in one loss, as of Siamese and cross-modal networks."""
+"""Kind `join`: chains that meet in one loss, as in Siamese and cross-modal networks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Branch(Model):
 
     @property
     def length(self) -> int:
-        """Number of stages, repeats counted."""
+        """Number of stages, including repeats."""
         return sum(stage.repeat for stage in self.stages)
 
 
@@ -49,23 +49,23 @@ class JoinInstance(BaseInstance):
 
     @property
     def least_schema(self) -> str:
-        """The lowest schema that can say what this instance says."""
+        """The lowest schema that can express this instance."""
         return SCHEMA_3
 
     @property
     def length(self) -> int:
-        """Number of stages of all chains, repeats counted."""
+        """Number of stages of all chains, including repeats."""
         return sum(chain.length for chain in self.chains)
 
     @property
     def listed_variants(self) -> int:
-        """Number of (stage, variant) pairs, repeats counted; 0 where no stage has several."""
+        """Number of (stage, variant) pairs, including repeats; 0 if no stage has several variants."""
         stages = [stage for chain in self.chains for stage in chain.stages]
         several = any(len(stage.alternatives) > 1 for stage in stages)
         return sum(stage.repeat * len(stage.alternatives) for stage in stages) if several else 0
 
     def each_chain(self) -> list[ChainInstance]:
-        """Return the chains by themselves, each with a loss that takes nothing."""
+        """Return the chains separately, each with a loss that takes no time and no memory."""
         return [
             ChainInstance.model_construct(
                 input_size=chain.input_size,

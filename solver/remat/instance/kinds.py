@@ -1,4 +1,4 @@
-"""The kinds of instances, each by its module: a model is imported, and its schema built, when it is wanted."""
+"""The kinds of instances and their modules; a model is imported, and its schema built, on demand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = {
     "pipeline": "PipelineInstance",
     "join": "JoinInstance",
 }
-"""Kind -> name of its model, in the module of the kind's name."""
+"""Kind -> name of its model; the module has the name of the kind."""
 
 
 def model_of(kind: str) -> type[Any]:
@@ -33,32 +33,32 @@ def model_of(kind: str) -> type[Any]:
 
 
 def is_pipeline(instance: object) -> TypeGuard[PipelineInstance]:
-    """Whether an instance is of the kind `pipeline`; does not import that."""
+    """Whether an instance is of the kind `pipeline`, without importing that kind."""
     return getattr(instance, "kind", None) == "pipeline"
 
 
 def is_chain(instance: object) -> TypeGuard[ChainInstance]:
-    """Whether an instance is of the kind `chain`; does not import that."""
+    """Whether an instance is of the kind `chain`, without importing that kind."""
     return getattr(instance, "kind", None) == "chain"
 
 
 def is_adjoint(instance: object) -> TypeGuard[AdjointInstance]:
-    """Whether an instance is of the kind `adjoint`; does not import that."""
+    """Whether an instance is of the kind `adjoint`, without importing that kind."""
     return getattr(instance, "kind", None) == "adjoint"
 
 
 def is_dag(instance: object) -> TypeGuard[DagInstance]:
-    """Whether an instance is of the kind `dag`; does not import that."""
+    """Whether an instance is of the kind `dag`, without importing that kind."""
     return getattr(instance, "kind", None) == "dag"
 
 
 def is_join(instance: object) -> TypeGuard[JoinInstance]:
-    """Whether an instance is of the kind `join`; does not import that."""
+    """Whether an instance is of the kind `join`, without importing that kind."""
     return getattr(instance, "kind", None) == "join"
 
 
 def is_tree(instance: object) -> TypeGuard[TreeInstance]:
-    """Whether an instance is of the kind `tree`; does not import that."""
+    """Whether an instance is of the kind `tree`, without importing that kind."""
     return getattr(instance, "kind", None) == "tree"
 
 

@@ -1,4 +1,4 @@
-"""Layers of a pipeline: their work on one micro-batch, and what lies where they run."""
+"""Layers of a pipeline: their work on one micro-batch, and their resident parameters and states."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from remat.instance.fields import Count, Model, Size, Time, TimeByType
 from remat.units import Number
 
 PREVIOUS = "previous"
-"""What `reads` calls the layer before."""
+"""Name of the preceding layer in `reads`."""
 
 OF_FORWARDS = frozenset(
     ["name", "reads", "repeat", "forward_time", "output_size", "forward_workspace", "parameter_size"]
 )
-"""What a layer says of its forward, and of its parameters as they lie there."""
+"""Fields of a layer about its forward and its resident parameters."""
 
 MOST_DEGREES = 16
 
@@ -54,30 +54,30 @@ class LayerWork(Model):
 
     @property
     def is_split(self) -> bool:
-        """Whether the backward is in two halves."""
+        """Whether the backward is split into two halves."""
         return self.weight_time != 0
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes of the gradient of its output."""
+        """Bytes of the gradient of the layer's output."""
         return self.output_size if self.gradient_size is None else self.gradient_size
 
     def time_on(self, phase: str, device: str) -> Number | None:
-        """Return a time of the layer on a type of device; None if that cannot run it."""
+        """Return a time of the layer on a type of device; None if that type cannot run it."""
         time = getattr(self, phase)
         return time.get(device) if isinstance(time, dict) else time
 
     def spared_on(self, device: str) -> Number:
-        """Return by how much a forward and a whole backward at once are quicker than one after the other, on a type."""
+        """Return the time that a forward paired with a whole backward saves over both in sequence, on a type."""
         work, together = self.work_on(device), self.paired_on(device)
         return 0 if work is None or together is None else max(0, work - together)
 
     def paired_on(self, device: str) -> Number | None:
-        """Return the time of a forward and a whole backward at once on a type of device, where it is given."""
+        """Return the time of a forward paired with a whole backward on a type of device, if given."""
         return self.paired_time.get(device) if isinstance(self.paired_time, dict) else self.paired_time
 
     def work_on(self, device: str) -> Number | None:
-        """Return the time of forward and backward of one micro-batch on a type of device; None if it cannot run it."""
+        """Return the time of forward and backward of one micro-batch on a type of device; None if it cannot run."""
         known = [time for phase in PHASE_TIMES if (time := self.time_on(phase, device)) is not None]
         return sum(known) if len(known) == len(PHASE_TIMES) else None
 
@@ -105,7 +105,7 @@ class TensorWork(LayerWork):
 
     @property
     def of_parameters(self) -> tuple[int, int, int]:
-        """Bytes of its parameters, of their gradients and the optimizer's state."""
+        """Bytes of the share's parameters, their gradients and the optimizer states."""
         gradients = self.parameter_gradient_size
         return self.parameter_size, self.parameter_size if gradients is None else gradients, self.optimizer_size
 
@@ -143,16 +143,16 @@ class Layer(LayerWork):
 
     @property
     def parameter_gradient_bytes(self) -> int:
-        """Bytes in which the gradients of its parameters are added up."""
+        """Bytes of the accumulated gradients of the layer's parameters."""
         return self.parameter_size if self.parameter_gradient_size is None else self.parameter_gradient_size
 
     @property
     def bucket_bytes(self) -> int:
-        """Bytes in which a backward makes them, where they are reduced before they stay."""
+        """Bytes of the gradients that a backward writes before they are reduced."""
         return self.parameter_gradient_bytes if self.bucket_size is None else self.bucket_size
 
     @property
     def of_parameters(self) -> tuple[int, int, int]:
-        """Bytes of one version of its parameters, of their gradients and the optimizer's state, wherever it runs."""
+        """Bytes of one version of the parameters, of their gradients and of the optimizer states, on any device."""
         versions = self.parameter_size + self.discrepancy_size
         return versions, self.parameter_gradient_bytes, self.optimizer_size

@@ -1,4 +1,4 @@
-"""From a file, an open file, a document or a model to a validated instance."""
+"""Load a validated instance from a file, an open file, a document or a model."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def load(source: str | os.PathLike[str] | IO[Any] | Mapping[str, Any] | BaseInst
     Parameters
     ----------
     source : path, "-", open file, dict or instance
-        JSON (gzip is recognised), standard input, a parsed document, or an instance, returned as it is. The numbers of
-        a document may be numpy's, its lists arrays.
+        JSON (gzip is recognised), standard input, a parsed document, or an instance, which is returned unchanged. A
+        document may contain numbers of numpy, and arrays instead of lists.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def load(source: str | os.PathLike[str] | IO[Any] | Mapping[str, Any] | BaseInst
     Raises
     ------
     remat.InstanceError
-        With the JSON path of the first thing wrong, and the next ones as notes.
+        With the JSON path of the first error; the next errors are notes.
     """
     if isinstance(source, BaseInstance):
         return source  # type: ignore[return-value]
@@ -62,7 +62,7 @@ def _type_of(source: object) -> str:
 
 
 def instance_from_document(document: Any) -> Instance:
-    """Validate a parsed document as an instance; lists of it may still be text, its numbers may be numpy's."""
+    """Validate a parsed document as an instance; its lists may still be text, and its numbers may be numpy's."""
     try:
         return _from_parts(document)
     except (ValueError, TypeError) as error:
@@ -81,12 +81,12 @@ def _from_parts(document: Any) -> Instance:
         texts = [part for part in document.values() if isinstance(part, ListText)] if isinstance(document, dict) else []
         if not texts:
             raise
-        # What is no document at all is said first, and what is unusual is looked at entry by entry.
+        # Invalid documents are reported first; unusual ones are then examined entry by entry.
         return _from_document(texts[0].document())
 
 
 class _UnusualError(Exception):
-    """A document with lists that are still text, and that are not as most are."""
+    """A document whose unparsed lists are not in the usual form."""
 
 
 def _from_document(document: Any) -> Instance:
@@ -115,7 +115,7 @@ def _from_document(document: Any) -> Instance:
 
 
 def load_machine(source: str | os.PathLike[str] | IO[Any] | dict[str, Any], units: Units) -> MachineModel:
-    """Load the `machine` part of an instance from a file of its own, in the instance's units."""
+    """Load the `machine` part of an instance from a separate file, in the instance's units."""
     document = native(source) if isinstance(source, dict) else read_document(source, "machine")
     try:
         with units_scope(units):
@@ -127,7 +127,7 @@ def load_machine(source: str | os.PathLike[str] | IO[Any] | dict[str, Any], unit
 
 @cache
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of `remat.instance/3`, which reads documents of `/1` and `/2`, too."""
+    """Return the JSON Schema (draft 2020-12) of `remat.instance/3`, which also accepts documents of `/1` and `/2`."""
     from pydantic import Field, TypeAdapter
 
     from remat.instance.kinds import Instance

@@ -1,6 +1,6 @@
 """The `machine` part of an instance: memories, processors and the links between memories."""
 
-# Annotations are not put off here: pydantic would have to evaluate each from its text, at every start.
+# Annotations are not postponed here: pydantic would have to evaluate each from its text at every start.
 
 from collections.abc import Callable
 from typing import Annotated, Self
@@ -14,7 +14,7 @@ from remat.instance.fields import Bandwidth, Count, Many, Model, Name, NameOrNam
 MOST_PROCESSORS = 4096
 
 ANY = "any"
-"""What an instance names instead of a memory where the schedule chooses; of a memory of that name it is the name."""
+"""Placeholder in an instance for a memory that the schedule chooses, unless a memory has this name."""
 
 
 class MemoryModel(Model):
@@ -82,7 +82,7 @@ class LinkModel(Model):
     )
 
     def newer_keys(self, schema: int) -> frozenset[str]:
-        """Several channels, and ways to equals, came with `remat.instance/3`, too."""
+        """Several channels, and links from a memory to itself, also need `remat.instance/3`."""
         newer = super().newer_keys(schema)
         if schema == 3 and isinstance(self.channel, tuple):
             newer |= {"channel"}
@@ -90,13 +90,13 @@ class LinkModel(Model):
 
     @property
     def packed(self) -> Packed | None:
-        """How it packs what crosses it; None if it does not."""
+        """The link's compression; None if it has none."""
         plain = self.ratio == 1 and self.codec is None
         return None if plain else Packed(self.bandwidth, self.ratio, self.codec)
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """What a transfer occupies, as listed."""
+        """The channels that a transfer occupies, as listed."""
         return () if self.channel is None else (self.channel,) if isinstance(self.channel, str) else self.channel
 
 
@@ -146,12 +146,12 @@ class MachineModel(Model):
 
     @property
     def leaves_places_open(self) -> bool:
-        """Whether `any` means that the schedule chooses: no memory is called so."""
+        """Whether `any` means that the schedule chooses: true if no memory has that name."""
         return all(memory.name != ANY for memory in self.memories)
 
     @property
     def types(self) -> dict[str, str]:
-        """The type of each processor, by its name; empty where it has none."""
+        """The type of each processor, by its name; empty if it has none."""
         return {name: processor.type or "" for processor in self.processors for name in _expanded(processor)}
 
     @property
@@ -160,9 +160,9 @@ class MachineModel(Model):
         return next(processor.memory for processor in self.processors if processor.speed == 1)
 
     def build(self, uses: Callable[[], Uses] = Uses) -> Machine:
-        """Build the machine that placement and the verifier work with, in canonical order.
+        """Build the machine for placement and the verifier, in canonical order.
 
-        `uses` returns what an instance says of its parts (see `remat.graph.canonical`).
+        `uses` returns how an instance uses the parts of the machine (see `remat.graph.canonical`).
         """
         memories = tuple(Memory(memory.name, memory.capacity, memory.static) for memory in self.memories)
         index = {memory.name: i for i, memory in enumerate(memories)}

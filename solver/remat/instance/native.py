@@ -1,4 +1,4 @@
-"""Documents that were made in Python: scalars and arrays of numpy become the numbers and lists of JSON."""
+"""Conversion of documents created in Python: scalars and arrays of numpy become numbers and lists of JSON."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _PLAIN = frozenset([int, float, str, bool, type(None)])
 
 
 def native(node: Any) -> Any:
-    """Return a document with plain numbers, texts, lists and dicts; the same object if it has no others.
+    """Return a document with plain numbers, texts, lists and dicts; the same object if it already is one.
 
-    Anything with a `tolist` or an `item` method counts as an array or a scalar: numpy's, pandas' and PyTorch's do.
+    Anything with a `tolist` or an `item` method counts as an array or a scalar, as in numpy, pandas and PyTorch.
     """
     try:
         return _native(node)
@@ -37,7 +37,7 @@ def _native(node: Any) -> Any:
 
 
 def scalar_or_list(node: Any) -> Any:
-    """Return a scalar of numpy as a number or text, an array as a list; anything else as it is."""
+    """Return a scalar of numpy as a number or text, and an array as a list; return anything else unchanged."""
     if getattr(node, "shape", None) == () and callable(getattr(node, "item", None)):
         plain = node.item()
         return float(plain) if type(plain).__name__ == "longdouble" else plain

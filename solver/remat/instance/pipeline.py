@@ -1,4 +1,4 @@
-"""Kind `pipeline`: one training step, cut into micro-batches, of a network whose layers lie on several devices."""
+"""Kind `pipeline`: one training step, divided into micro-batches, of a network whose layers are on several devices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from remat.instance.tensor import Degree, check_tensor, in_groups, of_group, way
 from remat.messages import nearest
 
 ROUNDING = 1e-9
-"""Share by which sums of given times may be off."""
+"""Rounding tolerance for sums of given times, as a share."""
 
 MOST_SIZES = 64
 
@@ -94,83 +94,83 @@ class PipelineInstance(BaseInstance):
 
     @property
     def least_schema(self) -> str:
-        """The lowest schema that can say what this instance says."""
+        """The lowest schema that can express this instance."""
         return SCHEMA_3
 
     @property
     def has_parameters(self) -> bool:
-        """Whether any layer has parameters, or an optimizer's state."""
+        """Whether any layer has parameters or optimizer states."""
         return any(any(layer.of_parameters) for layer in self.layers)
 
     @property
     def device_types(self) -> list[str]:
-        """The type of each device that is modelled: of ranks, of the first."""
+        """The type of each modelled device; a group of ranks counts as its first one."""
         return self.cluster.types[:: self.ranks]
 
     @property
     def length(self) -> int:
-        """Number of layers, repeats counted."""
+        """Number of layers, including repeats."""
         return sum(layer.repeat for layer in self.layers)
 
     @property
     def is_split(self) -> bool:
-        """Whether any layer's backward is in two halves."""
+        """Whether the backward of any layer is split into two halves."""
         return any(layer.is_split for layer in self.layers)
 
     @property
     def closes(self) -> bool:
-        """Whether a step ends with anything: an exchange of gradients, or updates of parameters."""
+        """Whether a step ends with an exchange of gradients or updates of parameters."""
         if self.sharding is not None:
             return True
         return (self.exchange != "none" and self.copies > 1) or any(layer.update_time for layer in self.layers)
 
     @property
     def ranks(self) -> int:
-        """How many ranks share the batch out."""
+        """Number of ranks that split the batch."""
         return 1 if self.sharding is None else self.sharding.data
 
     @property
     def is_stream(self) -> bool:
-        """Whether micro-batches follow each other without end, while the parameters change."""
+        """Whether micro-batches follow each other without end while the parameters change."""
         return self.weights != "flush"
 
     @property
     def is_inference(self) -> bool:
-        """Whether there are forwards only, of micro-batches without end."""
+        """Whether only forwards run, for micro-batches without end."""
         return self.weights == "fixed"
 
     @property
     def samples_seen(self) -> int | None:
-        """How many micro-batches of an inference are looked at step by step."""
+        """Number of micro-batches of an inference that are examined step by step."""
         return self.micro_batches if self.is_inference else None
 
     @property
     def budgets_are_for_all(self) -> bool:
-        """A bare budget is the memory of every device."""
+        """Always true: a bare budget is the memory of every device."""
         return True
 
     @property
     def is_open(self) -> bool:
-        """Whether the division of the batch is left to the schedule."""
+        """Whether the schedule chooses the division of the batch."""
         return bool(self.sizes) or (self.tokens is not None and not self.cut)
 
     @property
     def cut(self) -> tuple[int, ...]:
-        """Slices of each sequence, in tokens; empty where none is cut."""
+        """Slices of each sequence, in tokens; empty if sequences are not cut."""
         return () if self.tokens is None else self.tokens.cut or ()
 
     @property
     def slices(self) -> int:
-        """Slices of a sequence; 1 where none is cut."""
+        """Number of slices of a sequence; 1 if sequences are not cut."""
         return len(self.cut) or 1
 
     def of_samples(self, samples: int) -> Self:
-        """Return the instance with micro-batches of another size, one of `sizes` or its own.
+        """Return the instance with another micro-batch size: one of `sizes`, or its own.
 
         Raises
         ------
         KeyError
-            If there is no such size.
+            If the instance does not list that size.
         """
         assert self.samples is not None
         listed = {size.samples: size.layers for size in self.sizes}
@@ -188,12 +188,12 @@ class PipelineInstance(BaseInstance):
         )
 
     def of_cut(self, cut: tuple[int, ...]) -> Self:
-        """Return the instance with each sequence cut into slices of so many tokens.
+        """Return the instance with each sequence cut into slices of these numbers of tokens.
 
         Raises
         ------
         ValueError
-            If that is no cut of a sequence into its slices; says why.
+            If this is not a cut of a sequence into its slices; the message gives the reason.
         """
         assert self.tokens is not None
         used = tuple(self.tokens.of_cut(cut))
@@ -203,24 +203,24 @@ class PipelineInstance(BaseInstance):
         return self.model_copy(update={"tokens": tokens, "micro_batches": self.micro_batches // self.slices * len(cut)})
 
     def of_tensor(self, count: int) -> Self:
-        """Return the instance as it is where each so many neighbours run everything together: one device for all.
+        """Return the instance in which each group of `count` neighbours runs all layers together, as one device.
 
-        Micro-batches are of its own size, and whole.
+        Micro-batches have the instance's own size and are not cut.
 
         Raises
         ------
         ValueError
-            If some layer says nothing of so many, or the cluster is not made of such groups; says why.
+            If a layer has no work for this degree, or the cluster has no such groups; the message gives the reason.
         """
         layers, cluster = in_groups(self.layers, self.cluster, count)
         return self.model_copy(update={"layers": layers, "cluster": cluster, "sizes": (), "parts": ()})
 
     def of_own_size(self) -> Self:
-        """Return the instance with micro-batches of its own size, where it leaves that open."""
+        """Return the instance with its own micro-batch size, if it leaves the size open."""
         return self.of_samples(self.samples) if self.sizes and self.samples is not None else self
 
     def of_degrees(self, counts: Collection[int]) -> Self:
-        """Return the instance as it is where only so many devices may run a layer together."""
+        """Return the instance with only these numbers of devices that may run a layer together."""
         kept = [{key: work for key, work in layer.tensor.items() if int(key) in counts} for layer in self.layers]
         pairs = zip(self.layers, kept, strict=True)
         return self.model_copy(
@@ -228,7 +228,7 @@ class PipelineInstance(BaseInstance):
         )
 
     def alone(self) -> Self:
-        """Return the instance as it is where each device runs its layers alone."""
+        """Return the instance in which each device runs its layers alone."""
         return self.of_degrees(())
 
     @property
@@ -238,23 +238,23 @@ class PipelineInstance(BaseInstance):
 
     @property
     def tensor_degrees(self) -> list[int]:
-        """How many devices may run some layer together: all numbers that are listed, ascending."""
+        """All listed numbers of devices that may run some layer together, ascending."""
         return sorted({int(key) for layer in self.layers for key in layer.tensor})
 
     @property
     def is_shareable(self) -> bool:
-        """Whether schedules may share a layer's micro-batches: in parts, or by devices that run it together."""
+        """Whether devices may share a layer's micro-batches: in parts, or by running the layer together."""
         return bool(self.parts) or self.has_tensor
 
     @property
     def degrees(self) -> tuple[int, ...]:
-        """In how many `parts` a micro-batch may be shared out."""
+        """The numbers of devices among which a micro-batch may be divided into `parts`."""
         return tuple((self.samples or 1) // part.samples for part in self.parts)
 
     def shared(self, count: int, *, parts: bool) -> Self:
-        """Return the instance as each of so many devices that hold the same layers has it.
+        """Return the instance as seen by one of `count` devices that hold the same layers.
 
-        It has its share of the micro-batches or, with `parts`, its part of every one, of so many in `degrees`.
+        The device has its share of the micro-batches. With `parts`, it has its part of each; `count` is in `degrees`.
         """
         update: dict[str, object] = {"copies": self.copies // count, "parts": ()}
         if parts:
@@ -265,9 +265,9 @@ class PipelineInstance(BaseInstance):
         return self.model_copy(update=update)
 
     def loosened(self, *, work: bool) -> Self:
-        """Return the instance with the least times and sizes of a layer, whole or in parts: for lower bounds.
+        """Return the instance with the minimum times and sizes of each layer, whole or in parts: for lower bounds.
 
-        `work` counts all parts of a micro-batch; otherwise the times are of one of them.
+        With `work`, the times are those of all parts of a micro-batch; otherwise those of one part.
         """
         ways: list[tuple[int, Sequence[LayerWork]]] = [(1, self.layers)]
         ways += [(degree, part.layers) for degree, part in zip(self.degrees, self.parts, strict=True)]
@@ -284,9 +284,10 @@ class PipelineInstance(BaseInstance):
         return self.model_copy(update={"layers": tuple(layers), "parts": ()})
 
     def works(self, degrees: Sequence[Degree] = ()) -> list[tuple[LayerWork, ...]]:
-        """Return, for each layer (repeats one by one), its work on micro-batch 0, 1, ..., after which they recur.
+        """Return, for each layer (repeats separately), its work on micro-batch 0, 1, ... of one cycle.
 
-        `degrees` says, for each layer, how devices share every micro-batch: then it is the work of one of them.
+        Later micro-batches repeat the cycle.
+        `degrees` states, for each layer, how devices share every micro-batch: then the work is that of one device.
         """
         if self.tokens is not None and self.cut:
             slices = self.tokens.of_cut(self.cut)
@@ -304,11 +305,11 @@ class PipelineInstance(BaseInstance):
 
     @property
     def has_skips(self) -> bool:
-        """Whether layers are no chain: some layer does not read just the one before it."""
+        """Whether the layers are not a chain: some layer reads other outputs than that of its predecessor."""
         return any(layer.reads != (PREVIOUS,) for layer in self.layers)
 
     def sources(self) -> list[tuple[int, ...]]:
-        """Return, for each layer (repeats one by one), those whose outputs it reads, ascending."""
+        """Return, for each layer (repeats separately), the layers whose outputs it reads, ascending."""
         found: list[tuple[int, ...]] = []
         last: dict[str, int] = {}
         for layer in self.layers:
@@ -320,9 +321,9 @@ class PipelineInstance(BaseInstance):
         return found
 
     def each_layer(self, degrees: Sequence[Degree] = ()) -> list[Layer]:
-        """Return all layers, repeats one by one; of ranks that share states out, as one of these has them.
+        """Return all layers, repeats separately; with sharded states, as one rank has them.
 
-        So it is of devices that run a layer together, as `degrees` says for each.
+        If `degrees` lets devices run a layer together, it is returned as one of these devices has it.
         """
         ranks = self.sharding
         own = self.layers if ranks is None else [_of_rank(layer, ranks) for layer in self.layers]
@@ -332,7 +333,7 @@ class PipelineInstance(BaseInstance):
         return found
 
     def whole_layers(self) -> list[Layer]:
-        """Return all layers, repeats one by one, with all their parameters."""
+        """Return all layers, repeats separately, with all their parameters."""
         return [layer for layer in self.layers for _ in range(layer.repeat)]
 
     def build_machine(self) -> Machine:
@@ -376,7 +377,7 @@ class PipelineInstance(BaseInstance):
         return self
 
     def _check_forwards(self) -> None:
-        """Layers have backwards, or forwards only."""
+        """Check that layers have backwards, or that all have only forwards."""
         works: list[tuple[LayerWork, str]] = [(layer, f".layers[{k}]") for k, layer in enumerate(self.layers)]
         for key, listed in (("sizes", self.sizes), ("parts", self.parts)):
             for number, size in enumerate(listed):
@@ -393,7 +394,7 @@ class PipelineInstance(BaseInstance):
                 raise fail("the key is missing", f"{at}.backward_time")
 
     def _total(self) -> int:
-        """Return at least the bytes of all values of any division of the batch."""
+        """Return an upper bound on the bytes of all values, over all divisions of the batch."""
         versions = self.micro_batches if self.weights == "stash" else 2
         listed: list[tuple[tuple[LayerWork, ...], int]] = [(self.layers, self.micro_batches)]
         listed += [(size.layers, self.micro_batches * (self.samples or 1)) for size in self.sizes]
@@ -422,7 +423,7 @@ class PipelineInstance(BaseInstance):
         return total
 
     def _check_closing(self) -> None:
-        """A step that ends, with transfers beside the work, may end with an exchange and updates."""
+        """Check the end of a step: an exchange and updates need a step that ends and overlapped transfers."""
         at = ".exchange" if self.exchange != "none" else ".layers" if self.sharding is None else ".sharding"
         if not self.closes:
             return
@@ -436,7 +437,7 @@ class PipelineInstance(BaseInstance):
             )
 
     def _check_host(self) -> None:
-        """A host is for steps that end, beside which transfers go on, and for one rank."""
+        """Check the host: it needs a step that ends, overlapped transfers and a single rank."""
         if self.cluster.host is None:
             return
         at = ".cluster.host"
@@ -539,7 +540,7 @@ class PipelineInstance(BaseInstance):
 
     @model_validator(mode="after")
     def _all_lead_to_the_loss(self) -> Self:
-        """What nobody reads has no gradient; only the last layer's output goes to the loss."""
+        """Check that every output is read: an unread output has no gradient, and only the last one goes to the loss."""
         named = {name for layer in self.layers for name in layer.reads}
         for index, (layer, following) in enumerate(pairwise(self.layers)):
             if PREVIOUS not in following.reads and layer.name not in named:

@@ -1,4 +1,4 @@
-"""The shipped instances: found in the checkout of an editable install, else inside the package."""
+"""The shipped instances: in the checkout of an editable install, otherwise inside the package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _folder() -> Path:
     checkout = package.parents[1] / "instances"
     if (checkout / "README.md").is_file() and (checkout.parent / "solver").is_dir():
         return checkout
-    # The package is never zipped; to ask `importlib.resources` takes longer than to solve a small instance.
+    # The package is never zipped; `importlib.resources` would take longer than solving a small instance.
     return package / "_instances"
 
 
@@ -29,7 +29,7 @@ def examples() -> dict[str, Path]:
     Returns
     -------
     dict of str to Path
-        The names, such as ``chains/resnet50_b32_224``, and the files.
+        Names such as ``chains/resnet50_b32_224``, mapped to the files.
     """
     folder = _folder()
     found = [path for path in folder.glob("*/*.json*") if path.name.endswith((".json", ".json.gz"))]
@@ -37,12 +37,12 @@ def examples() -> dict[str, Path]:
 
 
 def example_path(name: str) -> Path:
-    """Return the path of the shipped instance of this name; the beginning of a file's name is enough.
+    """Return the path of a shipped instance; the beginning of a file's name is enough.
 
     Raises
     ------
     OptionError
-        If no instance, or more than one, begins so.
+        If no instance, or more than one, begins with `name`.
     """
     listed = examples()
     exact = [key for key in listed if name in (key, key.partition("/")[2])]
@@ -72,7 +72,7 @@ def example(name: str) -> Instance:
     Raises
     ------
     remat.OptionError
-        If no instance, or more than one, begins so.
+        If no instance, or more than one, begins with `name`.
 
     Examples
     --------

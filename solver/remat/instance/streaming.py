@@ -1,4 +1,4 @@
-"""Task graphs that are run for one sample after the other, without end: what such an instance may say."""
+"""Checks of task graphs that run for one sample after the other without end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_stream(instance: DagInstance, samples: int) -> None:
-    """Refuse what no sample of a stream has: inputs of its own, outputs that pile up, tasks in several places."""
+    """Reject what a stream cannot have: inputs per sample, outputs that accumulate, tasks in several places."""
     runs = len(instance.tasks) * samples
     if runs > LARGEST_COUNT:
         raise fail(f"{runs:,} pairs of task and sample; at most {LARGEST_COUNT:,} are allowed", ".stream")
@@ -54,7 +54,7 @@ def _total(instance: DagInstance) -> int:
 
 
 def check_reachable(machine: MachineModel, at: str) -> None:
-    """Refuse a machine with processors that cannot send each other anything, not even by other memories.
+    """Reject a machine with processors that cannot send data to each other, even through other memories.
 
     O(memories + links).
     """

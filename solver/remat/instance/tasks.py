@@ -149,12 +149,12 @@ class Task(Model):
     origin: Origin = Field(default=NOWHERE, description="Where it comes from, for people.")
 
     def newer_keys(self, schema: int) -> frozenset[str]:
-        """Times by type came with `remat.instance/3`, too."""
+        """Times by type also need `remat.instance/3`."""
         by_type = frozenset(["time"]) if schema == 3 and isinstance(self.time, dict) else frozenset[str]()
         return super().newer_keys(schema) | by_type
 
     def time_on(self, type_name: str) -> Number | None:
-        """Return its time on a processor of a type; None where it cannot run there."""
+        """Return the task's time on a processor of a type; None if it cannot run there."""
         return self.time.get(type_name) if isinstance(self.time, dict) else self.time
 
     @property

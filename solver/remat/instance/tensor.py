@@ -1,7 +1,7 @@
-"""Layers that several devices run together (tensor parallelism): each has a share, and they wait for each other.
+"""Layers that several devices run together (tensor parallelism): each has a share, and they synchronise.
 
-The devices of a group act in step, so that one of them, the first, is modelled. What they add up in the course of a
-forward or a backward takes them a ring of 2 (t - 1) rounds among neighbours, as a part of that run.
+The devices of a group run in lockstep; therefore only the first one is modelled. An all-reduce within a forward or a
+backward takes a ring of 2 (t - 1) rounds among neighbours, as part of that run.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ WAITS = (("forward_time", "forward_collective_size"), ("backward_time", "backwar
 
 
 class Degree(NamedTuple):
-    """In how many ways a layer is shared.
+    """The degree of sharing of a layer.
 
     Attributes
     ----------
     parts : int
-        Devices that run a part of every micro-batch each.
+        Number of devices that each run a part of every micro-batch.
     tensor : int
-        Devices that run every micro-batch together.
+        Number of devices that run every micro-batch together.
     ring : tuple of Link
-        Between these, each to the next, and the last to the first.
+        Links between these devices: from each to the next, and from the last to the first.
     """
 
     parts: int = 1
@@ -39,7 +39,7 @@ class Degree(NamedTuple):
 
 
 def check_tensor(layers: Sequence[Layer]) -> None:
-    """Refuse what is no degree, and works that do not fit their layer."""
+    """Reject invalid degrees, and works that do not match their layer."""
     for index, layer in enumerate(layers):
         for key, work in layer.tensor.items():
             at = f".layers[{index}].tensor.{key[:20]}"
@@ -49,12 +49,12 @@ def check_tensor(layers: Sequence[Layer]) -> None:
 
 
 def of_group(layer: Layer, degree: Degree) -> Layer:
-    """Return a layer as one of the devices has it that run it together, with what these wait for.
+    """Return a layer as one of the devices that run it together has it, including the time of their collectives.
 
     Raises
     ------
     KeyError
-        If the layer says nothing of so many.
+        If the layer has no work for this degree.
     """
     if degree.tensor == 1:
         return layer
@@ -72,12 +72,12 @@ def _later(time: Number | dict[str, Number] | None, wait: Number) -> Number | di
 
 
 def in_groups(layers: Sequence[Layer], cluster: ClusterModel, count: int) -> tuple[tuple[Layer, ...], ClusterModel]:
-    """Return layers and cluster where each so many neighbours run everything together: one device for all of them.
+    """Return layers and cluster with each group of `count` neighbours as one device that runs everything together.
 
     Raises
     ------
     ValueError
-        If some layer says nothing of so many, or the cluster is not made of such groups; says why.
+        If a layer has no work for this degree, or the cluster has no such groups; the message gives the reason.
     """
     for number, layer in enumerate(layers, 1):
         if str(count) not in layer.tensor:
@@ -91,5 +91,5 @@ def in_groups(layers: Sequence[Layer], cluster: ClusterModel, count: int) -> tup
 
 
 def ways_of(layer: Layer) -> list[tuple[int, TensorWork]]:
-    """Return the works of all tensor degrees, each with how many devices do it; without what these wait for."""
+    """Return the works of all tensor degrees, each with its number of devices; without the time of collectives."""
     return [(int(key), work) for key, work in layer.tensor.items()]

@@ -1,4 +1,4 @@
-"""The errors that pydantic reports, as one `InstanceError`."""
+"""Conversion of pydantic's validation errors to one `InstanceError`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from remat.messages import brief
 
 
 def instance_error(error: ValidationError) -> InstanceError:
-    """Turn pydantic's report into the first error, with its JSON path, and `MOST_NAMED` of the others as its notes."""
-    # A list whose only entry is wrong is reported as empty, too.
+    """Convert pydantic's report: the first error with its JSON path, and up to `MOST_NAMED` others as notes."""
+    # A list whose only entry is wrong is also reported as empty.
     try:
         listed = error.errors(include_url=False)
-    except UnicodeEncodeError:  # from pydantic, of a key with half of a surrogate pair
+    except UnicodeEncodeError:  # from pydantic, for a key with half of a surrogate pair
         return InstanceError("a key is not valid Unicode text: it has half of a surrogate pair")
     problems = [problem for problem in listed if problem["type"] != "too_short" or not problem.get("input")] or listed
-    # The validator of an array reports all that is wrong in it as one problem.
+    # The validator of an array reports all errors in it as one problem.
     listed = [problem for problem in problems if problem["type"] != UNCOUNTED]
     found = [(_path_of(problem, at), message) for problem in listed for at, message in _messages_of(problem)]
     count = len(found) + sum(int(problem.get("ctx", {}).get("uncounted", 0)) for problem in problems)
@@ -33,7 +33,7 @@ def instance_error(error: ValidationError) -> InstanceError:
 
 
 def _path_of(problem: Any, at: str) -> str:
-    # Union branches put their tags into the location: the model's class names are no keys of the document.
+    # Union branches put their tags into the location, but the model's class names are no keys of the document.
     path = "$"
     for part in problem["loc"]:
         path += f"[{part}]" if isinstance(part, int) else f".{part}"
@@ -41,7 +41,7 @@ def _path_of(problem: Any, at: str) -> str:
 
 
 def _messages_of(problem: Any) -> Iterator[tuple[str, str]]:
-    """Yield (what the JSON path ends in, message) for each thing wrong."""
+    """Yield (end of the JSON path, message) for each error."""
     context: dict[str, Any] = problem.get("ctx") or {}
     if problem["type"] == "literal_error":
         yield "", f"{brief(problem.get('input'))} is not one of {context.get('expected')}"
@@ -60,6 +60,6 @@ def _messages_of(problem: Any) -> Iterator[tuple[str, str]]:
 
 
 def json_type(value: object) -> str:
-    """Say what kind of JSON value something is."""
+    """Return the JSON type of a value, as text."""
     names: dict[type, str] = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

@@ -1,6 +1,6 @@
 """Placement: from an ordered list of steps to start times.
 
-The twin of the verifier, and independent of it on purpose: one chooses start times, the other judges them.
+Placement is the twin of the verifier, and independent of it on purpose: one chooses start times, the other checks them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOME = {
     "place_samples": "samples",
     "place_stream": "streams",
 }
-"""What only pipelines and streams need, and from where it is imported when it is first used."""
+"""Names that only pipelines and streams need, and the modules from which they are imported on first use."""
 
 __all__ = [
     "PlacedStream",

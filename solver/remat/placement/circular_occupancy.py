@@ -1,4 +1,4 @@
-"""What one resource is busy with, modulo a period: arcs of a circle, and the first gap on it."""
+"""Occupancy of one resource modulo a period: arcs of a circle, and the first gap on it."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from remat.units import Number
 
 
 class Circle:
-    """Disjoint intervals of time, each of which comes again every period; those that touch are one.
+    """Disjoint intervals of time that repeat every period; adjacent intervals are merged.
 
     Parameters
     ----------
     period : number
         Positive.
     slack : number
-        By which times may be off; 0 for whole numbers.
+        Tolerance of times; 0 for integers.
     """
 
     def __init__(self, period: Number, slack: Number) -> None:
         self._period, self._slack = period, slack
-        # Where something begins or ends within the period, also where two that touch are one.
+        # Where intervals begin or end within the period, including the seams of merged intervals.
         self._seams: list[Number] = []
-        # Where each begins within the period, ascending; and its first and last instant as they were told.
+        # Where each interval begins within the period, ascending; and its first and last instant as passed to `add`.
         self._phases: list[Number] = []
         self._spans: list[tuple[Number, Number]] = []
 
     def first_free(self, when: Number, length: Number) -> Number | None:
-        """Return the first instant from `when` on that begins a gap of a length, perhaps `when`; None if there is none.
+        """Return the first instant from `when` on at which a gap of this length begins; None if there is none.
 
         Notes
         -----
-        A binary search, and a step for each interval that is in the way.
+        A binary search, and one step for each interval in the way.
         """
         phases, spans, period, slack = self._phases, self._spans, self._period, self._slack
         count = len(phases)
         if not count:
             return when
         phase = when % period
-        # One that takes no time may begin within another, by rounding: so look one further back. And the gap around
-        # `when` comes once more at the end, whole.
+        # By rounding, an interval of length 0 may begin within another one: look one further back. The gap around
+        # `when` occurs once more at the end, complete.
         zero, back = when - phase, bisect_right(phases, phase) - 2
         for step in range(back, back + count + 3):
             turn, at = divmod(step, count)
@@ -55,7 +55,7 @@ class Circle:
         return None
 
     def _seam(self, when: Number) -> Number:
-        """Return the first instant from `when` on at which something begins or ends: what takes no time fits there."""
+        """Return the first seam from `when` on: steps that take no time fit there."""
         phase = when % self._period
         at = bisect_left(self._seams, phase - self._slack)
         if at < len(self._seams):
@@ -63,7 +63,7 @@ class Circle:
         return when - phase + self._period + self._seams[0]
 
     def add(self, begin: Number, end: Number) -> None:
-        """Let the resource be busy from one instant to another, both free until now."""
+        """Mark the resource busy between two instants; it was free until now."""
         phases, spans = self._phases, self._spans
         phase = begin % self._period
         insort(self._seams, phase)
@@ -72,14 +72,14 @@ class Circle:
         if begin == end and phases:
             first, last = spans[at - 1]
             if (begin - first) % self._period < last - first:
-                return  # at a seam of one that was joined
+                return  # at a seam within a merged interval
         phases.insert(at, phase)
         spans.insert(at, (begin, end))
         at -= self._join(at, (at + 1) % len(phases))
         self._join((at - 1) % len(phases), at)
 
     def _join(self, one: int, other: int) -> int:
-        """Make one interval of two neighbours that touch; return by how many places the first of them moves up."""
+        """Merge two neighbours if they touch; return by how many positions the first of them moves up."""
         (begin, end), (first, last) = self._spans[one], self._spans[other]
         turns = round((end - first) / self._period)
         if one == other or abs(end - first - turns * self._period) > self._slack:

@@ -1,7 +1,7 @@
-"""Collectives where each processor has an order: they begin when all that their parts read is there, and hold a ring.
+"""Collectives in orders per processor: a collective begins when its parts can read all inputs, and occupies a ring.
 
-No processor's order names them. Of what begins at one instant they are the last, in the order of the graph; like
-transfers they take their channels in the order in which they could begin.
+The orders of the processors do not list them. Among the events of one instant, collectives come last, in the order
+of the graph. Like transfers, they take their channels in the order in which they became ready.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
 from remat.units import Number
 
 Event = tuple[Number, int, int]
-"""When, which of those at that instant, and what."""
+"""Time, rank among the events of that instant, and item."""
 
 LAST = 2**61
-"""After all other events of an instant."""
+"""Rank after all other events of an instant."""
 
 
 class Collectives:
-    """The collectives of a graph: for whom they wait, and who waits for them.
+    """The collectives of a graph: the operations that they wait for, and the operations that wait for them.
 
     Parameters
     ----------
     graph, machine
     processors : (operations,) int64
-        Where each operation runs.
+        Processor of each operation.
     fixed : (memories * values,) bool
-        What lies where from the start, and stays.
+        Values that are resident from the start, by memory, and stay.
     maker : (values,) int64
-        The operation that makes each value; -1 for none.
+        The operation that writes each value; -1 for none.
 
     Attributes
     ----------
     tasks : list of int
     of_value : (values,) int64
-        The collective (by its place in `tasks`) that makes a value; -1 for others.
+        The collective (its index in `tasks`) that writes a value; -1 for others.
     touched : (values,) bool
-        What collectives of several parts read or make; those of one part free what they use last, as runs do.
+        Values that collectives of several parts read or write. Those of one part free the values that they use last.
     sources, followers : list of lists of int
-        Operations that make what the parts read, and those that read what they make.
+        Operations that write the values that the parts read, and operations that read the parts' results.
     members, held : list of lists of int
-        A processor in the memory of each part, and the resources of the ring.
+        For each part, a processor in its memory; and the resources of the ring.
     """
 
     def __init__(
@@ -85,20 +85,20 @@ class Collectives:
             self.held.append(list(dict.fromkeys(held + (self.members[-1] if task in graph.busy else []))))
 
     def followed_by(self, collective: IntArray, reader: IntArray) -> None:
-        """Note which operations read what collectives make."""
+        """Record which operations read the results of collectives."""
         for number, waiting in sorted(set(zip(collective.tolist(), reader.tolist(), strict=True))):
             self.followers[number].append(waiting)
 
 
 class Rings:
-    """What collectives do while orders are played: item ``first + k`` says that one can begin, later ones that it ends.
+    """State of the collectives in a simulation: item ``first + k`` means ready, ``first + count + k`` ended.
 
     Attributes
     ----------
     first : int
     started : list of times
     number : list of int
-        Which event of the simulation each one was.
+        The event number of each collective in the simulation.
     """
 
     def __init__(self, collectives: Collectives, first: int, free_at: list[Number]) -> None:
@@ -115,11 +115,11 @@ class Rings:
         self.number = [0] * count
 
     def begin(self) -> Iterator[Event]:
-        """Yield the events of those that wait for no operation."""
+        """Yield the events of the collectives that wait for no operation."""
         return ((0, LAST + number, self.first + number) for number, left in enumerate(self.left) if not left)
 
     def ended(self, operation: int, now: Number, events: list[Event]) -> None:
-        """Note that an operation has ended."""
+        """Record that an operation has ended."""
         for number in self.waiting.get(operation, ()):
             self.left[number] -= 1
             if not self.left[number]:

@@ -1,4 +1,4 @@
-"""How long runs and copies of a pattern take, and which of their instants are one."""
+"""Durations of the runs and copies of a pattern, and the tolerance within which two instants are equal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remat.units import Number
 
 
 def run_time(graph: TaskGraph, machine: Machine, task: int, processor: int) -> Number:
-    """Return the time of a task on a processor; OptionError where that cannot run it."""
+    """Return the time of a task on a processor; OptionError if that processor cannot run it."""
     own = machine.processors[processor]
     time: Number = graph.time[task].item()
     if graph.times is not None:
@@ -28,7 +28,7 @@ def run_time(graph: TaskGraph, machine: Machine, task: int, processor: int) -> N
 
 
 def link_between(machine: Machine, source: int, target: int) -> Link:
-    """Return the link from one memory to another; OptionError where there is none."""
+    """Return the link from one memory to another; OptionError if there is none."""
     index = machine.link_index.get((source, target))
     if index is None:
         names = [machine.memories[memory].name for memory in (source, target)]
@@ -37,18 +37,18 @@ def link_between(machine: Machine, source: int, target: int) -> Link:
 
 
 def copy_time(graph: TaskGraph, machine: Machine, value: int, source: int, target: int) -> Number:
-    """Return the time from the start of a copy until it has arrived."""
+    """Return the time from the start of a copy until its arrival."""
     return link_between(machine, source, target).time(int(graph.size[value]))
 
 
 def copy_held(graph: TaskGraph, machine: Machine, value: int, source: int, target: int) -> Number:
-    """Return for how long a copy holds its link."""
+    """Return how long a copy occupies its link."""
     link = link_between(machine, source, target)
     return replace(link, delay=0).time(int(graph.size[value]))
 
 
 def instants(start: NumberArray, slack: float) -> NumberArray:
-    """Return times, of which those that differ by less than this are the same."""
+    """Return the times with those that differ by less than `slack` made equal."""
     if not slack:
         return start
     order = np.argsort(start, kind="stable")

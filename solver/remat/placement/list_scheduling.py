@@ -1,4 +1,4 @@
-"""List scheduling of steps that overlap: one pass over the list, a heap of what will be released when."""
+"""List scheduling of overlapping steps: one pass over the list, with a heap of future releases of bytes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def place_general(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement
 
 
 class _Placer:
-    """The state while the list is walked; times in the instance's unit.
+    """The state during the pass over the list; times in the instance's unit.
 
-    Keys are (memory * values + value). `present` holds the bytes of each key once all listed steps have
-    ended, in list order, which is also their order in time for any two steps that touch one key.
+    Keys are (memory * values + value). `present` contains the bytes of each key after all listed steps have ended.
+    Steps are taken in list order. This is also the order in time of any two steps that access one key.
     """
 
     def __init__(self, graph: TaskGraph, machine: Machine) -> None:
@@ -79,7 +79,7 @@ class _Placer:
                     if 0 <= other < index and ends[other] > earliest:
                         earliest = ends[other]
             item = items[index]
-            if item == -2 or index in steps.unknown:  # an unknown name: the verifier will say so
+            if item == -2 or index in steps.unknown:  # an unknown name: the verifier reports it
                 outcome: tuple[Number, Number] | tuple[int, int, int] = (earliest, earliest)
             elif kind == StepKind.RUN and item in self.parts:
                 outcome = self._meet(item, drops[index], ons[index] if ons else [], earliest)
@@ -132,7 +132,7 @@ class _Placer:
         writes: Collection[int] = self.writes[task]
         if len(drops) > 8:  # membership in long lists would take quadratic time
             reads, writes = set(reads), set(writes)
-        others: Number = 0  # ends of other steps that use what this one frees
+        others: Number = 0  # ends of other steps that use a value that this one frees
         freed = 0
         freed_reads = 0
         for value in drops:
@@ -173,7 +173,7 @@ class _Placer:
     ) -> tuple[Number, Number] | tuple[int, int, int]:
         """Run a collective: part i in the memory of the i-th processor, as soon as all of them can.
 
-        One of several parts drops nothing.
+        A collective of several parts drops nothing.
         """
         parts, processors = self.parts[task], on or [0]
         memories = [self.memory_of[processor] for processor in processors]
@@ -181,7 +181,7 @@ class _Placer:
         if len(memories) == 1 and ends[0] not in self.machine.link_index:
             ends = []
         if len(parts) != len(processors) or any(pair not in self.machine.link_index for pair in ends):
-            return earliest, earliest  # the verifier will say so
+            return earliest, earliest  # the verifier reports it
         held = {channel for pair in ends for channel in self.machine.held_by_link[self.machine.link_index[pair]]}
         held.update(processors if task in self.busy else ())
         earliest = max([earliest, *(self.free_at[resource] for resource in held)])
@@ -198,7 +198,7 @@ class _Placer:
         for memory, value in writes:
             taken[memory] += self.size[value]
         start = earliest
-        for memory, size in taken.items():  # what fits now fits later, too: bytes are only given back meanwhile
+        for memory, size in taken.items():  # later starts fit, too: bytes are only released meanwhile
             found = self._fit(memory, size, start)
             if isinstance(found, tuple):
                 return found
@@ -225,7 +225,7 @@ class _Placer:
         self, value: int, source: int, target: int, amount: int, drop: bool, earliest: Number
     ) -> tuple[Number, Number] | tuple[int, int, int]:
         link = self.machine.link_index.get((source, target))
-        if link is None:  # the verifier will say so
+        if link is None:  # the verifier reports it
             return earliest, earliest
         ends = self.machine.links[link]
         held = self.machine.held_by_link[link]
@@ -236,7 +236,7 @@ class _Placer:
             exact = isinstance(ends.bandwidth, int) and moved % ends.bandwidth == 0
             duration = ends.latency + (moved // ends.bandwidth if exact else moved / ends.bandwidth)
         here, there = source * self.values + value, target * self.values + value
-        # After a move of a part, the rest is read here: no earlier than that part has gone.
+        # After a partial move, the rest is read here: not before that part has left.
         earliest = max(
             earliest,
             *(self.free_at[resource] for resource in held),
@@ -269,7 +269,7 @@ class _Placer:
             left = min(moved, self.present[here])
             self._release(end, source, left)
             self.present[here] -= left
-            # What is left stays readable, but not while this part goes: whoever reads it next waits for the end.
+            # The rest stays readable, but not while this part is leaving: its next reader waits for the end.
             self.written[here] = max(self.written[here], end)
         return start, end
 
@@ -293,11 +293,11 @@ class _Placer:
 
     def _release(self, end: Number, memory: int, size: int) -> None:
         if size:
-            self.ticket += 1  # keeps the heap from comparing further than it must
+            self.ticket += 1  # breaks ties, so that the heap compares no further
             heapq.heappush(self.releases, (end, self.ticket, memory, size))
 
     def _fit(self, memory: int, size: int, earliest: Number) -> Number | tuple[int, int, int]:
-        """Take bytes at the first instant, from `earliest` on, at which they fit; or say why they never do."""
+        """Reserve bytes at the first instant, from `earliest` on, at which they fit; or return why they never fit."""
         releases, used = self.releases, self.used
         while releases and releases[0][0] <= earliest:
             _, _, where, released = heapq.heappop(releases)
@@ -315,7 +315,7 @@ class _Placer:
 
 
 def _slowed(duration: Number, speed: Number) -> Number:
-    """Return the duration at that speed; a whole one stays an integer where the quotient is whole."""
+    """Return the duration at that speed; an integer stays an integer if the quotient is one."""
     longer = duration / speed
     return int(longer) if isinstance(duration, int) and longer < 2**53 and longer == int(longer) else longer
 

@@ -1,4 +1,4 @@
-"""The least capacity of a memory with which a list of steps can be placed."""
+"""The minimum capacity of a memory with which a list of steps can be placed."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _LARGEST = 2**62
 
 
 def least_capacity(graph: TaskGraph, machine: Machine, steps: Steps, overrun: Unplaceable) -> int | None:
-    """Return the least capacity of the memory that is too small with which steps fit; None if none helps.
+    """Return the minimum capacity of the memory that is too small with which the steps fit; None if none helps.
 
-    The peak without a capacity may be more than that: where room is scarce, a step waits for what a transfer leaves.
+    The peak without a capacity may be larger: in a full memory, a step waits for the bytes that a transfer releases.
 
     Parameters
     ----------
     graph, machine
-        What is to be computed, and on what.
+        The task graph, and the machine that runs it.
     steps : Steps
     overrun : Unplaceable
-        What placement says of them on this machine.
+        The result of placing the steps on this machine.
 
     Notes
     -----
-    Placement judges every trial: the answer is one that it takes, a byte less is what it does not. What a step that
-    does not fit needs is tried next, in turn with a bisection: O(log capacity) placements, and mostly two.
+    Placement checks every trial: it accepts the answer, and rejects one byte less. Trials alternate between the bytes
+    that the rejected step needs and a bisection: O(log capacity) placements, and usually two.
     """
     name = machine.memories[overrun.memory].name
     low, high, at_low = overrun.needed, None, True

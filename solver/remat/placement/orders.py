@@ -1,9 +1,9 @@
 """Placement of one order per processor: an event simulation that adds the copies and the drops.
 
-Each processor runs its operations in the given order, each as early as its data are there. What another memory needs is
-sent when the operation that makes it has ended; of the transfers that wait for one channel, the one that was ready
-first goes first. Values are dropped after their last use in each memory. Where transfers hold devices up,
-`remat.placement.rendezvous` plays them.
+Each processor runs its operations in the given order, each as soon as its data are available. A value that another
+memory needs is sent when the operation that writes it has ended. Among the transfers that wait for one channel, the
+first to become ready goes first. Each memory drops a value after its last use there. If transfers block devices,
+`remat.placement.rendezvous` simulates the orders.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ def place_orders(
     Parameters
     ----------
     graph, machine
-        What is to be computed, and on what.
+        The task graph, and the machine that runs it.
     processors : (operations,) int64
-        Where each operation runs; ascending. Those of one processor run in the order in which they stand.
+        Processor of each operation, ascending. Operations of one processor run in the order in which they are listed.
     operations : Ragged
-        The tasks of each, in the order in which they run. Whatever runs more than once does so on one processor.
+        The tasks of each operation, in execution order. All runs of one task are on one processor.
     initial : sequence of (value, memory)
-        Where placeable inputs lie from the start, and stay.
+        Where placeable inputs are from the start, and stay.
     beside : bool for each task of the operations, optional
-        Which of them go on at once with the one before.
+        Tasks that run in a pair with the task before them.
     transfers : str
-        ``overlap``, they go on beside the work; or a mode of `remat.placement.rendezvous`, in which each memory
-        has one processor.
+        ``overlap``: transfers overlap with computation. Otherwise a mode of `remat.placement.rendezvous`, in which
+        each memory has one processor.
 
     Returns
     -------
@@ -62,11 +62,11 @@ def place_orders(
     Raises
     ------
     OptionError
-        For a value that no operation makes, a copy for which there is no link, a processor that cannot run a task.
+        For a value that no operation writes, a copy without a link, or a processor that cannot run a task.
 
     Notes
     -----
-    O(accesses log accesses). Capacities play no part: the verifier says whether it fits.
+    O(accesses log accesses). Capacities are ignored: the verifier checks whether the steps fit.
     """
     again = repeated(graph, processors, operations)
     if again is not None:
@@ -81,7 +81,7 @@ def place_orders(
 
 @dataclass
 class _Waits:
-    """Who waits for whom: operations for operations of their memory, and for transfers from others."""
+    """Precedence: operations wait for operations in their memory, and for transfers from other memories."""
 
     graph: TaskGraph
     machine: Machine
@@ -135,7 +135,7 @@ class _Waits:
             self.missing[waiting] += 1
 
     def wait_for_sending(self, remade: Sequence[tuple[int, int]]) -> None:
-        """Let operations that make values again wait until these have arrived wherever they are sent."""
+        """Let operations that rewrite values wait until all transfers of the earlier values have arrived."""
         sent: dict[int, list[int]] = {}
         for number, value in enumerate(self.sent_value.tolist()):
             sent.setdefault(value, []).append(number)
@@ -147,7 +147,7 @@ class _Waits:
 
     @cached_property
     def task_time(self) -> NumberArray:
-        """Time of each task of the operations, where it runs."""
+        """Time of each task of the operations on its processor."""
         machine, graph, tasks = self.machine, self.graph, self.operations.items
         on = self.processors[self.operations.rows]
         times: NumberArray = graph.time[tasks]
@@ -184,7 +184,7 @@ class _Waits:
 
     @cached_property
     def advance(self) -> NumberArray:
-        """By how much later what follows each task begins: of a pair, after the second one."""
+        """Time from the start of each task to the start of the next one; 0 for the first task of a pair."""
         times: NumberArray = self.task_time
         first = np.append(self.beside[1:], False) if len(times) else self.beside
         return np.where(first, 0, times).astype(times.dtype)
@@ -213,7 +213,7 @@ class _Waits:
         return channel, occupied, delay
 
     def cycle(self, done: list[bool]) -> tuple[int, ...]:
-        """Follow who waits for whom, from an operation that was not run, until one comes twice."""
+        """Follow the precedence from an operation that did not run until an operation repeats; return that cycle."""
         before: dict[int, list[int]] = {}
         for number, following in enumerate(self.followers):
             for other in following:
@@ -240,7 +240,7 @@ def _grouped(group: IntArray, item: IntArray, groups: int) -> list[list[int]]:
 
 
 def _simulate(waits: _Waits) -> Steps | Stuck:
-    """Run the operations as events in time; an event is the end of an operation, or the arrival of a transfer."""
+    """Simulate the operations as events in time; an event is the end of an operation or the arrival of a transfer."""
     count = len(waits.operations)
     first = np.searchsorted(waits.processors, np.arange(len(waits.machine.processors) + 1)).tolist()
     processors = waits.processors.tolist()
@@ -248,7 +248,7 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
     ended = np.concatenate((np.zeros(1, dtype=times.dtype), np.cumsum(times)))
     exact = times.dtype == np.int64
     durations = (ended[waits.operations.start[1:]] - ended[waits.operations.start[:-1]]).tolist()
-    # Times in floats are added up one by one, from where an operation starts: who follows is never earlier by rounding.
+    # Float times are added one by one from the start of an operation: rounding never makes a successor earlier.
     listed, bounds, begun = times.tolist(), waits.operations.start.tolist(), [0.0] * (0 if exact else len(times))
     channel, occupied, delay = waits.links
     channels, missing = channel.tolist(), waits.missing.tolist()
@@ -260,7 +260,7 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
     sent: list[Number] = [0] * len(channels)
     number_of, sent_number = [0] * count, [0] * len(channels)
     done = [False] * count
-    # Events: time, number in the order in which they were made, operation (or, after those, transfer).
+    # Events: time, number in order of creation, item (an operation, or after those a transfer).
     events: list[tuple[Number, int, int]] = []
     made = 0
     ready = [up[k] for k in range(len(up)) if up[k] < last[k] and not missing[up[k]]]
@@ -282,7 +282,7 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
         if not events:
             break
         now, ready, together = events[0][0], [], True
-        # All that ends at one instant has ended before anything begins; a collective begins when nothing else can.
+        # All operations that end at an instant end before any begins; a collective begins when nothing else can.
         while together:
             _, _, item = heapq.heappop(events)
             if item >= rings.first:
@@ -318,7 +318,7 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
 
 
 def _simulate_meetings(waits: _Waits, mode: str) -> Steps | Stuck:
-    """Run the operations where transfers hold devices up."""
+    """Simulate the operations with transfers that block devices."""
     processors = np.arange(len(waits.machine.processors) + 1)
     device_of = {processor.memory: index for index, processor in enumerate(waits.machine.processors)}
     _, occupied, delay = waits.links
@@ -331,7 +331,7 @@ def _simulate_meetings(waits: _Waits, mode: str) -> Steps | Stuck:
     begun: list[Number] = [0] * len(times)
 
     def work(operation: int, begin: Number, /) -> Number:
-        # Added up one by one, from where an operation starts: who follows is never earlier by rounding.
+        # Added one by one from the start of an operation: rounding never makes a successor earlier.
         for task in range(bounds[operation], bounds[operation + 1]):
             begun[task] = begin
             begin += times[task]
@@ -354,7 +354,7 @@ def _simulate_meetings(waits: _Waits, mode: str) -> Steps | Stuck:
 
 
 class _Listing:
-    """What happened, as steps: sorted by time, with the drops."""
+    """The result of the simulation as steps: sorted by time, with the drops."""
 
     def __init__(
         self,
@@ -377,7 +377,7 @@ class _Listing:
         number = np.concatenate([np.array(listed, dtype=np.int64) for listed in numbers])
         rest = np.zeros(len(sent) + len(met))
         within = np.concatenate((np.arange(len(begin)) - operations.start[operations.rows], rest))
-        # Of steps that start together, who waits for whom was met later.
+        # Among steps that start together, the waiting step has the larger event number.
         self.order = np.lexsort((within, number, self.start))
 
     def steps(self) -> Steps:
@@ -411,7 +411,7 @@ class _Listing:
         )
 
     def _drops(self) -> Ragged:
-        """Each value is dropped in each memory by the step that uses it last there, the later one of those that end."""
+        """Return the drops: the last use of a value in a memory drops it there; among several, the last to end."""
         waits, graph = self.waits, self.waits.graph
         tasks, values = waits.operations.items, len(graph.values)
         runs = len(tasks)
@@ -435,7 +435,7 @@ class _Listing:
         first = waits.machine.memories[0].name
         for output in graph.outputs:
             stays[waits.machine.memory_index[output.memory or first] * values + output.value] = True
-        # What a collective reads or makes has its end there, or later: it stays.
+        # A collective of several parts may use the value later, and drops nothing: keep the value.
         keep = ~stays[key] & ~waits.meets.touched[value]
         step, key = step[keep], key[keep]
         ranked = np.lexsort((place[step], self.start[step], self.end[step], key))
@@ -448,11 +448,11 @@ class _Listing:
 
 
 def _times(listed: list[Number]) -> NumberArray:
-    """Return times as an array, of whole ones as integers."""
+    """Return times as an array, integers if all are."""
     return np.array(listed, dtype=np.array(listed).dtype if listed else np.int64)
 
 
 def _inside(times: NumberArray, rows: Ragged) -> NumberArray:
-    """Return how long before each task of an operation the operation has started; whole times."""
+    """Return the time from the start of each task's operation to the start of the task; integer times."""
     before: NumberArray = np.cumsum(times) - times
     return before - before[np.minimum(rows.start[:-1], max(len(times) - 1, 0))][rows.rows] if len(times) else before

@@ -1,4 +1,4 @@
-"""What placement returns."""
+"""Results of placement."""
 
 from __future__ import annotations
 

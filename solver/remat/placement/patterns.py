@@ -1,4 +1,4 @@
-"""Placement of a pattern: the steps of some micro-batches of the stream, with their copies and their drops."""
+"""Placement of a pattern: the steps of the first micro-batches of the stream, with their copies and drops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.units import Number
 
 ROUNDING = 1e-9
-"""Share of the time of all steps by which rounding may move two that are at one instant."""
+"""Rounding tolerance for two equal instants, as a share of the time of all steps."""
 
 
 def place_pattern(
@@ -32,35 +32,35 @@ def place_pattern(
     Parameters
     ----------
     graph, machine
-        A lowered pipeline, and its cluster.
+        A lowered pipeline and its cluster.
     tasks : PipelineTasks
-        Where its tasks stand.
+        The indices of its tasks.
     pattern : Pattern
     initial : sequence of (value, memory)
-        Where parameters lie from the start, and stay.
+        Where parameters are from the start, and stay.
     batches : int, optional
-        How many micro-batches; all that the graph has by default.
+        Number of micro-batches; by default all micro-batches of the graph.
 
     Returns
     -------
     Steps
-        The layers of an operation run one after the other from its start on. Each value is dropped in each memory by
-        the step of its micro-batch that uses it last there.
+        The layers of an operation run one after the other from its start on. The last use of a value in each memory,
+        within its micro-batch, drops it there.
 
     Raises
     ------
     OptionError
-        For a transfer where there is no link, a device that cannot run a layer.
+        For a transfer without a link, or a device that cannot run a layer.
 
     Notes
     -----
-    O(steps log steps). Whether anything is there when it is read is for the verifier to say.
+    O(steps log steps). The verifier checks whether each value is present when it is read.
     """
     memory_of = [processor.memory for processor in machine.processors]
     template = _Template(graph, machine, tasks, pattern, frozenset(value for value, _ in initial))
 
     def turn(beat: Beat) -> tuple[bool, int, int, bool]:
-        """What others of the micro-batch read comes first."""
+        """Return a sort key in which beats follow those whose results they read."""
         is_back, layer = beat.phase is not Phase.F, pattern.stages[beat.stage].layers[0]
         return is_back, -layer if is_back else layer, beat.phase, beat.is_copy
 
@@ -71,7 +71,7 @@ def place_pattern(
 
 @dataclass
 class _Template:
-    """The steps of micro-batch 0: what others read comes before them."""
+    """The steps of micro-batch 0, each after the steps whose results it reads."""
 
     graph: TaskGraph
     machine: Machine
@@ -102,7 +102,7 @@ class _Template:
             at += length
 
     def copy(self, beat: Beat, memory_of: Sequence[int]) -> None:
-        """Add a copy of each value that an operation has made, and another device reads."""
+        """Add a copy of each value that an operation writes and another device reads."""
         source = memory_of[self._device(beat)]
         for value, target in self._sent(beat, memory_of, source):
             length = copy_time(self.graph, self.machine, value, source, target)
@@ -117,7 +117,7 @@ class _Template:
         each = np.tile(np.arange(count), batches)
         begins = list(zip(self.start, self.shift, strict=True))
         start = instant_array([begin + (shift + m) * period for m in range(batches) for begin, shift in begins])
-        # What takes no time goes first: it is over before anything else begins at that instant.
+        # Steps that take no time go first: they are over before any other step begins at that instant.
         slack = self._slack(batches)
         takes = np.array([length > slack for length in self.length])[each]
         order = np.lexsort((batch, each, takes, instants(start, slack)))
@@ -149,7 +149,7 @@ class _Template:
         return self.tasks.of(Pass(beat.phase, beat.stage, 0), self.pattern.stages[beat.stage])
 
     def _sent(self, beat: Beat, memory_of: Sequence[int], source: int) -> Iterator[tuple[int, int]]:
-        """Yield (value, memory) for what an operation makes, and a task in another memory reads."""
+        """Yield (value, memory) for each value that an operation writes and a task in another memory reads."""
         made = [value for task in self._tasks(beat) for value in self.graph.writes[task].tolist()]
         if not self.homes:
             self.homes.update(self._homes(memory_of))
@@ -189,7 +189,7 @@ class _Template:
             self.uses.append((memory, value, step))
 
     def _last_uses(self) -> dict[tuple[int, int], int]:
-        """Return the step that uses a value last in a memory; of those that end together, the last that was added."""
+        """Return the last step that uses a value in a memory; among steps that end together, the last one added."""
         period, slack = self.pattern.period, self._slack(1)
         columns = zip(self.start, self.shift, self.length, strict=True)
         end = [start + shift * period + length for start, shift, length in columns]
@@ -201,7 +201,7 @@ class _Template:
         return last
 
     def _slack(self, batches: int) -> float:
-        """Return the time below which two instants are one: rounding, where times are no whole numbers."""
+        """Return the tolerance below which two instants are equal: for rounding, if times are not integers."""
         if isinstance(self.pattern.period, int) and all(isinstance(time, int) for time in self.length):
             return 0
         ends = zip(self.start, self.shift, self.length, strict=True)

@@ -1,4 +1,4 @@
-"""Entry of placement: chooses between the sequential short cut and the general list scheduler."""
+"""Entry point of placement: chooses between the sequential fast path and the general list scheduler."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ __all__ = ["Placement", "Unplaceable", "place"]
 def place(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unplaceable:
     """Give each listed step its earliest start time.
 
-    The list is the issue order: starts never decrease along it. A step starts as soon as its resources are
-    free, its reads complete, its `after` steps ended, its bytes fit, and no earlier-listed step still uses
-    what it writes or frees.
+    The list is the issue order: starts never decrease along it. A step starts as soon as
+
+    - its resources are free, its reads are complete, and its `after` steps have ended,
+    - its bytes fit, and
+    - no earlier step uses a value that it writes or frees.
 
     Parameters
     ----------
     graph, machine
-        What is to be computed, and on what.
+        The task graph, and the machine that runs it.
     steps : Steps
-        Without start times (those that it has are ignored).
+        The steps in issue order; their own start times are ignored.
 
     Returns
     -------
     Placement or Unplaceable
-        The start times; or the first step whose bytes never fit.
+        The start times, or the first step whose bytes never fit.
 
     Notes
     -----
-    O(accesses log steps). Where all steps share one resource they simply follow each other, and the whole
-    list is placed with array operations.
+    O(accesses log steps). If all steps share one resource, they run one after the other, and array operations place
+    the whole list.
     """
     if steps.paired is not None:
         raise ValueError("steps of which some go on at once have their start times")
@@ -48,7 +50,7 @@ def place(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unpla
 
 
 def _one_resource(machine: Machine, steps: Steps) -> bool:
-    """Whether all runs and copies occupy the first processor, with whole values only."""
+    """Whether all runs and copies occupy the first processor and move only complete values."""
     if steps.unknown or (steps.amount >= 0).any() or (steps.item == -2).any():
         return False
     if steps.on is not None and steps.on.items.any():

@@ -1,7 +1,8 @@
-"""Tasks that run more than once, for placement: each later run is a task of its own, and makes values of its own.
+"""Recomputation in placement: each later run of a task becomes a separate task that writes separate values.
 
-What a processor reads is what it has made last; others read what the first run has made. So values that run again are
-dropped after the last use before that, and the events of `remat.placement.orders` need not know of it.
+A task reads the latest run on its processor; other processors read the values of the first run. Therefore a
+recomputed value is dropped after its last use before the recomputation, and the event simulation of
+`remat.placement.orders` needs no special case.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from remat.schedule.steps import StepKind, Steps
 
 
 class _Alias(Names):
-    """Names of tasks or values, and again those of some."""
+    """Names of tasks or values, with some of them repeated at the end."""
 
     def __init__(self, names: Names, again: IntArray) -> None:
         self._first, self._again = names, again
@@ -37,9 +38,10 @@ class _Alias(Names):
 
 
 class Repeated(NamedTuple):
-    """A graph in which every run is a task of its own, the operations of these, and what tasks and values are.
+    """A graph in which every run is a separate task, its operations, and the original tasks and values.
 
-    `remade` are values of the graph that was given with the operations that make them again.
+    `task` and `value` map to indices of the original graph. `remade` lists (value, operation): each recomputed value
+    of the original graph, with the operation that recomputes it.
     """
 
     graph: TaskGraph
@@ -49,22 +51,22 @@ class Repeated(NamedTuple):
     remade: list[tuple[int, int]]
 
     def folded(self, steps: Steps) -> Steps:
-        """Return steps with the tasks and values of the graph that was given."""
+        """Return steps with the tasks and values of the original graph."""
         runs = steps.kind == StepKind.RUN
         item = np.where(runs, self.task[np.where(runs, steps.item, 0)], self.value[np.where(runs, 0, steps.item)])
         return replace(steps, item=item, drop=Ragged(steps.drop.start, self.value[steps.drop.items]))
 
 
 def repeated(graph: TaskGraph, processors: IntArray, operations: Ragged) -> Repeated | None:
-    """Tell later runs of tasks from first ones; None where every task stands once.
+    """Separate later runs of tasks from first runs; return None if no task runs twice.
 
     Parameters
     ----------
     graph : TaskGraph
     processors : (operations,) int64
-        Where each operation runs, ascending; all runs of one task on one processor.
+        Processor of each operation, ascending; all runs of one task are on one processor.
     operations : Ragged
-        The tasks of each, in the order in which they run.
+        The tasks of each operation, in execution order.
 
     Notes
     -----
@@ -84,7 +86,7 @@ def repeated(graph: TaskGraph, processors: IntArray, operations: Ragged) -> Repe
     made = graph.writes.gather(again)
     on = processors[operations.rows]
 
-    # Who makes what, in order: of each value that is made again, the places where that is done.
+    # Producers in order: for each recomputed value, the positions of the recomputations.
     reads = graph.reads.gather(tasks)
     code = made.items * (len(tasks) + 1) + at[made.rows]
     ranked = np.argsort(code)
@@ -92,7 +94,7 @@ def repeated(graph: TaskGraph, processors: IntArray, operations: Ragged) -> Repe
     last = ranked[np.maximum(place, 0)]
     mine = (place >= 0) & (made.items[last] == reads.items) & (on[at[made.rows[last]]] == on[reads.rows])
     read = np.where(mine, values + last, reads.items)
-    # Reads of first runs are the task's own, those of later ones a row more.
+    # The reads of first runs replace the task's row; those of later runs are appended as rows.
     own = graph.reads.items.copy()
     where = np.repeat(graph.reads.start[tasks], reads.counts) + _offsets(reads)
     first = ~later[reads.rows]
@@ -136,7 +138,7 @@ def _pairs(pairs: PairTimes, again: IntArray) -> PairTimes:
 
 
 def _offsets(rows: Ragged) -> IntArray:
-    """Return the place of each item in its row."""
+    """Return the position of each item in its row."""
     found: IntArray = np.arange(len(rows.items)) - rows.start[rows.rows]
     return found
 

@@ -1,9 +1,12 @@
-"""Orders placed in time where transfers hold up their sender, or both ends: a device does one thing after the other.
+"""Placement of orders with blocking transfers: a transfer occupies its sender, or both ends.
 
-Between two operations, a device has *posts*: it sends what the one has made, and receives what the other reads, unless
-that came before. ``blocking`` transfers take the sender only: it sends one value after the other, and goes on. For
-``rendezvous`` both ends must have come to a transfer; each device goes through its posts one by one. ``grouped`` posts
-all of them at once: of those that both ends have posted, the one that was ready first goes first.
+Between two operations, a device has *posts*: it sends the results of the one, and receives the inputs of the other
+that it has not received yet. The modes differ in who blocks:
+
+- ``blocking``: only the sender; it sends one value after the other, and continues.
+- ``rendezvous``: both ends must have posted a transfer; each device posts its transfers one by one.
+- ``grouped``: each device posts all its transfers at once. Among transfers that both ends have posted, the first to
+  become ready goes first.
 """
 
 from __future__ import annotations
@@ -20,14 +23,14 @@ from remat.units import Number
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """Orders in which operations wait for each other for ever: their numbers, in a cycle."""
+    """Orders that deadlock: the numbers of operations that wait for each other, as a cycle."""
 
     cycle: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What one device sends to another: which operation makes it, the first that reads it, and what it takes."""
+    """A transfer between two devices: the operation that writes the value, its first reader, and the durations."""
 
     maker: int
     first_reader: int
@@ -39,7 +42,7 @@ class Transfer:
 
 @dataclass(slots=True)
 class Played:
-    """When operations and transfers began, and in which order."""
+    """Start times and event numbers of operations and transfers."""
 
     started: list[Number]
     number_of: list[int]
@@ -48,27 +51,27 @@ class Played:
 
 
 class Work(Protocol):
-    """How an operation goes on: it begins at a time, and ends at another one."""
+    """The duration of operations: maps the start time to the end time."""
 
     def __call__(self, operation: int, begin: Number, /) -> Number:
-        """Return when it ends."""
+        """Return when the operation ends."""
         ...
 
 
 @dataclass
 class _Device:
-    """A device: its next operation, and what it has to do before.
+    """A device: its next operation, and the transfers before it.
 
     Attributes
     ----------
     up, last : int
         The next operation, and the end of its operations.
     queue : list of int
-        Transfers that it has not come to yet.
+        Transfers that it has not posted yet.
     left : int
-        Transfers of this turn that are not done.
+        Transfers before the next operation that are not complete.
     busy : bool
-        Whether it runs something, or is in a transfer.
+        Whether it runs an operation or takes part in a transfer.
     """
 
     up: int
@@ -86,11 +89,11 @@ class Meetings:
     bounds : sequence of int
         Device d runs the operations bounds[d] to bounds[d + 1], in this order.
     transfers : sequence of Transfer
-        In the order in which what one operation makes is sent.
+        Sorted by the order in which the values of one operation are sent.
     missing : sequence of int
-        For each operation, how many operations of its own device and how many transfers it waits for.
+        For each operation, the number of operations on its device and of transfers that it waits for.
     followers : sequence of list of int
-        For each operation, those of its device that wait for it.
+        For each operation, the operations on its device that wait for it.
     receivers : sequence of list of int
         For each transfer, the operations that wait for it.
     work : callable
@@ -121,7 +124,7 @@ class Meetings:
             if self.both_ends:
                 self.receives[transfer.first_reader].append(number)
         self.posts = [0] * len(transfers)
-        # Transfers that may begin as soon as their devices are free: when they became so, and who goes first then.
+        # Transfers that may begin as soon as their devices are free: time of the last post, then tie breakers.
         self.waiting: list[tuple[Number, int, int, int]] = []
         self.events: list[tuple[Number, int, int, int]] = []
         self.made = 0
@@ -130,7 +133,7 @@ class Meetings:
         self.done = 0
 
     def play(self) -> Played | Stuck:
-        """Play everything; O(operations x devices + accesses log accesses)."""
+        """Simulate all operations; O(operations x devices + accesses log accesses)."""
         for number, device in enumerate(self.devices):
             self._turn(number, [] if device.up == device.last else self.receives[device.up])
         while True:
@@ -148,7 +151,7 @@ class Meetings:
         heapq.heappush(self.events, (time, self.made, happens, item))
 
     def _turn(self, number: int, transfers: list[int]) -> None:
-        """Let a device come to what is between two operations."""
+        """Let a device start its posts between two operations."""
         device = self.devices[number]
         device.left = len(transfers)
         device.queue = transfers[::-1]
@@ -178,7 +181,7 @@ class Meetings:
             self.played.sent[item], self.played.sent_number[item] = self.now, self.made
             transfer = self.transfers[item]
             self._later(self.now + transfer.occupied, 1, item)
-            # The same sum as that of a step's end.
+            # The same sum as for the end of a step.
             self._later(self.now + transfer.occupied + transfer.delay, 2, item)
             return True
         return False
@@ -222,7 +225,7 @@ class Meetings:
             self.missing[operation] -= 1
 
     def _cycle(self) -> tuple[int, ...]:
-        """Follow, from an operation that was not run, for whose other end its device waits, until one comes twice."""
+        """From a device with unfinished operations, follow who waits for whose post until a device repeats."""
         posted: dict[int, set[int]] = {}
         for number, device in enumerate(self.devices):
             if device.up < device.last or device.left:
@@ -233,7 +236,7 @@ class Meetings:
         while at not in path:
             path[at] = None
             waits = (self._other(item, at) for item in sorted(posted[at]) if self.posts[item] == 1)
-            # Or for what it makes itself, later.
+            # Or it waits for a value that it writes itself, later.
             at = next((other for other in waits if other in posted), at)
         listed = list(path)
         return tuple(

@@ -15,34 +15,34 @@ from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.units import Number
 
 ROUNDING = 1e-9
-"""Share of the time of all steps by which rounding may move two that are at one instant."""
+"""Rounding tolerance for two equal instants, as a share of the time of all steps."""
 
 
 def place_samples(samples: Samples, machine: Machine, pattern: SamplePattern) -> Steps:
-    """Turn a pattern into the placed steps of so many samples, the first ones of the stream.
+    """Turn a pattern into the placed steps of the first samples of the stream.
 
     Parameters
     ----------
     samples : Samples
-        Of the pattern's graph.
+        Samples of the pattern's graph.
     machine : Machine
     pattern : SamplePattern
 
     Returns
     -------
     Steps
-        By start; at one instant what takes no time comes first, then what holds its way for no time, but arrives later;
-        of two alike the one of the smaller shift, then as the pattern lists it. Each value is dropped, in each memory,
-        by the step of its sample that uses it last there.
+        Sorted by start. At one instant, steps that take no time come first, then copies that occupy their link for no
+        time but arrive later. Ties are broken by the smaller shift, then by the order of the pattern. The last use of a
+        value in each memory, within its sample, drops it there.
 
     Raises
     ------
     OptionError
-        For a copy where there is no link, a processor that cannot run a task.
+        For a copy without a link, or a processor that cannot run a task.
 
     Notes
     -----
-    O(steps log steps). Whether anything is there when it is read is for the verifier to say.
+    O(steps log steps). The verifier checks whether each value is present when it is read.
     """
     graph, turns, each = samples.graph, pattern.turns, pattern.samples
     lasting = [_time(graph, machine, turn) for turn in turns]
@@ -99,19 +99,19 @@ def _time(graph: TaskGraph, machine: Machine, turn: Turn) -> Number:
 
 
 def _held(graph: TaskGraph, machine: Machine, turn: Turn, time: Number) -> Number:
-    """Return for how long a turn holds its processor, or the way of its copy."""
+    """Return how long a turn occupies its processor, or the link of its copy."""
     return time if turn.kind == StepKind.RUN else copy_held(graph, machine, turn.item, turn.source, turn.target)
 
 
 def _slack(pattern: SamplePattern, lasting: list[Number], begins: NumberArray) -> float:
-    """Return the time below which two instants are one: rounding, where times are no whole numbers."""
+    """Return the tolerance below which two instants are equal: for rounding, if times are not integers."""
     if begins.dtype == np.int64 and all(isinstance(time, int) for time in (*lasting, pattern.period)):
         return 0
     return ROUNDING * (float(begins.max(initial=0)) + float(max(lasting, default=0)))
 
 
 def _drops(samples: Samples, machine: Machine, pattern: SamplePattern, lasting: list[Number]) -> Ragged:
-    """Return what each turn drops: of a sample's turns that use a value in a memory, the last one drops it there."""
+    """Return the values that each turn drops: a sample's last use of a value in a memory drops it there."""
     graph, turns = samples.graph, pattern.turns
     begins = instant_array([pattern.start_of(turn) for turn in turns])
     ends = instant_array([begin + time for begin, time in zip(begins.tolist(), lasting, strict=True)])
@@ -133,6 +133,6 @@ def _drops(samples: Samples, machine: Machine, pattern: SamplePattern, lasting: 
                 last[key] = when
     dropped: defaultdict[int, list[int]] = defaultdict(list)
     for (memory, value, _), (_, _, place) in last.items():
-        if turns[place].target != memory:  # what is copied, and then not used, nobody drops
+        if turns[place].target != memory:  # a copied value that is never used is not dropped
             dropped[place].append(value)
     return Ragged.from_lists([sorted(dropped[place]) for place in range(len(turns))])

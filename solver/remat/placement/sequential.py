@@ -1,4 +1,4 @@
-"""Placement where all steps share one resource: each begins when the one before it ends."""
+"""Placement if all steps share one resource: each begins when the one before it ends."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from remat.schedule.steps import StepKind, Steps
 
 
 def place_sequential(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unplaceable:
-    """Place steps that all occupy the first processor, whole values only (array operations)."""
+    """Place steps that all occupy the first processor and move only complete values (array operations)."""
     if len(steps) == 0:
         return Placement(np.zeros(0, dtype=np.int64))
     duration = _durations(graph, machine, steps)
-    # A running sum in listed order: exactly end = start + duration, step by step.
+    # A running sum in listed order: exactly end = start + duration for each step.
     end = np.cumsum(duration)
     start = np.concatenate((np.zeros(1, dtype=end.dtype), end[:-1]))
     if duration.dtype == np.int64 and (end < 0).any():
@@ -59,7 +59,7 @@ def _durations(graph: TaskGraph, machine: Machine, steps: Steps) -> NumberArray:
 def _place_drops(
     graph: TaskGraph, steps: Steps, start: NumberArray, end: NumberArray, drops: IntArray, *, own: int
 ) -> None:
-    """Let drops happen as early as they may: with the step before them, or at its end if it uses their values."""
+    """Place drops as early as possible: with the step before them, or at its end if it uses their values."""
     reads, writes = graph.reads, graph.writes
     previous = -1  # the latest run or copy
     latest = start.dtype.type(0)
@@ -88,19 +88,19 @@ def _place_drops(
 
 
 class _Presence:
-    """Who finds what there: the accesses that make or free a value, by memory.
+    """The accesses that write or free values that are present, by memory.
 
-    A code is key, then moment: 0 for what lies there from the start, 2 x step + 1 for a write, 2 x step + 2 for a free.
-    In sorted order each access acts on what the one before it has left of its key.
+    A code is the key, then the moment: 0 for initially resident values, 2 x step + 1 for a write, 2 x step + 2 for a
+    free. In sorted order each access acts on the state that the one before it has left for its key.
 
     Attributes
     ----------
     memory, step, value : (accesses,) ints
-        Of the accesses that find the value there: a free gives its bytes back, a write replaces them.
+        The accesses that find the value present: a free releases its bytes, a write replaces them.
     frees : (accesses,) bool
-        Which of these are frees.
+        Which of these accesses are frees.
     initial : dict of int to list of int
-        By memory, the values that lie there from the start.
+        By memory, the values that are resident from the start.
     """
 
     def __init__(self, graph: TaskGraph, machine: Machine, steps: Steps) -> None:
@@ -137,7 +137,7 @@ class _Presence:
 
 
 def _first_overrun(graph: TaskGraph, machine: Machine, steps: Steps) -> Unplaceable | None:
-    """Find the first step whose bytes do not fit when everything before it has ended."""
+    """Find the first step whose bytes do not fit when all steps before it have ended."""
     limited = [(index, memory) for index, memory in enumerate(machine.memories) if memory.capacity is not None]
     if not limited:
         return None
@@ -145,7 +145,7 @@ def _first_overrun(graph: TaskGraph, machine: Machine, steps: Steps) -> Unplacea
     runs, copies = steps.kind == StepKind.RUN, steps.kind == StepKind.COPY
     own = machine.processors[0].memory
     found = _Presence(graph, machine, steps)
-    gone = size[found.value]  # what each write replaces and each free gives back
+    gone = size[found.value]  # bytes that each write replaces and each free releases
     first: Unplaceable | None = None
     for index, memory in limited:
         assert memory.capacity is not None
@@ -163,7 +163,7 @@ def _first_overrun(graph: TaskGraph, machine: Machine, steps: Steps) -> Unplacea
             workspace = np.where(runs, graph.workspace[np.where(runs, steps.item, 0)], 0)
             during = during - _reused(graph, steps, found, written, gone) + workspace
         over = (during > memory.capacity) & (steps.kind != StepKind.DROP)
-        if index != own:  # a step that takes nothing in this memory need not fit
+        if index != own:  # a step that allocates nothing in this memory need not fit
             over &= comes > 0
         if over.any():
             step = int(np.argmax(over))
@@ -173,7 +173,7 @@ def _first_overrun(graph: TaskGraph, machine: Machine, steps: Steps) -> Unplacea
 
 
 def _bytes_written(graph: TaskGraph, machine: Machine, steps: Steps) -> tuple[IntArray, IntArray]:
-    """Return the values' sizes and the bytes that each step writes; Python's integers where int64 may be too small."""
+    """Return the values' sizes and the bytes that each step writes; as Python integers if int64 may overflow."""
     size = graph.size
     most = np.bincount(graph.writes.rows, weights=size[graph.writes.items].astype(np.float64), minlength=1).max()
     static = sum(graph.static_bytes(machine, k) for k in range(len(machine.memories)))
@@ -193,7 +193,7 @@ _FEW = 8
 
 
 def _reused(graph: TaskGraph, steps: Steps, found: _Presence, written: IntArray, gone: IntArray) -> IntArray:
-    """Bytes of dropped inputs that each in-place run's outputs take over."""
+    """Return the bytes of dropped inputs that the outputs of each in-place run take over."""
     reused = np.zeros(len(steps), dtype=gone.dtype)
     if not graph.in_place.any():
         return reused

@@ -1,8 +1,8 @@
-"""From where everything runs to a pattern: what is done for each sample of a stream, when, and at which period.
+"""From the processor of each task to a pattern: the steps of each sample of a stream, their times, and the period.
 
-Who runs what says what is copied, and for how long each processor and channel is busy for the samples of a period;
-no period is shorter than the busiest of them. Where each run and copy holds one of them at a time, that is a period:
-placed in any order without gaps, everything can begin in some later period than what it waits for.
+The choice of processors determines the copies, and how long each processor and channel is busy per period. No period
+is shorter than the busiest of them. If each run and copy occupies one resource at a time, that period is feasible.
+The resources can be filled in any order without gaps, because a step may begin some periods after its predecessors.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from remat.schedule.steps import StepKind
 from remat.units import Number
 
 ROUNDING = 2.0**-42
-"""Share of a period by which sums of float times may be off."""
+"""Rounding tolerance for sums of float times, as a share of a period."""
 
 LONGER = 12
-"""Periods that are tried where what is passing does not fit at the shortest one."""
+"""Number of longer periods that are tried if the values in flight do not fit at the shortest one."""
 
 Homes = Sequence[Sequence[int]]
 """For each sample of a period, the processor of each task; -1 where it does not run."""
@@ -36,15 +36,15 @@ RUN, COPY = StepKind.RUN, StepKind.COPY
 
 @dataclass(frozen=True)
 class PlacedStream:
-    """A pattern, and what it takes.
+    """A pattern, with its memory peaks.
 
     Attributes
     ----------
     pattern : SamplePattern
     peaks : tuple of int
-        Bytes of each memory at most, at any instant of a period.
+        Maximum bytes in each memory over a period.
     fits : bool
-        Whether these are within the capacities.
+        Whether the peaks are within the capacities.
     """
 
     pattern: SamplePattern
@@ -54,7 +54,7 @@ class PlacedStream:
 
 @dataclass(slots=True)
 class _Job:
-    """A run or a copy for one sample: what it holds, for how long, and what it waits for."""
+    """A run or a copy for one sample: its resources, its duration, and the jobs that it waits for."""
 
     kind: StepKind
     item: int
@@ -76,34 +76,34 @@ def place_stream(
     *,
     longer: int = LONGER,
 ) -> PlacedStream:
-    """Find when everything is done, at the shortest period at which what passes fits into the memories.
+    """Find start times at the shortest period at which the values in flight fit into the memories.
 
     Parameters
     ----------
     graph : TaskGraph
-        Of one sample.
+        The graph of one sample.
     machine : Machine
     homes : sequence of sequences of int
         For each sample of a period, the processor of each task; -1 where it does not run.
     initial : iterable of (value, memory)
-        Where else placeable inputs lie than where tasks read them.
+        Further memories of placeable inputs, in addition to those where tasks read them.
     longer : int
-        Longer periods that are tried, up to that of one sample after the other.
+        Number of longer periods that are tried, up to the period that processes one sample after the other.
 
     Returns
     -------
     PlacedStream
-        At the shortest of these periods at which it fits; at the longest, if none is.
+        At the shortest of these periods at which it fits; at the longest one if it fits at none.
 
     Raises
     ------
     OptionError
-        For a processor that cannot run a task, or memories without a way between them.
+        For a processor that cannot run a task, or memories that no links connect.
 
     Notes
     -----
-    First fit modulo the period: each run and copy, in the order of what waits for what, at the first instant at which
-    all that it holds is free. Where something does not fit into the gaps, what it holds is filled without gaps.
+    First fit modulo the period, in precedence order: each run and copy begins at the first instant at which all its
+    resources are free. If a job does not fit into the gaps, its resource is filled without gaps.
     """
     jobs = _Jobs(graph, machine)
     for sample, own in enumerate(homes):
@@ -133,7 +133,7 @@ def _between(least: Number, most: Number, share: float) -> Number:
 
 
 class _Jobs:
-    """Runs and copies of the samples of a period, each after all that it waits for."""
+    """Runs and copies of the samples of a period, each after all jobs that it waits for."""
 
     def __init__(self, graph: TaskGraph, machine: Machine) -> None:
         self.graph, self.machine = graph, machine
@@ -147,8 +147,8 @@ class _Jobs:
         self.resources = {name: index for index, name in enumerate(machine.resources)}
 
     def add(self, sample: int, homes: Sequence[int]) -> None:
-        """Add all that is done for a sample."""
-        # For each value and memory, the job after which it is there.
+        """Add all jobs of a sample."""
+        # For each value and memory, the job after which the value is present.
         there: dict[int, dict[int, int]] = defaultdict(dict)
         for task in self._order(homes):
             memory = self.machine.processors[homes[task]].memory
@@ -167,7 +167,7 @@ class _Jobs:
             raise OptionError(f"{self.graph.tasks[task]} is not tied to {name}", argument="placement")
 
     def _order(self, homes: Sequence[int]) -> Iterator[int]:
-        """Yield the tasks that run, each when all that it reads is made, in listed order otherwise."""
+        """Yield the tasks that run, each after the producers of its reads, otherwise in listed order."""
         made: set[int] = set(self.shared)
         waiting: dict[int, list[int]] = defaultdict(list)
         missing: dict[int, int] = {}
@@ -197,7 +197,7 @@ class _Jobs:
             raise OptionError("some task reads what nobody makes", argument="placement")
 
     def _brought(self, sample: int, value: int, memory: int, there: dict[int, int]) -> int:
-        """Return the job after which a value is in a memory, copies added where it is not."""
+        """Return the job after which a value is in a memory; add copies if it is not there."""
         if memory in there:
             return there[memory]
         for source, target, link in self._route(value, memory, there):
@@ -209,7 +209,7 @@ class _Jobs:
         return there[memory]
 
     def _route(self, value: int, memory: int, there: dict[int, int]) -> list[tuple[int, int, int]]:
-        """Return the quickest way from where a value is: (source, target, link) of each hop."""
+        """Return the fastest route from the memories of a value: (source, target, link) of each hop."""
         queue: list[tuple[Number, int]] = [(0, source) for source in sorted(there)]
         far: dict[int, Number] = dict.fromkeys(there, 0)
         came: dict[int, tuple[int, int]] = {}
@@ -240,7 +240,7 @@ class _Jobs:
         return len(self.listed) - 1
 
     def places(self, initial: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-        """Return where placeable inputs lie: as said, and wherever they are read; those nobody reads, where room is."""
+        """Return the memories of placeable inputs: as requested, and where read; else the one with most free bytes."""
         found: dict[int, set[int]] = {place.value: set() for place in self.graph.placeable}
         for value, memory in initial:
             found.setdefault(value, set()).add(memory)
@@ -266,7 +266,7 @@ class _Jobs:
         return tuple((value, memory) for value in sorted(found) for memory in sorted(found[value]))
 
     def least_period(self, homes: Homes) -> Number:
-        """Return for how long the busiest processor or channel is busy in a period; more than 0."""
+        """Return the busy time per period of the busiest processor or channel; more than 0."""
         busy: dict[int, list[Number]] = defaultdict(list)
         for job in self.listed:
             for resource in job.held:
@@ -275,7 +275,7 @@ class _Jobs:
         return max(loads, default=0) or len(homes)
 
     def one_by_one(self, samples: int) -> Number:
-        """Return a period in which everything is done one after the other."""
+        """Return a period in which all jobs run one after the other."""
         return max(_total([job.length for job in self.listed]) + _total([job.later for job in self.listed]), samples)
 
 
@@ -284,7 +284,7 @@ def _total(lengths: Sequence[Number]) -> Number:
 
 
 class _Folding:
-    """Times of all jobs, such that nothing is held twice at once modulo the period."""
+    """Start times of all jobs at which no resource is occupied twice at once, modulo the period."""
 
     def __init__(self, jobs: Sequence[_Job], machine: Machine, samples: int, period: Number) -> None:
         self.jobs, self.samples, self.period = jobs, samples, period
@@ -297,13 +297,13 @@ class _Folding:
         return 0 if whole else ROUNDING * float(self.period)
 
     def times(self) -> list[Number]:
-        """Return the start of each job for the samples of the first period; lengthens the period where it has to be."""
+        """Return the start of each job for the samples of the first period; lengthen the period if necessary."""
         while True:
             found = self._fold()
             if isinstance(found, list):
                 return found
             if found & self.together:
-                # Held together with others: no packing helps.
+                # A job occupies several resources at once: filling without gaps does not help.
                 longer = self.period * 1.05
                 self.period = math.ceil(longer) if isinstance(self.period, int) else longer
                 self.packed, self.slack = set(), self._slack()
@@ -311,7 +311,7 @@ class _Folding:
                 self.packed |= found
 
     def _fold(self) -> list[Number] | set[int]:
-        """Return times; or what is held by a job that does not fit."""
+        """Return start times, or the resources of a job that does not fit."""
         busy: dict[int, Circle] = defaultdict(lambda: Circle(self.period, self.slack))
         offsets: dict[int, Number] = {}
         times: list[Number] = []
@@ -332,7 +332,7 @@ class _Folding:
         return times
 
     def _begin(self, resource: int, first: int, ready: Number, offsets: dict[int, Number]) -> Number:
-        """Fill a resource without gaps, in the order of its jobs, from the first one on; return where that begins."""
+        """Fill a resource without gaps, with its jobs from `first` on in order; return the offset of that job."""
         phase = ready % self.period
         before: list[Number] = []
         for index in range(first, len(self.jobs)):
@@ -343,13 +343,13 @@ class _Folding:
         return offsets[first]
 
     def _release(self, sample: int) -> Number:
-        """Return when a sample of the period begins at the earliest: evenly."""
+        """Return the earliest begin of a sample; samples are spread evenly over the period."""
         if isinstance(self.period, int):
             return sample * self.period // self.samples
         return sample * self.period / self.samples
 
     def _next(self, ready: Number, offset: Number) -> Number:
-        """Return the first instant from `ready` on that is an offset modulo the period."""
+        """Return the first instant from `ready` on that equals an offset modulo the period."""
         whole = (
             math.floor((ready - offset) / self.period - 1e-12) if self.slack else (ready - offset - 1) // self.period
         )
@@ -360,7 +360,7 @@ class _Folding:
         return when
 
     def _first_fit(self, job: _Job, ready: Number, busy: list[Circle]) -> Number | None:
-        """Place a job at the first instant at which all that it holds is free; None if there is none."""
+        """Place a job at the first instant at which all its resources are free; None if there is none."""
         if job.length > self.period + self.slack:
             return None
         when, free = ready, 0
@@ -376,7 +376,7 @@ class _Folding:
 
 
 class _Memory:
-    """What a folded stream holds in each memory."""
+    """The contents of each memory for a folded stream."""
 
     def __init__(
         self,
@@ -422,7 +422,7 @@ class _Memory:
         return tuple(held + self._most(own) for held, own in zip(fixed, lives, strict=True))
 
     def _lives(self) -> dict[tuple[int, int, int], tuple[Number, Number, bool]]:
-        """Return from when to when each value of a sample is in each memory, and whether the last use takes no time."""
+        """Return the lifetime of each value of a sample in each memory, and whether its last use takes no time."""
         lives: dict[tuple[int, int, int], tuple[Number, Number, bool]] = {}
         reads, writes, shared = self.graph.reads.to_lists(), self.graph.writes.to_lists(), self.graph.available
         for job, begin in zip(self.jobs, self.times, strict=True):
@@ -439,11 +439,11 @@ class _Memory:
         return lives
 
     def _most(self, lives: list[tuple[Number, Number, bool, int]]) -> int:
-        """Return the largest sum at any instant of a period, or a little more where steps take no time."""
+        """Return the largest sum at any instant of a period, or slightly more if steps take no time."""
         held, events = 0, []
         slack: Number = 0 if isinstance(self.period, int) else 1e-9 * self.period
         for begin, end, late, size in lives:
-            # What ends comes first, then what begins, and last goes what steps of no time have used.
+            # Order: ends first, then begins, and last the ends of values whose last use takes no time.
             ends = 2 if late or end - begin <= slack else 0
             for time, sign, rank in ((begin, 1, 1), (end, -1, ends)):
                 whole = math.floor(time / self.period + 1e-9) if slack else int(time // self.period)
@@ -458,7 +458,7 @@ class _Memory:
 
 
 def _clustered(events: list[tuple[Number, int, int]], slack: float) -> Iterator[list[tuple[Number, int, int]]]:
-    """Yield events that are at one instant."""
+    """Yield groups of events at one instant."""
     cluster: list[tuple[Number, int, int]] = []
     for event in events:
         if cluster and event[0] - cluster[0][0] > slack:

@@ -1,31 +1,31 @@
-"""The contract: all that the author of an algorithm imports, and the registry that finds algorithms.
+"""The contract: everything that the author of an algorithm imports, and the registry that finds algorithms.
 
 An algorithm is a function ``solve(problem, options, context) -> Proposal`` and a line of metadata, `Algorithm`, in a
 catalogue.
 
 `Problem`
-    The instance on its machine, with the budgets applied. `Problem.graph` is the task graph that every kind of instance
-    lowers to, `Problem.chain` the arrays of a chain or an adjoint; bounds, needed tasks and the no-recompute time are
-    computed when they are first asked for, and kept.
+    The instance on its machine, with the budgets applied. `Problem.graph` is the task graph to which every kind of
+    instance is lowered. `Problem.chain` returns the arrays of a chain or an adjoint. Bounds, needed tasks and the
+    no-recompute time are computed on first use and cached.
 `Options`
-    Base of the algorithm's own options, a frozen pydantic model; None is handed over where the algorithm has none.
+    Base of the algorithm's options, a frozen pydantic model. An algorithm without options receives None.
 `Context`
-    Deadline, seed and threads. An anytime algorithm reports what it finds and asks `Context.stopped` now and then.
+    Deadline, seed and threads. An anytime algorithm reports its incumbents and checks `Context.stopped` regularly.
 `Buffers`, `LayoutProposal`
     For the family `layout`, whose functions are ``solve(buffers, options, context) -> LayoutProposal``: lifetimes in
     one memory, and their addresses.
 `Proposal`
-    What is handed back: ordered steps, usually without start times, and claims (makespan, peak, bounds, scopes). The
-    core places the steps and verifies every claim. That nothing fits is an answer and no exception: no steps, with
-    `Proposal.infeasible_within` and `Proposal.least` where they are known. `OptionError` is for what cannot be used.
+    The result: ordered steps, usually without start times, and claims (makespan, peak, bounds, scopes). The core
+    places the steps and verifies every claim. If nothing fits, this is an answer and not an exception: no steps, with
+    `Proposal.infeasible_within` and `Proposal.least` if they are known. `OptionError` is for unusable input.
 
-Sizes are exact integers in bytes (or the instance's unit), times integers or floats in the instance's unit; tasks,
+Sizes are exact integers in bytes (or the instance's unit); times are integers or floats in the instance's unit. Tasks,
 values and memories are indices into the graph and the machine.
 
 Notes
 -----
-Names are imported when they are first used, so that a catalogue costs nothing. The modules of this package are where
-they live; `remat.plugin` is where to import them from.
+Names are imported on first use, so that catalogues load quickly. The modules of this package define them; authors
+import them from `remat.plugin`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether an algorithm knows what an instance asks of it: by its line of metadata, before it is run."""
+"""Check whether an algorithm supports the features of an instance, from its metadata, before it runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from remat.plugin.registry import Algorithm
 
 
 def check_reach(problem: Problem, solver: Algorithm) -> None:
-    """Refuse an instance on a machine that an algorithm does not know, such as what begins beyond its one memory.
+    """Reject an instance with features that an algorithm does not support, such as values that start in other memories.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ def check_reach(problem: Problem, solver: Algorithm) -> None:
     Raises
     ------
     remat.OptionError
-        Names the algorithm, and the thing that it does not know.
+        Names the algorithm and the unsupported feature.
     """
     machine = problem.used.machine
     if is_pipeline(problem.instance) and problem.instance.cut and not solver.slices:
@@ -52,12 +52,12 @@ def check_reach(problem: Problem, solver: Algorithm) -> None:
 
 
 def _needs_streams(problem: Problem) -> bool:
-    """Whether samples or steps of training follow each other without end; pipelines have algorithms by weights."""
+    """Whether samples or training steps follow each other without end; pipelines select algorithms by their weights."""
     return problem.instance.samples_seen is not None or (problem.kind == "chain" and problem.instance.is_stream)
 
 
 def _of_devices(problem: Problem, solver: Algorithm) -> str:
-    """Name what the instance says of its devices and the algorithm does not know; empty if there is nothing."""
+    """Name a device feature of the instance that the algorithm does not support; empty if it supports all."""
     for memory in problem.used.machine.memories:
         if memory.static and not solver.devices:
             return f"memory such as {memory.name!r}, which has static bytes of its own"

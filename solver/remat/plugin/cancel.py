@@ -1,4 +1,4 @@
-"""Cancelling solves from other threads."""
+"""Cancellation of solves from other threads."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 class Cancel:
     """A switch that stops solves from another thread.
 
-    Hand it to `remat.solve`, or to any other function that takes `cancel`, and call `set` in another thread, or in a
-    signal handler. The solves end with their best schedules so far, as after Ctrl-C, with the termination
-    ``interrupted``. A switch that is set stops later solves at once.
+    Pass it as `cancel` to `remat.solve` or another function. Call `set` in another thread or in a signal handler. The
+    solves then return their best schedules so far, as after Ctrl-C, with the termination ``interrupted``. A switch that
+    is already set stops later solves immediately.
 
     Examples
     --------
@@ -25,26 +25,26 @@ class Cancel:
     """
 
     def __init__(self) -> None:
-        # Without a lock, which a forked process or a signal handler could find taken.
+        # No lock: a forked process or a signal handler could find it taken.
         self._set = False
         self._calls: dict[object, Callable[[], None]] = {}
 
     @property
     def is_set(self) -> bool:
-        """Whether the solves are to stop."""
+        """Whether the solves should stop."""
         return self._set
 
     def set(self) -> None:
-        """Stop all solves that were given this switch, and those to come."""
+        """Stop all current and future solves that have this switch."""
         self._set = True
         for call in self._calls.copy().values():
             call()
 
     @contextmanager
     def calling(self, call: Callable[[], None]) -> Iterator[None]:
-        """Have a function called, once or more often, when the switch is set; at once if it is set already.
+        """Register a function that runs, once or more often, when the switch is set; immediately if it already is.
 
-        The thread that sets it calls.
+        The thread that sets the switch runs the function.
         """
         key = object()
         self._calls[key] = call

@@ -30,16 +30,16 @@ class Progress:
     Attributes
     ----------
     seconds : float
-        Since the beginning.
+        Time since the beginning.
     makespan : int, float or None
-        Of the best schedule so far, as the algorithm claims it.
+        Makespan of the best schedule so far, as the algorithm claims it.
     bound : int, float or None
         Best lower bound on the makespan of every schedule so far.
     message : str
     source : str
-        The algorithm that runs.
+        The running algorithm.
     steps : Steps or None
-        The better schedule that is reported, for whoever listens; a history does not keep it.
+        The better schedule, for the listener; the history does not keep it.
     """
 
     seconds: float
@@ -51,7 +51,7 @@ class Progress:
 
     @property
     def gap(self) -> float | None:
-        """Distance of the makespan to the bound, as a share of the makespan, as in a result."""
+        """Gap between makespan and bound, as a share of the makespan, as in a result."""
         if self.makespan is None or self.bound is None:
             return None
         return max(0.0, (self.makespan - self.bound) / self.makespan) if self.makespan else 0.0
@@ -59,41 +59,41 @@ class Progress:
 
 @dataclass
 class Context:
-    """What surrounds an algorithm while it runs.
+    """The environment of a running algorithm.
 
-    An anytime algorithm calls `report` with each better list of steps and asks `stopped` now and then; when
-    that is true it returns what it has.
+    An anytime algorithm calls `report` with each better list of steps and checks `stopped` regularly. If `stopped` is
+    true, it returns its best schedule.
 
     Attributes
     ----------
     deadline : float or None
-        `time.monotonic()` value after which to stop.
+        Value of `time.monotonic()` after which to stop.
     gap : float or None
-        Distance of the best makespan to the best bound over all schedules, as a share of the makespan, at which to
-        stop; None where nobody said so.
+        Stop at this gap between the best makespan and the best bound over all schedules, as a share of the makespan;
+        None if the user set no gap.
     patience : float or None
-        Seconds without a better schedule or bound after which to stop, once there is a schedule.
+        Stop after this many seconds without a better schedule or bound, once there is a schedule.
     seed : int
     threads : int
     listener : callable or None
-        Receives `Progress`; what returns False stops the solve.
+        Receives `Progress`; a listener that returns False stops the solve.
     source : str
-        Name of the algorithm that runs.
+        Name of the running algorithm.
     limit_given : bool
-        Whether the user set the deadline; if not, it guards against long runs, and limits of work decide.
+        Whether the user set the deadline. Otherwise it only guards against long runs, and work limits decide.
     enough : int, float, Fraction or None
-        A makespan at which to stop, whatever the bound; infinity stops at any schedule. None where every better
-        schedule is wanted.
+        Stop at this makespan, whatever the bound; infinity stops at any schedule. None if every better schedule is
+        wanted.
     speaks_for_all : bool
-        Whether a bound that the algorithm calls one over all schedules is one on this machine (`remat.solving.scopes`).
+        Whether the algorithm's bounds over all schedules also hold on this machine (`remat.solving.scopes`).
     history : list of Progress
         Each better schedule and each better bound.
     forms : Forms or None
-        Prepared forms of algorithms, where an instance is solved for many budgets.
+        Prepared forms of algorithms, if an instance is solved for many budgets.
     cancel : Cancel or None
-        What another thread may stop the solve with; `interrupted` is true from then on.
+        Switch with which another thread may stop the solve; it sets `interrupted`.
     takes_signals : bool
-        Whether Ctrl-C sets `interrupted` already.
+        Whether Ctrl-C already sets `interrupted`.
     """
 
     deadline: float | None = None
@@ -125,12 +125,12 @@ class Context:
 
     @property
     def ended(self) -> bool:
-        """Whether there is no time left, or no need to go on, for anybody: `stopped`, but for the patience."""
+        """Whether all algorithms must or may stop: like `stopped`, but without the patience."""
         return self.interrupted or self.near or (self.deadline is not None and time.monotonic() >= self.deadline)
 
     @property
     def near(self) -> bool:
-        """Whether the best schedule is within `gap` of the best bound, or takes no longer than `enough`."""
+        """Whether the best schedule is within `gap` of the best bound, or its makespan is at most `enough`."""
         if self.satisfied:
             return True
         if not self.gap or self.best_makespan is None or self.best_bound is None:
@@ -139,7 +139,7 @@ class Context:
 
     @property
     def satisfied(self) -> bool:
-        """Whether the best schedule takes no longer than `enough`."""
+        """Whether the makespan of the best schedule is at most `enough`."""
         return self.enough is not None and self.best_makespan is not None and self.best_makespan <= self.enough
 
     def _impatient(self, now: float) -> bool:
@@ -147,7 +147,7 @@ class Context:
 
     @property
     def has_schedule(self) -> bool:
-        """Whether a schedule was reported."""
+        """Whether a schedule has been reported."""
         return self.best_steps is not None or self.best_pattern is not None
 
     @property
@@ -157,7 +157,7 @@ class Context:
 
     @property
     def termination(self) -> Termination:
-        """Why a solver that stopped because of `stopped` did so."""
+        """The reason why a solver stopped when `stopped` became true."""
         if self.interrupted:
             return Termination.INTERRUPTED
         if self.near:
@@ -181,20 +181,20 @@ class Context:
         threads: int | None = None,
         over: Callable[[], bool] | None = None,
     ) -> Context:
-        """Return a context within this one, whose incumbents stay with it: it ends with this one, or before.
+        """Return a context within this one whose incumbents are not reported here; it ends no later than this one.
 
-        For an algorithm that asks another one, on another machine or for a start: what that one reports is no answer.
+        For an algorithm that calls another one on another machine or for a start: the result of that one is no answer.
 
         Parameters
         ----------
         share : float
-            Share of the time that is left; without a deadline there is none either.
+            Share of the remaining time; without a deadline it has no effect.
         seconds : float, optional
-            At most so many seconds.
+            Maximum time.
         threads : int, optional
-            Default: as many as here.
+            Default: the threads of this context.
         over : callable, optional
-            Asked, besides, whether to stop; what it stops counts as interrupted.
+            Further condition on which to stop; it counts as an interruption.
         """
         now = time.monotonic()
         ends = [] if self.deadline is None else [now + share * max(0.0, self.deadline - now)]
@@ -210,21 +210,21 @@ class Context:
         admits: Callable[[Steps], bool] | None = None,
         speaks_for_all: bool = True,
     ) -> Context:
-        """Return a context within this one, for an algorithm that answers in its name: what is better is reported here.
+        """Return a context within this one for an algorithm that contributes answers: improvements are reported here.
 
-        It ends with this one, or before. Of the patience that is left it has its share, too: however many parts follow
-        each other without finding anything, together they take no longer than the patience of this context.
+        It ends no later than this one. It also has its share of the remaining patience: a series of parts without any
+        improvement takes no longer than the patience of this context.
 
         Parameters
         ----------
         source : str
             Name of the algorithm.
         share : float
-            Share of the time that is left, and of the patience.
+            Share of the remaining time and of the patience.
         admits : callable, optional
-            Whether a schedule is one for this context, too; default: all are.
+            Whether a schedule is also valid for this context; default: every schedule is.
         speaks_for_all : bool
-            Whether its bounds over all schedules hold on this machine.
+            Whether the bounds of this algorithm over all schedules hold on this machine.
         """
         now = time.monotonic()
         deadline = None if self.deadline is None else now + share * max(0.0, self.deadline - now)
@@ -246,21 +246,21 @@ class Context:
         scope: str | None = None,
         message: str = "",
     ) -> None:
-        """Hand over a better list of steps, a better bound, or merely a sign of life.
+        """Report a better list of steps, a better bound, or only progress.
 
         Parameters
         ----------
         steps : Steps, optional
-            Better than all that were reported before.
+            Better than all steps reported before.
         pattern : Pattern or SamplePattern, optional
-            Of a stream, instead of steps.
+            The pattern of a stream, instead of steps.
         makespan : int or float, optional
-            Theirs; of a pattern the time per sample.
+            Makespan of the steps; for a pattern, the time per sample.
         bound : int or float, optional
             A lower bound on the makespan.
         scope : str, optional
-            The class of schedules for which the bound holds, as the proposal will name it; whoever has a bound says
-            it. Only a bound over all schedules is one that anybody compares with.
+            The class of schedules for which the bound holds, as the proposal will name it; required with a bound. Only
+            a bound over all schedules is compared with makespans.
         message : str
 
         Raises
@@ -288,7 +288,7 @@ class Context:
 
 
 class _Aside(Context):
-    """A context that stops with another one, and reports to nobody."""
+    """A context that stops with another one, and reports to no other context."""
 
     def __init__(
         self, outer: Context, deadline: float | None, threads: int | None, over: Callable[[], bool] | None
@@ -300,7 +300,7 @@ class _Aside(Context):
 
     @property
     def interrupted(self) -> bool:
-        """Whether the other one is, or something besides says so."""
+        """Whether the outer context is interrupted, or the further condition holds."""
         return self._own or self._outer.interrupted or (self._over is not None and self._over())
 
     @interrupted.setter
@@ -309,17 +309,17 @@ class _Aside(Context):
 
     @property
     def near(self) -> bool:
-        """Whether this one's schedule is good enough, or the other one's."""
+        """Whether the schedule of this context or of the outer one is good enough."""
         return super().near or self._outer.near
 
     @property
     def stopped(self) -> bool:
-        """Whether this one is over, or the other one."""
+        """Whether this context or the outer one has ended."""
         return super().stopped or self._outer.stopped
 
 
 class _Part(_Aside):
-    """A context that hands what is better on to another one."""
+    """A context that forwards improvements to another one."""
 
     def __init__(
         self, outer: Context, deadline: float | None, source: str, admits: Callable[[Steps], bool] | None, share: float
@@ -328,17 +328,17 @@ class _Part(_Aside):
         self._admits, self._begun = admits, time.monotonic()
         self.source, self.started, self.forms = source, outer.started, outer.forms
         if outer.patience is not None:
-            # Before there is a schedule nobody is impatient: the clock starts with the first one.
+            # Patience does not apply before the first schedule: the clock starts with it.
             idle = self._begun - outer.changed if outer.has_schedule else 0.0
             self.patience = share * max(0.0, outer.patience - idle)
 
     @property
     def stopped(self) -> bool:
-        """Whether this one is over, or the other one for good."""
+        """Whether this context has stopped, or the outer one has ended for all its algorithms."""
         return Context.stopped.__get__(self) or self._outer.ended
 
     def _impatient(self, now: float) -> bool:
-        """Whether neither this algorithm nor, before it, another one has found anything for as long as it may take."""
+        """Whether this algorithm and those before it have found nothing for longer than the patience."""
         known = self._outer.has_schedule
         return self.patience is not None and known and now - max(self._begun, self._outer.changed) > self.patience
 
@@ -352,7 +352,7 @@ class _Part(_Aside):
         scope: str | None = None,
         message: str = "",
     ) -> None:
-        """Hand over what is new; what is better than all that the other one has is news there, too."""
+        """Report an improvement here; forward it if it also improves on the outer context."""
         super().report(steps, pattern=pattern, makespan=makespan, bound=bound, scope=scope)
         outer, known = self._outer, self._outer.best_makespan
         found = steps is not None or pattern is not None
@@ -373,7 +373,7 @@ class _Part(_Aside):
 def interruptible(context: Context) -> Iterator[None]:
     """Turn the first Ctrl-C, and `Context.cancel`, into `context.interrupted`; a second Ctrl-C interrupts at once.
 
-    Only the main thread can take Ctrl-C; in others nothing is done about it.
+    Only the main thread can receive Ctrl-C; in other threads, Ctrl-C has no effect.
     """
     import threading
 
@@ -388,7 +388,7 @@ def interruptible(context: Context) -> Iterator[None]:
 
 
 def _taking_signals(context: Context) -> Iterator[None]:
-    """Take Ctrl-C for as long as the caller does not go on."""
+    """Handle Ctrl-C while the caller's block runs."""
     import signal
 
     previous = signal.getsignal(signal.SIGINT)

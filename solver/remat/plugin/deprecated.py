@@ -1,4 +1,4 @@
-"""Where modules went that plug-ins used to import: for one release, importing them says so."""
+"""New locations of modules that plug-ins used to import; for one release, importing an old name reports the new one."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ MOVED = {
 
 
 class MovedModules:
-    """A finder that is asked last, and answers with the new name."""
+    """An import finder at the end of the list that reports the new name of a module."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        """Raise an ImportError for a module that has moved; None for all others."""
+        """Raise an ImportError for a module that has moved; return None for all others."""
         if name in MOVED:
             raise ImportError(f"{name} is gone: import from {MOVED[name]} (see docs/algorithms.md)", name=name)
 
 
 def install() -> None:
-    """Append the finder; only imports that nobody else can answer come to it."""
+    """Append the finder; it sees only imports that no other finder resolves."""
     if MovedModules not in sys.meta_path:
         sys.meta_path.append(MovedModules)

@@ -1,4 +1,4 @@
-"""Shared emitters: from what an algorithm decides to steps."""
+"""Shared emitters: convert the decisions of an algorithm to steps."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from remat.graph.taskgraph import BoolArray, IntArray, Ragged, TaskGraph
 from remat.schedule.steps import Steps
 
 MOST_RUNS = 20_000_000
-"""Most runs or copies of a schedule that is built whole."""
+"""Maximum number of runs and copies of a schedule that is built in memory."""
 
 
 RUNS_A_SECOND = 750_000
-"""Runs that are built, placed and verified in a second."""
+"""Number of runs that are built, placed and verified per second."""
 
 
 def check_length(runs: int, name: str, limit: float | None = None) -> None:
-    """Refuse to build a schedule of too many steps, before it fills the memory or takes all the time.
+    """Reject a schedule with too many steps, before it fills the memory or takes all the time.
 
     Parameters
     ----------
     runs : int
         Runs and copies of the schedule.
     name : str
-        Who would build it.
+        The algorithm that would build it.
     limit : float, optional
-        Time limit of the solve, in seconds: it allows for `RUNS_A_SECOND` in each of them, and in one more.
+        Time limit of the solve, in seconds. It permits `RUNS_A_SECOND` runs for each second and for one more.
 
     Raises
     ------
     remat.OptionError
     """
-    # Milliseconds count for nothing: they pass between the solve's beginning and its first look at the clock.
+    # Ignore milliseconds: they pass between the start of the solve and its first check of the clock.
     most = MOST_RUNS if limit is None else min(MOST_RUNS, int(RUNS_A_SECOND * (1 + round(limit, 1))))
     if runs > most:
         within = f" within {limit:.3g} s" if most < MOST_RUNS and limit is not None else ""
@@ -43,10 +43,10 @@ def check_length(runs: int, name: str, limit: float | None = None) -> None:
 
 
 def useful_runs(graph: TaskGraph, tasks: IntArray | list[int]) -> list[int]:
-    """Leave out runs all of whose values are dropped unread; a task that must run keeps one.
+    """Omit runs whose values are all dropped unread; a task that must run keeps one run.
 
-    What remains can run in the same order, takes no more memory at any run, and has no such run: a gradient that is
-    only an output is then not made where it cannot be held, only to be made again.
+    The remaining runs are valid in the same order, need no more memory at any run, and contain no unread run. For
+    example, a gradient that is only an output is not written early where it cannot be kept, only to be recomputed.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def useful_runs(graph: TaskGraph, tasks: IntArray | list[int]) -> list[int]:
 
 
 def useful_places(graph: TaskGraph, tasks: IntArray | list[int]) -> list[int]:
-    """Return the places in a sequence of the runs that `useful_runs` keeps, in order."""
+    """Return the positions of the runs that `useful_runs` keeps, in order."""
     order = np.asarray(tasks, dtype=np.int64)
     runs: list[int] = order.tolist()
     left = np.bincount(order, minlength=len(graph.tasks)).tolist()
@@ -85,7 +85,7 @@ def useful_places(graph: TaskGraph, tasks: IntArray | list[int]) -> list[int]:
 
 
 def unread_tasks(graph: TaskGraph) -> BoolArray:
-    """Tell which tasks make values that no task reads: they may run where that costs least, if they do at all."""
+    """Return which tasks write only values that no task reads: they may run where that costs least, if at all."""
     read = np.bincount(graph.reads.items, minlength=len(graph.values)) > 0
     wanted = np.bincount(graph.writes.rows[read[graph.writes.items]], minlength=len(graph.tasks)) > 0
     return np.asarray((graph.writes.counts > 0) & ~wanted, dtype=bool)
@@ -94,9 +94,9 @@ def unread_tasks(graph: TaskGraph) -> BoolArray:
 def run_in_order(graph: TaskGraph, machine: Machine, tasks: IntArray | list[int]) -> Steps:
     """Run tasks one after the other in one memory, freeing every value after its last use.
 
-    A copy of a value lives from the run that writes it to its last reader before the next run that writes
-    it; a copy that nobody reads is freed by the run that writes it. Outputs and pinned inputs stay. No other
-    choice of drops needs less memory for this order of runs.
+    A copy of a value lives from the run that writes it to its last reader before the next run that writes it. The run
+    that writes a copy without readers also frees it. Outputs and pinned inputs stay. No other choice of drops needs
+    less memory for this order of runs.
 
     Parameters
     ----------
@@ -114,14 +114,14 @@ def run_in_order(graph: TaskGraph, machine: Machine, tasks: IntArray | list[int]
     step = np.concatenate((reads.rows, writes.rows))
     value = np.concatenate((reads.items, writes.items))
     is_write = np.concatenate((np.zeros(len(reads.items), dtype=bool), np.ones(len(writes.items), dtype=bool)))
-    # By value, then by time; within a run its reads come before its writes.
+    # By value, then by time; within a run, reads precede writes.
     sequence = np.lexsort((is_write, step, value))
     step, value, is_write = step[sequence], value[sequence], is_write[sequence]
     last = np.ones(len(value), dtype=bool)
     same_next = value[1:] == value[:-1]
     last[:-1] = ~same_next
-    # An access is a copy's last use if the value's next access writes it afresh (in a later run: a run that
-    # reads and writes a value replaces the old copy itself).
+    # An access is a copy's last use if the value's next access rewrites it in a later run. (A run that reads and
+    # writes a value replaces the old copy.)
     dies = np.zeros(len(value), dtype=bool)
     dies[:-1] = same_next & is_write[1:] & (step[1:] > step[:-1])
     stays = np.zeros(len(graph.values), dtype=bool)

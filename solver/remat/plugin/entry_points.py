@@ -1,4 +1,4 @@
-"""Entry points of installed packages, found without `importlib.metadata`, whose import costs as much as a solve."""
+"""Entry points of installed packages, without `importlib.metadata`, whose import takes as long as a solve."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PLAIN = re.compile(r"[\w.]+:[\w.]+", re.ASCII)
 
 
 class Point(NamedTuple):
-    """A name that a package has for something of its own, as `importlib.metadata.EntryPoint` has it."""
+    """An entry point, with the interface of `importlib.metadata.EntryPoint`."""
 
     name: str
     value: str
 
     def load(self) -> Any:
-        """Import what the point names."""
+        """Import the object that the entry point names."""
         module, _, attributes = self.value.partition(":")
         return reduce(getattr, attributes.split("."), import_module(module))
 
@@ -37,7 +37,7 @@ def entry_points(group: str) -> list[Any]:
 
 
 def _in_folders(group: str) -> list[Point] | None:
-    """Return the points if all packages lie unpacked in plain folders, and nothing is written in an unusual way."""
+    """Return the entry points if all packages are unpacked in plain folders and their files have the usual form."""
     if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder):
         return None
     seen: set[str] = set()
@@ -48,7 +48,7 @@ def _in_folders(group: str) -> list[Point] | None:
         except (FileNotFoundError, NotADirectoryError) as error:
             if isinstance(error, FileNotFoundError):
                 continue
-            return None  # a packed one
+            return None  # a packed package
         except OSError:
             return None
         for name in names:

@@ -1,4 +1,4 @@
-"""Prepared forms of algorithms: what they compute once for an instance, whatever its budgets."""
+"""Prepared forms of algorithms: results that depend on the instance but not on its budgets."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 @dataclass
 class Forms:
-    """The prepared forms of the algorithms that are asked about one instance (`Algorithm.prepare`).
+    """The prepared forms of the algorithms that solve one instance (`Algorithm.prepare`).
 
     Attributes
     ----------
     instance : Instance
-        Problems of any other instance are solved without a form.
+        Problems of any other instance are solved without a prepared form.
 
     Notes
     -----
-    A form is taken out of the list of idle ones while it runs. So no two threads share one, an interrupted call leaves
-    no form behind that is half done, and a forked process waits for nobody.
+    A form is removed from the idle list while it runs. Therefore no two threads share a form, an interrupted call
+    leaves no incomplete form behind, and a forked process never waits for another one.
     """
 
     instance: Instance
     _idle: dict[object, list[Callable[[Problem, Context], Proposal]]] = field(default_factory=dict, repr=False)
 
     def solve(self, solver: Algorithm, problem: Problem, chosen: Any, context: Context) -> Proposal:
-        """Solve with the prepared form of an algorithm, or plainly if it has none."""
+        """Solve with the prepared form of an algorithm, or with its solver if it has none."""
         make = solver.load_prepare() if problem.instance is self.instance else None
         if make is None:
             return solver.load()(problem, chosen, context)  # type: ignore[no-any-return]

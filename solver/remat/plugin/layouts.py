@@ -1,4 +1,4 @@
-"""What an algorithm of the family `layout` gets, and what it hands back: buffers, and their addresses."""
+"""Input and output of algorithms of the family `layout`: buffers, and their addresses."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from remat.plugin.proposal import Termination
 from remat.units import LARGEST_SIZE
 
 THIS_SCHEDULE = "this schedule"
-"""The scope of what is proved about the layouts of given lifetimes: another schedule may need less."""
+"""The scope of proofs about layouts of fixed lifetimes: another schedule may need less."""
 
 FREE = -1
-"""The fixed offset of a buffer that may lie anywhere."""
+"""The fixed offset of a buffer that may have any offset."""
 
 
 @dataclass(frozen=True)
 class Buffers:
-    """Buffers with known lifetimes in one memory, which want addresses: a problem of dynamic storage allocation.
+    """Buffers with known lifetimes in one memory that need addresses: a dynamic storage allocation problem.
 
-    Two buffers that live at one time must not overlap in address. Times are half-open: a buffer that ends when another
-    one starts may give its bytes to it.
+    Two buffers whose lifetimes intersect must not overlap in address. Times are half-open: a buffer that ends when
+    another one starts may share its bytes.
 
     Attributes
     ----------
@@ -37,23 +37,23 @@ class Buffers:
     alignment : int
         A power of two that divides every offset.
     capacity : int or None
-        Bytes of the arena; None: it is to be as small as possible.
+        Bytes of the arena; None: minimise it.
     fixed : (buffers,) int64
-        The offset that a buffer must have; `FREE` where it may lie anywhere.
+        The offset that a buffer must have; `FREE` for any offset.
     reserved : tuple of (int, int)
-        Half-open ranges of addresses that no buffer may use; they are rounded outwards to the alignment.
+        Half-open ranges of addresses that no buffer may use; rounded outwards to the alignment.
     group : (buffers,) int64
         Buffers of one group keep their distances: the offset of each is the group's plus its `shift`. By default each
-        buffer is a group of its own. Buffers of one group that live at one time must not overlap each other.
+        buffer is a separate group. Buffers of one group with intersecting lifetimes must not overlap.
     shift : (buffers,) int64
         Never negative, and 0 for one buffer of each group.
     names : sequence of str
-        What messages call the buffers; empty: their numbers.
+        Names of the buffers in messages; empty: their numbers.
 
     Raises
     ------
     OptionError
-        For what no layout can satisfy whatever the capacity, or what makes no sense.
+        For requirements that no layout can satisfy whatever the capacity, and for invalid arguments.
     """
 
     start: IntArray
@@ -84,34 +84,34 @@ class Buffers:
 
     @classmethod
     def of(cls, start: Any, end: Any, size: Any, **more: Any) -> Buffers:
-        """Return buffers whose times are any numbers that can be compared: their ranks take their places."""
+        """Return buffers with any comparable numbers as times; the ranks of the times replace them."""
         _, rank = np.unique(np.concatenate((np.asarray(start), np.asarray(end))), return_inverse=True)
         rank = rank.astype(np.int64).ravel()
         count = len(rank) // 2
         return cls(rank[:count], rank[count:], np.asarray(size, dtype=np.int64), **more)
 
     def with_capacity(self, capacity: int | None) -> Buffers:
-        """Return the same buffers in another arena."""
+        """Return the same buffers with another arena capacity."""
         return replace(self, capacity=capacity)
 
     def name(self, buffer: int) -> str:
-        """Return what messages call a buffer."""
+        """Return the name of a buffer in messages."""
         return self.names[buffer] if self.names else f"buffer {buffer}"
 
     @property
     def is_plain(self) -> bool:
-        """Whether each buffer is a group of its own."""
+        """Whether each buffer is a separate group."""
         return self.group is None
 
     @cached_property
     def rounded(self) -> IntArray:
-        """The sizes, rounded up to the alignment: what buffers keep from others that lie above them."""
+        """The sizes rounded up to the alignment: the address ranges that buffers block for those above them."""
         mask = self.alignment - 1
         return (self.size + mask) & ~mask
 
     @cached_property
     def blocked(self) -> tuple[tuple[int, int], ...]:
-        """The reserved ranges by ascending address, rounded outwards, and made one where they touch."""
+        """The reserved ranges by ascending address, rounded outwards; adjacent ranges are merged."""
         mask = self.alignment - 1
         found: list[tuple[int, int]] = []
         for low, high in sorted((low & ~mask, (high + mask) & ~mask) for low, high in self.reserved):
@@ -163,21 +163,21 @@ class Buffers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutProposal:
-    """The addresses that an algorithm hands back; the figures are claims, which the verifier checks.
+    """The addresses that an algorithm proposes; the figures are claims, which the verifier checks.
 
     Attributes
     ----------
     offset : (buffers,) int64, or None
         None if no layout was found.
     bound : int
-        No layout has a smaller arena.
+        Lower bound on the arena of every layout.
     infeasible_within : str or None
         The class whose layouts all exceed the capacity: `THIS_SCHEDULE`, or a smaller one.
     termination : Termination
     work : int
-        Units of work that the search took; 0 for what does not search.
+        Units of work that the search took; 0 for algorithms without a search.
     reserved : int or None
-        Of a simulated allocator: the most bytes that it reserves at one time.
+        Of a simulated allocator: the largest number of bytes that it reserves at one time.
     notes : tuple of str
     """
 

@@ -18,7 +18,7 @@ class Options(BaseModel):
     Attributes
     ----------
     gone : mapping of str to str
-        Options that there were in the release before, and why they are gone.
+        Options that the previous release had, and why they were removed.
     """
 
     gone: ClassVar[Mapping[str, str]] = {}
@@ -37,7 +37,7 @@ def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
     Raises
     ------
     OptionError
-        Naming the option, and what it may be.
+        Names the option and its permitted values.
     """
     model = algorithm.load_options()
     if model is None:
@@ -62,13 +62,13 @@ def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
         name = ".".join(str(part) for part in first["loc"]) or "options"
         shown = f", not {brief(first.get('input'))}" if first["loc"] else ""
         if first["type"] == "string_pattern_mismatch" and name in model.model_fields:
-            # What a regular expression means, the description says in words.
+            # The description explains a regular expression in words.
             first["msg"] = (model.model_fields[name].description or first["msg"]).rstrip(".")
         raise OptionError(f"{first['msg']}{shown}", option=name) from None
 
 
 def _plain(model: type[BaseModel]) -> bool:
-    """Whether the defaults of a model are the options without a validator's doing: its schema need not be built."""
+    """Whether a model's defaults need no validator; then its schema need not be built."""
     decorators = model.__pydantic_decorators__
     free = not decorators.validators and not decorators.field_validators and not decorators.model_validators
     lenient = not model.model_config.get("validate_default") and not decorators.root_validators

@@ -1,4 +1,4 @@
-"""What an algorithm gets: an instance on a machine, and what follows from the two."""
+"""The input of an algorithm: an instance on a machine, and derived quantities."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ FOR_PARAMETERS = "; use weight-offload, zero, zero-offload or l2l, or one for ta
 
 @dataclass(frozen=True)
 class Problem:
-    """An instance on a machine; everything derived is computed once, when first asked for.
+    """An instance on a machine; each derived quantity is computed once, on first use.
 
     Attributes
     ----------
     instance : Instance
     machine : Machine
-        With the budgets applied.
+        The machine, with the budgets applied.
     """
 
     instance: Instance
@@ -53,7 +53,7 @@ class Problem:
     def used(self) -> Problem:
         """The problem as algorithms see it: without memories and links that no value can use.
 
-        The other memories keep their indices, and schedules of the one problem are schedules of the other.
+        The other memories keep their indices. Schedules of one problem are schedules of the other.
         """
         from remat.instance.kinds import is_dag
 
@@ -62,12 +62,12 @@ class Problem:
             own_links = bool(self.graph.parts)
             unread = self.graph.readers.counts == 0
             if any(unread[place.value] for place in self.graph.placeable):
-                return self  # such an input may lie anywhere
+                return self  # the schedule may place this input in any memory
         machine = without_unused(self.machine, instance.named_memories, own_links=own_links)
         return self if machine is self.machine else self.on(machine)
 
     def on(self, machine: Machine) -> Problem:
-        """Return the problem on another machine; what depends on the instance alone is shared."""
+        """Return the problem on another machine; quantities that depend only on the instance are shared."""
         other = Problem(self.instance, machine)
         for name in ("graph", "chain", "needed", "no_recompute_time", "samples"):
             if name in self.__dict__:
@@ -75,7 +75,7 @@ class Problem:
         return other
 
     def with_capacities(self, capacities: Mapping[str, int | None]) -> Problem:
-        """Return the problem with other capacities of the named memories; bounds do not ask for them: shared."""
+        """Return the problem with other capacities of the named memories; bounds ignore capacities and are shared."""
         other = self.on(self.machine.with_capacities(capacities))
         for name in ("least_makespan", "transfer_bound", "least_period", "memory_bounds", "unreachable"):
             if name in self.__dict__:
@@ -89,25 +89,25 @@ class Problem:
 
     @property
     def units(self) -> Units:
-        """What bare numbers mean."""
+        """Units of bare numbers."""
         return self.instance.units.build()
 
     @cached_property
     def graph(self) -> TaskGraph:
-        """The task graph that the instance lowers to."""
+        """The task graph to which the instance is lowered."""
         from remat.instance.lowering import lower
 
         return lower(self.instance, self.machine)
 
     def graph_of(self, degrees: Sequence[Degree]) -> TaskGraph:
-        """Return the task graph of schedules that share layers out (`degrees_of`); of none, `graph`."""
+        """Return the task graph of schedules with shared layers (`degrees_of`); without sharing, `graph`."""
         from remat.instance.lowering import lower
 
         return lower(self.instance, self.machine, degrees) if degrees else self.graph
 
     @cached_property
     def chain(self) -> Chain:
-        """The instance as a chain (kinds `chain` and `adjoint` only); OptionError where it has parameters."""
+        """The instance as a chain (kinds `chain` and `adjoint` only); OptionError if it has parameters."""
         from remat.instance.lowering import chain_of
 
         if self.instance.has_parameters:
@@ -126,22 +126,22 @@ class Problem:
 
     @cached_property
     def no_recompute_time(self) -> Number:
-        """Time of each needed task, once."""
+        """Total time of the needed tasks, each run once."""
         return no_recompute_time(self.graph, self.needed)
 
     @property
     def reference_time(self) -> Number:
-        """What overheads are relative to: each needed task once, or the mandatory transfers if these take longer."""
+        """Reference of overheads: each needed task once, or the mandatory transfers if these take longer."""
         return max(self.no_recompute_time, self.transfer_bound)
 
     @property
     def in_parts(self) -> bool:
-        """Whether a schedule may share out micro-batches in parts, or layers: the graph is of one that does neither."""
+        """Whether a schedule may divide micro-batches, or share layers; `graph` is that of a schedule without both."""
         return bool(getattr(self.instance, "is_shareable", False))
 
     @cached_property
     def least_makespan(self) -> Number:
-        """A lower bound on the makespan of every schedule: shared tasks, their longest path, mandatory transfers."""
+        """A lower bound on the makespan of every schedule: total work, critical path, mandatory transfers."""
         from remat.instance.kinds import is_pipeline
         from remat.instance.lowering import lower
 
@@ -160,14 +160,14 @@ class Problem:
 
     @cached_property
     def samples(self) -> Samples | None:
-        """The graph of one sample, and of how many the instance looks at; None if it is no stream of samples."""
+        """The graph of one sample, with the number of samples to examine; None if it is no stream of samples."""
         from remat.instance.lowering import samples_of
 
         return samples_of(self.instance, self.machine)
 
     @cached_property
     def least_period(self) -> Number:
-        """A lower bound on the time per sample of every schedule of a stream: its needed tasks, shared."""
+        """A lower bound on the time per sample of every schedule of a stream: the divided time of its needed tasks."""
         from remat.instance.kinds import is_pipeline
         from remat.instance.lowering import lower
 
@@ -182,12 +182,12 @@ class Problem:
 
     @property
     def least_objective(self) -> Number:
-        """A lower bound on what schedules are compared by: the makespan, or of a stream the time per sample."""
+        """A lower bound on the objective: the makespan, or for a stream the time per sample."""
         return self.least_period if self.instance.is_stream else self.least_makespan
 
     @property
     def exceeded(self) -> LeastBudget | None:
-        """The bound of the first memory that is too small for every schedule; None if there is none."""
+        """The bound of the first memory that is too small for every schedule; None if all are large enough."""
         for index, (memory, bound) in enumerate(zip(self.machine.memories, self.memory_bounds, strict=True)):
             if bound is not None and memory.capacity is not None and bound.size > memory.capacity:
                 return LeastBudget(bound.size, bound.task, False, index, ALL_SCHEDULES)
@@ -195,10 +195,10 @@ class Problem:
 
     @cached_property
     def unreachable(self) -> str | None:
-        """A line that proves that there is no schedule: a required transfer has no route; None where nothing is proved.
+        """A line that proves infeasibility, because a required transfer has no route; None if nothing is proved.
 
-        No capacity changes it: the instance is infeasible over all schedules on this machine. Nothing is proved where a
-        schedule may share micro-batches or layers out.
+        No capacity changes it: the instance is infeasible over all schedules on this machine. Nothing is proved if a
+        schedule may share micro-batches or layers.
         """
         if len(self.machine.memories) == 1 or self.in_parts:
             return None
@@ -206,7 +206,7 @@ class Problem:
 
     @cached_property
     def memory_bounds(self) -> list[MemoryBound | None]:
-        """Least bytes for each memory of the machine; none where a schedule may share micro-batches or layers out."""
+        """Minimum bytes for each memory of the machine; none if a schedule may share micro-batches or layers."""
         if self.in_parts:
             return [None] * len(self.machine.memories)
         return memory_bounds(self.graph, self.machine, self.needed)

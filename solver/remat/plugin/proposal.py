@@ -1,4 +1,4 @@
-"""What an algorithm hands back: steps, and claims that the verifier checks."""
+"""The output of an algorithm: steps, and claims that the verifier checks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Status(enum.StrEnum):
     """How a solve ended.
 
     `OPTIMAL`: proved over all schedules of the instance on its machine. `FEASIBLE`: a verified schedule. `INFEASIBLE`:
-    proved over all schedules. `UNKNOWN`: nothing found, or only a class of schedules is known to have none (then the
-    scope names it).
+    proved over all schedules. `UNKNOWN`: no schedule found; at most a class of schedules, named by the scope, is proved
+    to be empty.
     """
 
     OPTIMAL = "optimal"
@@ -33,9 +33,9 @@ class Status(enum.StrEnum):
 class Termination(enum.StrEnum):
     """Why a solver stopped.
 
-    `COMPLETED`: it came to its end, or there is nothing left to prove. `GAP`: the schedule is as near to the bound over
-    all schedules as was asked for. `PATIENCE`: nothing better was found for as long as was asked for. `SIZE_LIMIT`: the
-    problem is too large for it, and what it would search was not begun.
+    `COMPLETED`: it finished, or nothing is left to prove. `GAP`: the schedule is within the requested gap to the bound
+    over all schedules. `PATIENCE`: no improvement for the requested time. `SIZE_LIMIT`: the problem is too large for
+    the algorithm, which did not begin its search.
     """
 
     COMPLETED = "completed"
@@ -70,31 +70,31 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class LeastBudget:
-    """The least budget that an answer without a schedule names.
+    """The minimum budget that an answer without a schedule names.
 
     Attributes
     ----------
     size : int
         Capacity of the memory `memory` (by index), in bytes or units.
     task : int or None
-        The task that sets it; None if no task does, or if that is not known.
+        The task that sets it; None if no task does or if it is unknown.
     sufficient : bool
         Whether solving again at this budget succeeds; otherwise it is only a lower bound.
     scope : str or None
-        The class of schedules of which none does with less; None where that is not proved. The core fills it in.
+        The class of schedules that all need at least this budget; None if that is not proved. The core fills it in.
     """
 
     size: int
     task: int | None
     sufficient: bool
     memory: int = 0
-    # Not compared: it says for whom the budget is the least, and is not part of the budget.
+    # Not compared: the scope qualifies the budget, and is not part of it.
     scope: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """The algorithm that found a schedule, with its options, where another one was asked.
+    """The algorithm that found a schedule, with its options, if it is not the one that the user chose.
 
     Attributes
     ----------
@@ -108,22 +108,22 @@ class Author:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What an algorithm hands back; the figures are claims, which the verifier checks.
+    """The output of an algorithm; the figures are claims, which the verifier checks.
 
     Attributes
     ----------
     steps : Steps or None
         Ordered steps, usually without start times; None if no schedule was found.
     orders : Orders or None
-        Of a pipeline, instead of steps: one order per device, from which the steps follow.
+        For a pipeline, instead of steps: one order per device, from which the steps follow.
     pattern : Pattern, SamplePattern or None
-        Of a stream, whose micro-batches or samples follow each other without end, instead of steps: what is done for
-        each of them.
+        For a stream, instead of steps: the operations for each of its micro-batches or samples, which follow each other
+        without end.
     period : int, float or None
-        Of a chain whose steps of training follow each other without end: how long after one the next begins, which
-        then does the same. The steps have start times.
+        For a chain whose training steps follow each other without end: the time from the begin of a training step to
+        the begin of the next, equal one. The steps have start times.
     makespan : int, float or None
-        The claimed makespan. An algorithm that only promises an upper bound claims nothing.
+        The claimed makespan; None for an algorithm that promises only an upper bound.
     peak : int or None
         The claimed peak of the first processor's memory.
     bounds : tuple of Bound
@@ -131,17 +131,17 @@ class Proposal:
     optimal_within : str or None
         The class of schedules over which the makespan is proved optimal.
     infeasible_within : str or None
-        The class that was searched wholly without finding a schedule; only `ALL_SCHEDULES` makes the instance
+        The class that was searched completely without finding a schedule; only `ALL_SCHEDULES` makes the instance
         infeasible.
     least : LeastBudget or None
         For answers without steps.
     termination : Termination
     notes : tuple of str
-        What a user should know (rounding, assumptions).
+        Notes for the user (rounding, assumptions).
     author : Author or None
-        Whose schedule it is, if not that of the algorithm that was asked.
+        The algorithm that found the schedule, if not the chosen one.
     log : tuple of str
-        What went wrong on the way, a line each: an algorithm that failed, a claim that another schedule refuted.
+        Problems on the way, one line each: an algorithm that failed, a claim that another schedule refuted.
     """
 
     steps: Steps | None = None

@@ -1,4 +1,4 @@
-"""The registry: what algorithms there are, as data. Listing them imports no solver."""
+"""The registry: the available algorithms, as data. Listing them imports no solver."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ Guarantee = Literal["exact", "bounded", "heuristic", "strategy"]
 ANY_KIND = "taskgraph"
 KINDS = ("chain", "adjoint", "dag", "tree", "pipeline", "join")
 LAYOUT = "layout"
-"""What algorithms take that give buffers addresses: no instance, but `remat.plugin.Buffers`."""
+"""Input kind of algorithms that assign addresses to buffers: `remat.plugin.Buffers` instead of an instance."""
 ONE_DEVICE_KINDS = frozenset(["chain", "adjoint", "dag", "tree", "join"])
-"""Kinds whose tasks can all run on the first processor: any algorithm for task graphs takes them, through lowering."""
+"""Kinds whose tasks can all run on the first processor: any algorithm for task graphs accepts them by lowering."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """When, and with which options, `auto` asks an algorithm.
+    """When `auto` runs an algorithm, and with which options.
 
     Attributes
     ----------
     when : str
         In words: the instances for which it is worth a try. Empty for all that the algorithm accepts.
     applies : str
-        The same as ``"module:function"``, a predicate of a `Problem` that takes next to no time; empty for all.
+        The same as ``"module:function"``, a predicate of a `Problem` that takes negligible time; empty for all.
     kinds : tuple of str
         Only instances of these kinds; empty for all that the algorithm accepts.
     options : mapping
         Options of the algorithm.
     early : bool
-        Whether it takes next to no time, and often proves its answer: it is asked before all others.
+        Whether it takes negligible time and often proves its answer: it runs before all others.
     free : bool
-        Whether it looks for another order of the tasks; it is asked last where they must keep the listed one.
+        Whether it searches for another order of the tasks; it runs last if the tasks must keep the listed order.
     """
 
     when: str = ""
@@ -59,7 +59,7 @@ class Trial:
     free: bool = False
 
     def suits(self, problem: Problem) -> bool:
-        """Whether it is worth a try on an instance."""
+        """Whether the trial is worthwhile for a problem."""
         if self.kinds and problem.kind not in self.kinds:
             return False
         return not self.applies or bool(load(self.applies)(problem))
@@ -67,7 +67,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """What is known of an algorithm without importing it.
+    """The metadata of an algorithm, available without importing it.
 
     Attributes
     ----------
@@ -76,19 +76,19 @@ class Algorithm:
     solver : str
         ``"module:function"``; the function is ``solve(problem, options, context) -> Proposal``.
     kinds : tuple of str
-        Instance kinds that it accepts; ``taskgraph`` stands for all that one device can run (through lowering),
-        ``layout`` for buffers that want addresses, in which case it takes `Buffers` instead of a problem.
+        Instance kinds that it accepts. ``taskgraph`` stands for all kinds that one device can run (through lowering).
+        ``layout`` stands for buffers that need addresses; then the algorithm takes `Buffers` instead of a problem.
     summary : str
         One line.
     guarantee : str
         `Guarantee`.
     within : str
-        The class of schedules that an exact algorithm searches, or that a strategy is.
+        The class of schedules that an exact algorithm searches, or that a strategy belongs to.
     complexity : str
     reference : str
-        The publication that it follows: "after ..." where only its idea is reproducible, "-" where there is none.
+        The publication that it follows: "after ..." if only its idea is reproducible, "-" if there is none.
     deviates : str
-        One line: how it differs from its reference. Empty if it is faithful, or follows no publication.
+        One line: how it differs from its reference. Empty if it is faithful or follows no publication.
     options : str
         ``"module:class"`` of its options (a frozen pydantic model); empty if it has none.
     requires : tuple of str
@@ -96,54 +96,54 @@ class Algorithm:
     several_memories : bool
         Whether it uses more than the working memory.
     several_processors : bool
-        Whether its schedules, and what it proves, take into account that several processors work at the same time. What
-        others prove on such a machine holds for schedules on one processor. Algorithms for pipelines always do.
+        Whether its schedules and proofs take several simultaneous processors into account. Proofs of other algorithms
+        on these machines hold for schedules on one processor. Algorithms for pipelines always support several.
     any_links : bool
-        Whether it knows links with a `delay`, and transfers that occupy more than their channel.
+        Whether it supports links with a `delay`, and transfers that occupy more than their channel.
     devices : bool
-        Whether it knows of kind `dag` times by type, tasks that are tied to processors and inputs whose place is the
-        schedule's choice, and memories with static bytes of their own.
+        Whether it supports these features of kind `dag`: times by type, tasks tied to processors, inputs that the
+        schedule places, and memories with static bytes.
     collectives : bool
-        Whether it knows tasks of kind `dag` that run in several memories at once.
+        Whether it supports tasks of kind `dag` that run in several memories at once.
     ranks : bool
-        Whether it knows chains whose states equal ranks share out, or lie where the schedule says.
+        Whether it supports chains whose states are sharded over ranks or placed by the schedule.
     streams : bool
-        Whether it knows what follows itself without end, and answers with a period: task graphs and pipelines that are
-        run for one sample after the other, or chains whose steps of training follow each other.
+        Whether it supports work without end, and answers with a period: task graphs and pipelines that run for one
+        sample after the other, or chains whose training steps follow each other.
     slices : bool
-        Whether it knows pipelines whose sequences are cut into slices.
+        Whether it supports pipelines whose sequences are cut into slices.
     divide : str
-        ``"module:function"`` that says into which slices sequences are cut, where a pipeline leaves that open; empty
-        if the algorithm leaves them whole. The function is ``divide(problem, options) ->
-        Iterable[PipelineInstance]``: each is solved, and the best answer taken.
+        ``"module:function"`` that decides how sequences are cut into slices, if a pipeline leaves that open; empty if
+        the algorithm does not cut them. The function is ``divide(problem, options) -> Iterable[PipelineInstance]``:
+        each instance is solved, and the best answer is taken.
     anytime : bool
         Whether it reports incumbents and can be stopped.
     cheap : tuple of str
-        Instance kinds for which it is polynomial and quick enough to run always: `auto` asks it early.
+        Instance kinds for which it is polynomial and fast enough to run always: `auto` runs it early.
     trials : tuple of Trial
-        When, and with which options, `auto` asks it. Default: always, with its default options.
+        When, and with which options, `auto` runs it. Default: always, with its default options.
     many : str
-        ``"module:function"``, a predicate of a `Problem`: whether `auto` asks it first, as a quick member, where many
-        budgets or batches are asked about; empty if it never does.
+        ``"module:function"``, a predicate of a `Problem`: whether `auto` runs it first, as a fast member, for queries
+        about many budgets or batches; empty if it never does.
     covered_by : tuple of str
-        Algorithms that are hardly ever worse, such as those that ask it themselves: where `auto` can ask one of them,
-        it asks this one last, if there is no schedule yet, or if time is left that the user has given.
+        Algorithms that are hardly ever worse, for example because they call it. If `auto` can run one of them, it runs
+        this one last: if there is no schedule yet, or if time is left of a limit that the user has set.
     sweep : str
-        ``"module:function"`` that answers many budgets at once; empty if each budget is a solve of its own. The
+        ``"module:function"`` that answers many budgets at once; empty if each budget is a separate solve. The
         function is ``sweep(problem, options, context, budgets) -> Iterator[Proposal]``: one proposal for each
         budget of a descending tuple; for an empty tuple, one for each breakpoint of the time-memory curve.
     prepare : str
-        ``"module:function"`` that solves for many budgets; empty if nothing is worth doing once. The function is
-        ``prepare(problem, options) -> Callable[[Problem, Context], Proposal]``. What it returns answers as `solver`
-        does, for problems that differ in capacities alone; it may keep what it computes from one call to the next, and
-        is never called by two threads at the same time.
+        ``"module:function"`` that prepares for many budgets; empty if preparation saves nothing. The function is
+        ``prepare(problem, options) -> Callable[[Problem, Context], Proposal]``. The returned callable answers as
+        `solver` does, for problems that differ only in capacities. It may cache results between calls. Two threads
+        never call it at the same time.
     stream : str
-        ``"module:function"`` that yields a schedule without holding it, for `remat.stream`; empty if there is none.
+        ``"module:function"`` that yields a schedule without storing it, for `remat.stream`; empty if there is none.
         The function is ``stream(problem, options, context) -> Iterator[Entry] | Proposal``: the operations of
-        `remat.schedule.operations`, from which the steps follow, or the answer where the budget is too small. It must
-        not ask for ``problem.chain`` or ``problem.graph`` where steps are equal: they are as long as the adjoint.
+        `remat.schedule.operations`, from which the steps follow, or the answer if the budget is too small. If the steps
+        are equal, it must not use ``problem.chain`` or ``problem.graph``: they are as long as the adjoint.
     online : str
-        ``"module:class"`` of the decisions for an adjoint whose number of steps is not known, for
+        ``"module:class"`` that makes the decisions for an adjoint with an unknown number of steps, for
         `remat.time_loops.OnlineSchedule`; empty if there is none.
     """
 
@@ -179,7 +179,7 @@ class Algorithm:
 
     @property
     def promise(self) -> str:
-        """What the guarantee and its class say, in words."""
+        """The guarantee and its class, in words."""
         if self.guarantee == "exact":
             return f"exact: optimal among {self.within}"
         if self.guarantee == "strategy":
@@ -190,25 +190,25 @@ class Algorithm:
 
     @property
     def parallel(self) -> bool:
-        """Whether it knows that several processors work at the same time."""
+        """Whether its schedules take several simultaneous processors into account."""
         return self.several_processors or self.kinds == ("pipeline",)
 
     @property
     def package(self) -> str:
-        """The importable package that its solver is in."""
+        """The importable package that contains its solver."""
         return self.solver.partition(":")[0].partition(".")[0]
 
     def accepts(self, kind: str) -> bool:
-        """Whether instances of this kind can be handed to the algorithm."""
+        """Whether the algorithm accepts instances of this kind."""
         return kind in self.kinds or (ANY_KIND in self.kinds and kind in ONE_DEVICE_KINDS)
 
     def is_available(self) -> bool:
-        """Whether what it requires is installed (without importing it)."""
+        """Whether its required modules are installed (without importing them)."""
         return not self.missing()
 
     @property
     def family(self) -> str:
-        """The folder of the zoo that the algorithm lies in; of a plug-in's, the package."""
+        """The algorithm's folder in the zoo; for a plug-in, the package."""
         package, *inner = self.solver.partition(":")[0].split(".")
         return inner[0] if package == "remat_algorithms" and inner else package
 
@@ -230,7 +230,7 @@ class Algorithm:
         return load(self.prepare) if self.prepare else None
 
     def load_divide(self) -> Callable[..., Any] | None:
-        """Import and return the function that says how sequences are cut, or None."""
+        """Import and return the function that decides how sequences are cut, or None."""
         return load(self.divide) if self.divide else None
 
     def load_stream(self) -> Callable[..., Any] | None:
@@ -238,7 +238,7 @@ class Algorithm:
         return load(self.stream) if self.stream else None
 
     def load_online(self) -> Callable[..., Any] | None:
-        """Import and return the class that decides step by step, or None."""
+        """Import and return the class that makes online decisions, or None."""
         return load(self.online) if self.online else None
 
     def load_options(self) -> type[Any] | None:
@@ -251,7 +251,7 @@ def _is_installed(module: str) -> bool:
 
 
 def load(reference: str) -> Any:
-    """Import what ``"module:name"`` refers to."""
+    """Import the object that ``"module:name"`` names."""
     module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
 
@@ -275,10 +275,10 @@ def _registered() -> dict[str, Algorithm]:
 
 
 def distribution_of(package: str) -> Distribution | None:
-    """Return the installed distribution that an importable package of algorithms is of; None where none is known."""
+    """Return the installed distribution of an importable package of algorithms; None if it is unknown."""
     from importlib import metadata
 
-    # Mostly the distribution is that of the entry point; a look through the files of all takes up to a second.
+    # Usually the entry point has this distribution; searching the files of all packages takes up to a second.
     for point in metadata.entry_points(group=ENTRY_POINT_GROUP):
         if point.module.partition(".")[0] == package and point.dist is not None:
             return point.dist
@@ -291,7 +291,7 @@ def distribution_of(package: str) -> Distribution | None:
 
 
 def refresh() -> None:
-    """Forget what was registered (after installing a plug-in into the running process)."""
+    """Discard the cached registry (after installing a plug-in into the running process)."""
     _registered.cache_clear()
 
 
@@ -303,7 +303,7 @@ def algorithms(kind: str | None = None, *, available: bool = False) -> tuple[Alg
     kind : str, optional
         Only those that accept instances of this kind.
     available : bool
-        Only those whose requirements are installed.
+        Only those whose required modules are installed.
 
     Returns
     -------
@@ -312,7 +312,7 @@ def algorithms(kind: str | None = None, *, available: bool = False) -> tuple[Alg
     Raises
     ------
     remat.OptionError
-        If there is no such kind.
+        If the kind is unknown.
 
     Examples
     --------
@@ -331,7 +331,7 @@ def algorithms(kind: str | None = None, *, available: bool = False) -> tuple[Alg
 
 
 def find(name: str, kind: str) -> Algorithm:
-    """Return the algorithm of this name, able to solve this kind.
+    """Return the algorithm of this name, checked for this kind of instance.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""Which algorithms `auto` asks for a problem: what they declare of themselves, and nothing else.
+"""Selection of the algorithms that `auto` runs for a problem, from their metadata only.
 
-No algorithm and no kind of instance has a name here. Each algorithm declares when, and with which options, it is worth
-a try (`Trial`), whether it is cheap, and which others are hardly ever worse (`Algorithm.covered_by`). The portfolio in
-`remat.solving.portfolio` asks the candidates in this order, so an algorithm of somebody else's is taken up as soon as
-it is installed.
+No algorithm or kind of instance is named here. Each algorithm declares when, and with which options, it is worth a try
+(`Trial`), whether it is cheap, and which others are hardly ever worse (`Algorithm.covered_by`). The portfolio in
+`remat.solving.portfolio` runs the candidates in this order. Therefore `auto` includes a plug-in's algorithm as soon as
+the plug-in is installed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 GROUPS = ("early", "cheap", "ending", "anytime", "others", "covered")
-"""Groups of candidates, in the order in which they are asked."""
+"""Groups of candidates, in the order in which they run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An algorithm, and the options with which to ask it.
+    """An algorithm, with the options to run it with.
 
     Attributes
     ----------
@@ -41,28 +41,28 @@ class Candidate:
 
     @property
     def key(self) -> str:
-        """What tells it from another candidate."""
+        """Key that distinguishes candidates."""
         return self.algorithm.name + repr(sorted(self.trial.options.items()))
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Whom to ask about a problem, in the order in which to ask.
+    """The candidates for a problem, in the order in which they run.
 
     Attributes
     ----------
     early : tuple of Candidate
-        Take next to no time, and often prove their answer.
+        Take negligible time, and often prove their answer.
     cheap : tuple of Candidate
         Take little time.
     ending : tuple of Candidate
-        End by themselves.
+        Terminate without a limit.
     anytime : tuple of Candidate
-        Get better for as long as they may.
+        Improve until they are stopped.
     others : tuple of Candidate
-        Meant for other instances: asked if nobody has found a schedule, or if time is left.
+        Intended for other instances: run if there is no schedule yet, or if time is left.
     covered : tuple of Candidate
-        Seldom better than another one that is asked: asked last, if nobody has found a schedule, or if time is left.
+        Seldom better than another candidate: run last, if there is no schedule yet, or if time is left.
     """
 
     early: tuple[Candidate, ...]
@@ -74,12 +74,12 @@ class Candidates:
 
     @property
     def asked(self) -> tuple[Candidate, ...]:
-        """Those that are asked first, whatever they find."""
+        """Candidates that run first, whatever they find."""
         return self.early + self.cheap + self.ending + self.anytime
 
 
 def candidates(problem: Problem) -> Candidates:
-    """Return whom `auto` asks about a problem."""
+    """Return the candidates of `auto` for a problem."""
     known = [a for a in registry.algorithms(problem.kind, available=True) if _reaches(problem, a)]
     suited = {a.name: tuple(trial for trial in a.trials if trial.suits(problem)) for a in known}
     own = {name for name, trials in suited.items() if trials}
@@ -108,7 +108,7 @@ def _reaches(problem: Problem, algorithm: Algorithm) -> bool:
 
 
 def _applies(predicate: str, problem: Problem) -> bool:
-    """Whether a predicate holds; what it asks of a problem may be refused, and then it does not."""
+    """Whether a predicate holds; false if the problem does not support what it uses."""
     try:
         return bool(registry.load(predicate)(problem))
     except OptionError:
@@ -124,11 +124,11 @@ def _group(kind: str, algorithm: Algorithm, trial: Trial) -> str:
 
 
 GUARANTEES = ("strategy", "exact", "bounded", "heuristic")
-"""In the order in which they are asked: one schedule costs least, and a proof may spare the others."""
+"""Guarantees in the order of running: building one schedule costs least, and a proof may save the other runs."""
 
 
 def _ranking(kind: str) -> Callable[[Candidate], tuple[Any, ...]]:
-    """Return the order within a group: whoever covers most others comes first, then who has the fewest options."""
+    """Return the order within a group: anytime algorithms that cover most others first, then by guarantee and name."""
     covers = Counter(name for algorithm in registry.algorithms(kind) for name in algorithm.covered_by)
 
     def rank(candidate: Candidate) -> tuple[Any, ...]:
@@ -140,7 +140,7 @@ def _ranking(kind: str) -> Callable[[Candidate], tuple[Any, ...]]:
 
 
 def for_many(problem: Problem) -> Algorithm | None:
-    """Return the algorithm to ask first about problems that differ in budget or batch; None where there is none."""
+    """Return the algorithm to run first for problems that differ in budget or batch; None if there is none."""
     known = registry.algorithms(problem.kind, available=True)
     found = [algorithm for algorithm in known if algorithm.many and _reaches(problem, algorithm)]
     found = [algorithm for algorithm in found if _applies(algorithm.many, problem)]
@@ -148,7 +148,7 @@ def for_many(problem: Problem) -> Algorithm | None:
 
 
 def declared(kind: str) -> list[tuple[str, Candidate]]:
-    """Return all candidates for a kind of instance, each with its group, in the order in which they are asked."""
+    """Return all candidates for a kind of instance, each with its group, in the order in which they run."""
     found = [
         (_group(kind, algorithm, trial), Candidate(algorithm, trial))
         for algorithm in registry.algorithms(kind)

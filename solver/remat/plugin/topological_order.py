@@ -1,4 +1,4 @@
-"""The reference order: the listed one where that is topological, else the closest to it."""
+"""The reference order: the listed order if that is topological, otherwise the closest to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def reference_order(graph: TaskGraph, chosen: BoolArray) -> IntArray:
     ----------
     graph : TaskGraph
     chosen : (tasks,) bool
-        Tasks to run once; together they must produce all that they read.
+        Tasks to run once; together they must write all values that they read.
 
     Returns
     -------

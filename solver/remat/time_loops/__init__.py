@@ -1,4 +1,4 @@
-"""For time-stepping codes and their adjoints: run a plan, unknown numbers of steps, the package `checkpoint_schedules`.
+"""Tools for time-stepping codes and their adjoints: run a plan, online checkpointing, `checkpoint_schedules`.
 
 `remat.stream` yields the actions of long schedules.
 """

@@ -1,4 +1,4 @@
-"""Online checkpointing: a time loop that does not know its number of steps asks what to store, step by step."""
+"""Online checkpointing: decisions, step by step, for a time loop whose number of steps is not known in advance."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from remat.schedule.operations import Layout
 
 
 class OnlineSchedule:
-    """Decisions for an adjoint whose number of steps is not known; those of the registry's `online-revolve`.
+    """Decisions for an adjoint with an unknown number of steps, from the registry's `online-revolve` by default.
 
-    The time loop calls `advance` whenever it is about to take a step from its live state, does what it returns, and
-    takes the step. When the last step is known it calls `finish`, and does what that yields::
+    The time loop calls `advance` before each step from its live state, executes the returned actions, and takes the
+    step. When the last step is known, it calls `finish` and executes the actions that it yields::
 
         schedule = OnlineSchedule(slots=30)
         while True:
@@ -30,18 +30,18 @@ class OnlineSchedule:
     Parameters
     ----------
     slots : int
-        Checkpoints that can be stored at a time, the initial state's included; at least 1.
+        Checkpoints that can be stored at a time, including the initial state's; at least 1.
     algorithm : str
-        A registry name whose metadata has an `online`.
+        A registry name whose metadata has a value for `online`.
 
     Raises
     ------
     remat.OptionError
-        If there is no slot, or the algorithm does not decide online.
+        If there is no slot, or the algorithm does not support online decisions.
 
     Notes
     -----
-    O(slots) memory; O(1) time for each step, averaged.
+    O(slots) memory; O(1) amortised time for each step.
     """
 
     def __init__(self, slots: int, *, algorithm: str = "online-revolve") -> None:
@@ -56,7 +56,7 @@ class OnlineSchedule:
 
     @property
     def live(self) -> int:
-        """Number of the live state: how many steps have been taken."""
+        """Index of the live state: the number of steps taken."""
         live: int = self._decisions.live
         return live
 
@@ -80,19 +80,19 @@ class OnlineSchedule:
         )
 
     def finish(self, *, reached: bool = False) -> Iterator[Action]:
-        """Say that the last step is known; return the actions that reverse all steps.
+        """Declare that the last step is known; return the actions that reverse all steps.
 
         Parameters
         ----------
         reached : bool
-            False: the step that begins at the live state is the last one. There are `live` + 1 steps, and its backward
-            comes first, from the live state. True: the live state ends the last step. There are `live` steps, and the
-            last one's backward begins with a restart from a checkpoint.
+            False: the step that begins at the live state is the last one. There are `live` + 1 steps, and the last
+            backward starts from the live state. True: the live state ends the last step. There are `live` steps, and
+            the last backward starts with a restart from a checkpoint.
 
         Raises
         ------
         remat.OptionError
-            If no step has been taken although the last one is said to be, or when called again.
+            If `reached` is true but no step has been taken, or on a second call.
         """
         self._check()
         if reached and self.live == 0:

@@ -1,4 +1,4 @@
-"""Run a time loop and its adjoint by a plan: the steps of a solved or streamed schedule call the user's own code."""
+"""Run a time loop and its adjoint by a plan: the steps of a solved or streamed schedule call the user's code."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ def run(
     discard: Discard | None = None,
     taping: Callable[[int, State], tuple[State, Any]] | None = None,
 ) -> Any:
-    """Run a time loop forward and backward, as a plan says, and return the adjoint before the first step.
+    """Run a time loop forward and backward according to a plan, and return the adjoint before the first step.
 
-    Step i takes state x_i to x_{i+1}, from i = 0 on; its backward starts from x_i and the adjoint behind the step.
+    Step i maps state x_i to x_{i+1}, for i = 0, 1, ...; its backward starts from x_i and the adjoint after the step.
 
     Parameters
     ----------
     plan : Result or Stream
-        Of `remat.solve` or `remat.stream`, for a loop of kind `adjoint`.
+        From `remat.solve` or `remat.stream`, for a loop of kind `adjoint`.
     initial : object
         The state x_0.
     forward : callable
-        ``forward(i, state)`` returns the next state. It leaves the given one as it is: a plan may start from it again.
+        ``forward(i, state)`` returns the next state. It must not modify `state`: a plan may start from it again.
     backward : callable
-        ``backward(i, state, adjoint)`` returns the adjoint before step i. The last step comes first, and gets `final`.
-        With tapes ``backward(i, tape, adjoint)``, and for i = n ``backward(n, state, final)`` of the last state: it
-        returns the adjoint of that.
+        ``backward(i, state, adjoint)`` returns the adjoint before step i. The last step comes first and receives
+        `final`. With tapes the call is ``backward(i, tape, adjoint)``. For i = n it is ``backward(n, state, final)``
+        with the last state, and returns the adjoint of that state.
     final : object, optional
-        The adjoint behind the last step, or what the first backward needs instead.
+        The adjoint after the last step, or the object that the first backward needs instead.
     store, restore, discard : callable, optional
-        ``store(number, level, state)``, ``restore(number, level)`` and ``discard(number, level)`` of checkpoints in the
-        storage level of this name. Without them, checkpoints stay in dicts.
+        ``store(number, level, state)``, ``restore(number, level)`` and ``discard(number, level)`` handle checkpoints in
+        the storage level of this name. Without them, checkpoints stay in dicts.
     taping : callable, optional
         ``taping(i, state)`` returns the next state and the tape of step i, for loops with a `tape_size`.
 
@@ -64,7 +64,7 @@ def run(
     Raises
     ------
     remat.OptionError
-        If the plan has no schedule, or is of another kind; if it stores tapes and there is no `taping`; if only one of
+        If the plan has no schedule, or is of another kind; if it stores tapes and `taping` is missing; if only one of
         `store` and `restore` is given.
 
     Examples
@@ -91,7 +91,7 @@ def run(
         taping=taping,
         here={"x0": initial},
     )
-    if (level := instance.initial_level) is not None:  # a copy lies there, too
+    if (level := instance.initial_level) is not None:  # this level has a copy, too
         loop.levels.put("x0", level, initial)
     for step in plan if isinstance(plan, Stream) else plan.steps:
         loop.do(step)
@@ -111,7 +111,7 @@ def _loop_of(plan: Result | Stream) -> tuple[AdjointInstance, str]:
 
 @dataclass(frozen=True)
 class _Levels:
-    """Checkpoints outside the working memory: in the user's hands, or in dicts."""
+    """Checkpoints outside the working memory: stored by the user's functions, or in dicts."""
 
     store: Store | None
     restore: Restore | None
@@ -139,7 +139,7 @@ class _Levels:
 
 @dataclass(kw_only=True)
 class _Loop:
-    """The working memory, and what each step does with it."""
+    """The working memory, and the effect of each step on it."""
 
     steps: int
     taped: bool

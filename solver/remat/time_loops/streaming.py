@@ -1,12 +1,11 @@
-"""Streaming: the schedule of a long time loop step by step, without holding it.
+"""Streaming: the schedule of a long time loop step by step, without storing it.
 
-A schedule of 10^7 steps takes gigabytes as columns, and its instance as arrays too. `stream` makes steps only as they
-are asked for, from the operations of an algorithm that decides in closed form, or from a stack as deep as there are
-slots.
-Nothing is placed or verified on the way: the steps are those of `remat.solve`, which a test compares.
+A schedule of 10^7 steps takes gigabytes as columns, and so do the arrays of its instance. `stream` creates steps on
+demand, from the operations of an algorithm that decides in closed form or from a stack as deep as the number of slots.
+Streaming neither places nor verifies steps: they equal those of `remat.solve`, which a test checks.
 
-Three lanes, from the fastest: `Stream.chunks` yields columns of some ten thousand steps, `Stream.actions` one object
-for each advance over any number of time steps, and iteration one object for each step.
+Three interfaces, from the fastest: `Stream.chunks` yields columns of some ten thousand steps, `Stream.actions` one
+object for each advance over any number of time steps, and iteration one object for each step.
 """
 
 from __future__ import annotations
@@ -34,28 +33,28 @@ from remat.solving.result import Result
 from remat.units import Number, format_size
 
 LEVELS = {"periodic-disk-revolve": 2, "two-level": 2, "multistage": 99, "revolve": 1}
-"""Who is asked where nobody is named, and how many storage levels each uses; long loops take the first that can."""
+"""Default algorithms, with the number of storage levels that each uses; long loops take the first that can."""
 
 MOST_COUNTED = 20_000
-"""Steps up to which schedules are run through in order to take the shortest."""
+"""Maximum number of steps for which the schedules of all candidates are compared to take the shortest."""
 
 
 class Stream(Iterator[Step]):
-    """Steps of a schedule, made one by one; get it from `remat.stream`.
+    """Steps of a schedule, created one by one; returned by `remat.stream`.
 
-    Iterating yields `Run`, `Copy` and `Drop` (see `remat.schedule.document`) without start times, once. Each call of
-    `operations`, `chunks` or `actions` begins anew.
+    Iteration yields `Run`, `Copy` and `Drop` (see `remat.schedule.document`) without start times, once. Each call of
+    `operations`, `chunks` or `actions` starts from the beginning.
 
     Attributes
     ----------
     problem : Problem
-        The instance on its machine, budgets applied.
+        The instance on its machine, with budgets applied.
     algorithm : Algorithm
         Its metadata.
     options
         The algorithm's options; None if it has none.
     layout : Layout
-        How the tasks and values of the steps are numbered.
+        The numbering of the tasks and values of the steps.
     """
 
     def __init__(self, problem: Problem, algorithm: registry.Algorithm, options: Any) -> None:
@@ -82,19 +81,19 @@ class Stream(Iterator[Step]):
         return next(self._steps)
 
     def operations(self) -> Iterator[Entry]:
-        """Yield the operations of `remat.schedule.operations`: tuples of three whole numbers."""
-        # What was begun in order to find refusals is used up first.
+        """Yield the operations of `remat.schedule.operations`: tuples of three integers."""
+        # The iterator that was started to detect refusals is used up first.
         begun, self._first = self._first, None
         return self._start() if begun is None else begun
 
     def chunks(self) -> Iterator[Steps]:
-        """Yield the steps as columns, some ten thousand at a time (see `Steps`); the fastest lane."""
+        """Yield the steps as columns, some ten thousand at a time (see `Steps`); the fastest interface."""
         return chunks(self.operations(), self.layout)
 
     def actions(self) -> Iterator[Action]:
-        """Yield what a time-stepping code does: `remat.schedule.actions`, in numbers of states and steps.
+        """Yield the actions of a time-stepping code (`remat.schedule.actions`), in numbers of states and steps.
 
-        ``str(action)`` is the line that the command line prints as actions, for adjoints without tapes.
+        ``str(action)`` is the line that the command line prints as an action, for adjoints without tapes.
         """
         return actions_of(self.operations(), self.layout, [memory.name for memory in self.problem.machine.memories])
 
@@ -111,7 +110,7 @@ class Stream(Iterator[Step]):
         return answer
 
     def _objects(self) -> Iterator[Step]:
-        # Called once or twice for each step: looked up here, of its two signatures the one for a number.
+        # Called once or twice for each step: looked up once; the cast selects the signature for a number.
         task = cast("Callable[[int], str]", self.layout.tasks.__getitem__)
         value = cast("Callable[[int], str]", self.layout.values.__getitem__)
         memories = [memory.name for memory in self.problem.machine.memories]
@@ -141,33 +140,33 @@ def stream(
     machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Stream:
-    """Stream the schedule of an adjoint: the steps of `remat.solve`, without holding them.
+    """Stream the schedule of an adjoint: the steps of `remat.solve`, without storing them.
 
-    Starts at once for up to 10^9 equal steps, and holds O(slots). Loops of at most 100 steps may have a schedule for
-    less than the least budget that a refusal names here: only what is held can be placed.
+    Starts immediately for up to 10^9 equal steps, and needs O(slots) memory. For loops of at most 100 steps,
+    `remat.solve` may find a schedule below the minimum budget that a refusal names here: it can place the stored steps.
 
     Parameters
     ----------
     instance : path, open file, dict, instance or Result
-        Of kind `adjoint`. Of a solved plan, the stream has the steps of that plan, and nothing else may be given.
+        Of kind `adjoint`. The stream of a solved plan has the steps of that plan; then no other argument may be given.
     algorithm : str, optional
-        A registry name whose metadata has a `stream`. Default: `revolve`; with several storage levels the quickest of
-        `LEVELS` up to `MOST_COUNTED` steps, beyond the first of them that takes the loop. Where levels stay unused
-        since those that use them refuse the loop, a `UserWarning` says so.
+        A registry name whose metadata has a value for `stream`. Default: `revolve`. With several storage levels: the
+        fastest of `LEVELS` for up to `MOST_COUNTED` steps, otherwise the first that accepts the loop. A `UserWarning`
+        reports levels that stay unused because the algorithms that use them refuse the loop.
     budget : int, str or mapping, optional
     machine : path, dict or MachineModel, optional
     options : mapping, optional
-        All as for `remat.solve`.
+        These three as for `remat.solve`.
 
     Returns
     -------
     Stream
-        An iterator of steps; its `actions` and `chunks` are faster.
+        An iterator of steps; its methods `actions` and `chunks` are faster.
 
     Raises
     ------
     remat.InstanceError, remat.OptionError
-        For input that cannot be used, and where the budget is too small: then the text names the least one.
+        For unusable input, and if the budget is too small: then the message names the minimum budget.
     """
     if isinstance(instance, Result):
         if algorithm is not None or budget is not None or machine is not None or options is not None:
@@ -210,7 +209,7 @@ def _named(problem: Problem, algorithm: str, options: Mapping[str, Any] | None =
 
 
 def _by_levels(problem: Problem, steps: int) -> Stream:
-    """Return the quickest stream that several storage levels allow; of long loops, the first of `LEVELS` that works."""
+    """Return the fastest stream for several storage levels; for long loops, the first of `LEVELS` that works."""
     levels, long = len(problem.machine.memories) - 1, steps > MOST_COUNTED
     streams: list[Stream] = []
     for name in LEVELS:
@@ -231,7 +230,7 @@ def _by_levels(problem: Problem, steps: int) -> Stream:
 
 
 def _time(stream: Stream) -> Number:
-    """Return the time of a stream's forwards and transfers, one after the other, in O(its operations)."""
+    """Return the total time of a stream's forwards and transfers in sequence, in O(its operations)."""
     machine, chain = stream.problem.machine, stream.problem.chain
     until, size = [0, *accumulate(chain.forward_time.tolist())], chain.activation_size.tolist()
     total: Number = 0

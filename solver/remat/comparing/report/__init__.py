@@ -1,1 +1,1 @@
-"""What is shown of a comparison: tables for the terminal, and one HTML page."""
+"""Presentation of a comparison: tables for the terminal, and one HTML page."""

@@ -1,4 +1,4 @@
-"""Comparisons as a notebook shows them (see `remat.display`)."""
+"""Display of comparisons in a notebook (see `remat.display`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from remat.report.text.readable_names import shown_name
 
 
 def lines(comparison: Comparison) -> list[str]:
-    """Return at most five lines: how many cells, and the best algorithms."""
+    """Return at most five lines: the number of cells, and the best algorithms."""
     standings = comparison.standings()
     solved = sum(standing.solved for standing in standings)
     found = [f"{len(comparison.cells):,} cells of {len(standings)} algorithms, {solved:,} solved"]
@@ -30,22 +30,22 @@ def text(comparison: Comparison) -> str:
 
 
 def html(comparison: Comparison) -> str:
-    """Return a few lines, the report in a frame of its own, and the table folded."""
+    """Return a few lines, the report in a frame, and the folded table."""
     document = page(comparison)
     shown = framed(document) if len(document) <= MOST_LETTERS else ""
     return cell("\n".join(lines(comparison)), shown, text(comparison))
 
 
 def figure(comparison: Comparison, **options: Any) -> Any:
-    """Refuse: pictures of comparisons are in their report."""
+    """Raise an error: pictures of comparisons are in their report."""
     raise OptionError("pictures of comparisons are in the report that `output` writes")
 
 
 def save(comparison: Comparison, path: str | os.PathLike[str], **options: Any) -> None:
-    """Refuse: pictures of comparisons are in their report."""
+    """Raise an error: pictures of comparisons are in their report."""
     figure(comparison)
 
 
 def records(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return a row a cell."""
+    """Return one row per cell."""
     return comparison.to_records()

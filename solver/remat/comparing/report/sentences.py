@@ -1,4 +1,4 @@
-"""A comparison in sentences, one for each instance and budget, and under which circumstances it was made."""
+"""A comparison in sentences, one for each instance and budget, and the circumstances of the run."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from remat.units import format_time
 from remat.version import __version__
 
 MOST_SENTENCES = 200
-"""Instances and budgets that are told in words; the tables have them all."""
+"""Maximum number of instances and budgets that are described in words; the tables contain all."""
 
 SOLVERS = ("numpy", "ortools", "pulp", "llvmlite")
 """Packages whose releases may change answers or times."""
 
 
 def circumstances(command: Sequence[str], limits: Sequence[tuple[str, object]]) -> list[tuple[str, str]]:
-    """Return what a reader who was not there wants to know, as (label, text): it differs from run to run.
+    """Return the circumstances of a run for later readers, as (label, text); they differ from run to run.
 
     Parameters
     ----------
     command : sequence of str
         The arguments of the command line.
     limits : sequence of (label, value)
-        Those of each job; what is None is left out.
+        The limits of each job; None values are omitted.
     """
     releases = [f"remat {__version__}", f"Python {platform.python_version()}"]
     for package in SOLVERS:
@@ -49,7 +49,7 @@ def circumstances(command: Sequence[str], limits: Sequence[tuple[str, object]]) 
 
 
 def sentences(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield, for each instance and budget, its name and a sentence on what came of it."""
+    """Yield, for each instance and budget, its name and a sentence about the result."""
     for cells in comparison.by_case.values():
         job = cells[0].job
         if not job.algorithm:

@@ -22,7 +22,7 @@ SHORT = {
     Outcome.CRASHED: "crashed",
     Outcome.UNREADABLE: "unreadable",
 }
-"""What a cell without a schedule shows."""
+"""Text for a cell without a schedule."""
 
 BEST = "ratio to best"
 
@@ -74,7 +74,7 @@ RANKING_HEADER = ("rank", "algorithm", "ratio on common cells", "best of common"
 
 
 def ranking_title(ranking: Ranking, comparison: Comparison) -> str:
-    """Say on which cells algorithms are ranked."""
+    """Describe the cells on which algorithms are ranked."""
     where = f"{ranking.family}: " if ranking.family else ""
     if not ranking.common:
         return f"{where}no cell was solved by all {len(ranking.ranks)} algorithms; ranked by solved cells"
@@ -101,7 +101,7 @@ def ranking_rows(ranking: Ranking) -> list[list[str]]:
 
 
 def budget_text(cell: Cell) -> str:
-    """Return the budget of a cell with its size and unit: as it was given, and what that comes to."""
+    """Return the budget of a cell with its size and unit: as requested, and converted."""
     given, capacity = cell.job.budget, cell.job.capacity
     if not given or capacity is None:
         return given
@@ -114,15 +114,15 @@ def budget_text(cell: Cell) -> str:
 def grid(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the grid: a row for each instance and budget, a column for each algorithm.
 
-    A cell shows the makespan over the best one of its row (or the baseline's), with ``*`` where it is proved optimal;
-    over several seeds their mean, and how far they spread. The column `best` is the best makespan itself, or what
-    budget would do where nothing was found.
+    A cell shows the makespan / the best one of its row (or the baseline's), with ``*`` if it is proved optimal. Over
+    several seeds it shows their mean and spread. The column `best` is the best makespan, or the required budget if no
+    algorithm found a schedule.
     """
     algorithms = list(dict.fromkeys(cell.job.algorithm for cell in comparison if cell.job.algorithm))
     lines = []
     for (instance, _), cells in comparison.by_case.items():
         first, of_case = cells[0], by_algorithm(cells)
-        if not first.job.algorithm:  # no instance at all
+        if not first.job.algorithm:  # the document is not an instance
             lines.append([shown_name(instance), "", SHORT[first.answer.outcome], *["" for _ in algorithms]])
             continue
         shown = [_shown(comparison, of_case.get(name, [])) for name in algorithms]
@@ -131,12 +131,12 @@ def grid(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def relative_to(comparison: Comparison) -> str:
-    """Say what the grid shows."""
+    """Describe the content of the grid."""
     return f"Makespan over {comparison.baseline}'s" if comparison.baseline else "Makespan over the best of the row"
 
 
 def leaders(comparison: Comparison, most: int = 4) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the short grid: who is best on each instance and budget, and against what bound."""
+    """Return header and rows of the short grid: the best algorithm on each instance and budget, and the bound."""
     lines = []
     for (instance, _), cells in comparison.by_case.items():
         first = cells[0]
@@ -160,9 +160,9 @@ def _best(comparison: Comparison, cells: Sequence[Cell]) -> str:
 
 
 def remedy(cells: Sequence[Cell]) -> str:
-    """Say which budget cells need of which none is solved, where that is known; else return an empty text.
+    """State the budgets that unsolved instances need, if known; otherwise return an empty text.
 
-    What would do is rounded up, and what is needed down: either holds as it is printed.
+    A sufficient budget is rounded up, and a necessary one down: each statement holds as printed.
     """
     if any(cell.answer.solved for cell in cells):
         return ""
@@ -189,7 +189,7 @@ def _ratio(ratio: float | None) -> str:
 
 
 def with_spread(ratio: float | None, spread: float | None) -> str:
-    """Return a ratio, and its standard deviation over seeds where that is seen."""
+    """Return a ratio, with its standard deviation over seeds if it is visible."""
     return _ratio(ratio) + (f" ± {spread:.4f}" if ratio is not None and spread and spread >= 5e-5 else "")
 
 
@@ -199,7 +199,7 @@ def units_of(cell: Cell) -> Units:
 
 
 def problems(comparison: Comparison, most: int = 10) -> list[str]:
-    """Say what failed, a line each; refusals and proofs of infeasibility are not failures."""
+    """List the failures, one line each; refusals and proofs of infeasibility are not failures."""
     quiet = (Outcome.REFUSED, Outcome.INFEASIBLE, Outcome.UNKNOWN)
     failed = [cell for cell in comparison if not cell.answer.solved and cell.answer.outcome not in quiet]
     lines = [
@@ -226,7 +226,7 @@ def to_csv(comparison: Comparison) -> str:
 
 
 def to_json(comparison: Comparison) -> str:
-    """Return everything as JSON."""
+    """Return the comparison as JSON."""
     return printable(json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False), lines=True)
 
 
@@ -266,6 +266,6 @@ def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
 
 
 def peak_text(cell: Cell) -> str:
-    """Return a cell's peaks as people read them."""
+    """Return a cell's peaks in readable form."""
     units = units_of(cell)
     return ", ".join(f"{name}: {format_size(size, units)}" for name, size in cell.answer.peak_memory.items())

@@ -1,4 +1,4 @@
-"""Tables for a terminal, through rich: as wide as it needs, without colour unless somebody is watching."""
+"""Tables for a terminal, through rich: as wide as necessary, and with colour only on an interactive terminal."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from remat.messages import printable
 from remat.report.text.columns import WIDEST, fitted, room, text_width
 
 MOST_COLUMNS = 8
-"""Algorithms that a grid has columns for; of more, a terminal is shown the best of each row."""
+"""Maximum number of algorithms with a column in a grid; with more, a terminal shows the best of each row."""
 
 MOST_ROWS = 200
-"""Rows of the grid that a terminal is shown; the files have them all."""
+"""Maximum number of rows of the grid on a terminal; the files contain all."""
 
 
 def comparison_table(comparison: Comparison) -> str:
@@ -55,7 +55,7 @@ def comparison_table(comparison: Comparison) -> str:
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:
-    """Align columns; the first `left` of them to the left, figures to the right. What is too wide is cut in parts."""
+    """Align columns: the first `left` ones to the left, figures to the right. Tables that are too wide are split."""
     tables = fitted([header, *rows], left=left, between=3, width=room())
     return "\n\n".join(_rich(part[0], part[1:], left) for part in tables)
 

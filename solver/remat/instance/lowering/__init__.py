@@ -1,4 +1,4 @@
-"""Lowering: every kind of instance becomes one task graph on one machine."""
+"""Lowering: every kind of instance is converted to one task graph on one machine."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["chain_of", "lower", "machine_of", "samples_of"]
 
 
 def _of(module: str, function: str) -> Any:
-    """Import what lowers a kind, when an instance of that kind is there."""
+    """Import the lowering of a kind on first use."""
     return getattr(import_module(f"remat.instance.lowering.{module}"), function)
 
 
 def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[Degree] = ()) -> TaskGraph:
-    """Return the task graph of an instance (O(size of the instance)) on a machine, its own if not given.
+    """Return the task graph of an instance (O(size of the instance)) on a machine, by default the instance's own.
 
-    `degrees`, of a pipeline, says for each layer how devices share every micro-batch; by default none does.
+    For a pipeline, `degrees` states for each layer how devices share every micro-batch; by default none does.
     """
     if (samples := samples_of(instance, machine)) is not None:
         return samples.repeated()
@@ -46,9 +46,9 @@ def lower(instance: Instance, machine: Machine | None = None, degrees: Sequence[
 
 
 def samples_of(instance: Instance, machine: Machine | None = None, count: int | None = None) -> Samples | None:
-    """Return the graph of one sample, and of how many the instance looks at (or `count`).
+    """Return the graph of one sample, with the number of samples to examine (or `count`).
 
-    None where an instance is no stream whose tasks are run for one sample after the other.
+    None if the instance is not a stream whose tasks run for one sample after the other.
     """
     seen = instance.samples_seen
     if seen is None:
@@ -77,7 +77,7 @@ def machine_of(instance: Instance, model: MachineModel | None = None) -> Machine
     ----------
     instance : Instance
     model : MachineModel, optional
-        Instead of the instance's own, the one built from an adjoint's storage, or the default.
+        Replaces the instance's own machine, the one built from an adjoint's storage, or the default.
     """
     uses: Callable[[], Uses] = partial(_of("uses", "uses_of"), instance)
     model = instance.machine if model is None else model

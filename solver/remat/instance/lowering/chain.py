@@ -1,8 +1,8 @@
 """Chains and adjoints as task graphs.
 
-Values x0..xL (activations), s1..sL (saved), y0..yL (gradients); tasks F1..FL, Fe1..FeL (the forward that
-saves), loss, B1..BL. Without saving forwards (classical adjoints) there are no Fe and no s. A stage 7 of several
-variants has Fe7.1, Fe7.2, .., s7.1, .., B7.1, .. instead.
+Values x0..xL (activations), s1..sL (saved), y0..yL (gradients); tasks F1..FL, Fe1..FeL (saving forwards), loss, B1..BL.
+Without saving forwards (classical adjoints), Fe and s do not exist. If stage 7 has several variants, it has Fe7.1,
+Fe7.2, .., s7.1, .., B7.1, .. instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def lower_chain(instance: ChainInstance, machine: Machine) -> TaskGraph:
-    """Lower a `chain` instance, with its parameters where it has any."""
+    """Lower a `chain` instance, including its parameters, if any."""
     graph = graph_of_chain(chain_arrays(instance), (Resident(0),), instance.units.build())
     if instance.has_parameters:
         from remat.instance.lowering.weights import with_parameters
@@ -43,7 +43,7 @@ class _Named(Protocol):
 
 
 def with_stage_names(graph: TaskGraph, chains: Sequence[Sequence[_Named]], *, joined: bool = False) -> TaskGraph:
-    """Return the graph with the stages' own names, where any has one (see `StageNames`)."""
+    """Return the graph with the user's names of the stages, if any has one (see `StageNames`)."""
     if not any(stage.name for stages in chains for stage in stages):
         return graph
     named = tuple(tuple((stage.name, stage.repeat) for stage in stages) for stages in chains)
@@ -51,7 +51,7 @@ def with_stage_names(graph: TaskGraph, chains: Sequence[Sequence[_Named]], *, jo
 
 
 def lower_adjoint(instance: AdjointInstance) -> TaskGraph:
-    """Lower an `adjoint` instance; x0 also lies in the level that `initial_state` names."""
+    """Lower an `adjoint` instance; the level that `initial_state` names also holds x0."""
     inputs = [Resident(0)]
     if instance.initial_state != "live":
         inputs.append(Resident(0, instance.initial_state))
@@ -59,7 +59,7 @@ def lower_adjoint(instance: AdjointInstance) -> TaskGraph:
 
 
 def machine_of_adjoint(instance: AdjointInstance) -> Machine:
-    """Build the machine of an adjoint with storage: memory `working`, and each level linked to it both ways."""
+    """Build the machine of an adjoint with storage: memory `working`, linked in both directions to each level."""
     state, working = _working_sizes(instance)
     memories = [Memory("working", working + instance.static_memory)]
     processor = Processor("processor", 0)
@@ -76,8 +76,8 @@ def machine_of_adjoint(instance: AdjointInstance) -> Machine:
 
 
 def _working_sizes(instance: AdjointInstance) -> tuple[int, int]:
-    """Return the largest state, and the largest state, adjoint and tape together."""
-    if isinstance(instance.steps, int):  # without an array as long as the adjoint
+    """Return the size of the largest state, and the largest sum of state, adjoint and tape."""
+    if isinstance(instance.steps, int):  # avoid an array as long as the adjoint
         adjoint = instance.state_size if instance.adjoint_size is None else instance.adjoint_size
         return instance.state_size, instance.state_size + adjoint + (instance.tape_size or 0)
     chain = adjoint_arrays(instance)
@@ -88,8 +88,8 @@ def _working_sizes(instance: AdjointInstance) -> tuple[int, int]:
 def graph_of_chain(chain: Chain, inputs: tuple[Resident, ...], units: Units) -> TaskGraph:
     """Build the task graph of a chain given as arrays (O(L + alternatives)).
 
-    Of a stage with several variants, Fe{i}.{v} writes s{i}.{v}, and B{i}.{v}, which reads it, may run at most once;
-    none of them is required by itself, but one is needed for its gradient.
+    If a stage has several variants, Fe{i}.{v} writes s{i}.{v}. B{i}.{v} reads it and may run at most once. No single
+    variant is required, but one of them is needed for the stage's gradient.
     """
     length = chain.length
     ways = chain.alternatives
@@ -154,9 +154,9 @@ def graph_of_chain(chain: Chain, inputs: tuple[Resident, ...], units: Units) -> 
 
 
 def cheapest_tasks(chain: Chain) -> BoolArray:
-    """Choose for each stage the variant of least time, its forward and its backward together.
+    """Choose for each stage the variant with the minimum time of forward plus backward.
 
-    Whatever a schedule does, each stage's backward runs, and so does the forward that it reads from, or any other one.
+    In every schedule, each stage's backward runs, and so does a forward: the one that the backward reads, or another.
     """
     ways, length = chain.alternatives, chain.length
     count = len(ways.backward_time)
@@ -182,7 +182,7 @@ def _task_names(chain: Chain, saves: bool) -> NumberedNames:
 
 
 def _way_names(prefix: str, chain: Chain, present: bool) -> list[tuple[str, int | None, int]]:
-    """Names of what each alternative has: B7 where stage 7 has only one, else B7.1, B7.2, ..."""
+    """Names for each alternative: B7 if stage 7 has only one, otherwise B7.1, B7.2, ..."""
     if not present:
         return []
     if chain.variants is None:
@@ -199,22 +199,22 @@ def _way_names(prefix: str, chain: Chain, present: bool) -> list[tuple[str, int 
 
 
 def _single(items: IntArray) -> Ragged:
-    """Rows of one item each."""
+    """Return rows with one item each."""
     return Ragged(np.arange(len(items) + 1, dtype=np.int64), items)
 
 
 def _loss_time(chain: Chain) -> np.ndarray:
-    # An empty chain (one adjoint step) has no times of its own to take the type from.
+    # An empty chain (one adjoint step) has no times from which to take the type.
     if chain.length == 0:
         return np.array([chain.loss_time])
     return np.array([chain.loss_time], dtype=chain.forward_time.dtype)
 
 
 def _columns(*columns: tuple[IntArray, np.ndarray]) -> Ragged:
-    """Rows made of the entries of several columns, each present where its mask says so."""
+    """Return rows with the entries of several columns; masks select the entries that are present."""
     rows = len(columns[0][0])
     present = np.column_stack([mask for _, mask in columns]).reshape(rows, len(columns))
-    # Columns without values (s where nothing is saved) are never present.
+    # Columns without values (s if nothing is saved) are never present.
     filled = [items if len(items) == rows else np.zeros(rows, dtype=np.int64) for items, _ in columns]
     items = np.column_stack(filled).reshape(rows, len(columns))
     start = np.concatenate(([0], np.cumsum(present.sum(axis=1, dtype=np.int64))))
@@ -222,6 +222,6 @@ def _columns(*columns: tuple[IntArray, np.ndarray]) -> Ragged:
 
 
 def _stack(parts: list[Ragged]) -> Ragged:
-    """Put the rows of several ragged arrays below each other."""
+    """Concatenate the rows of several ragged arrays."""
     counts = np.concatenate([part.counts for part in parts])
     return Ragged(np.concatenate(([0], np.cumsum(counts))), np.concatenate([part.items for part in parts]))

@@ -1,4 +1,4 @@
-"""Chains and adjoints as arrays: what a document lists, expanded."""
+"""Chains and adjoints as arrays: the expanded lists of a document."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from remat.instance.chain import ChainInstance
 
 MOST_STAGES = 20_000_000
-"""Most stages that are expanded into arrays; longer adjoints are for streaming algorithms only."""
+"""Maximum number of stages that are expanded into arrays; longer adjoints are for streaming algorithms only."""
 
 
 def chain_arrays(instance: ChainInstance) -> Chain:
-    """Expand a `chain` instance, repeats included."""
+    """Expand a `chain` instance, including repeats."""
     stages = instance.stages
     repeat = np.array([stage.repeat for stage in stages], dtype=np.int64)
 
@@ -55,7 +55,7 @@ def chain_arrays(instance: ChainInstance) -> Chain:
 
 
 def adjoint_arrays(instance: AdjointInstance) -> Chain:
-    """Turn n adjoint steps into a chain: n-1 stages and the loss, or n stages where tapes can be stored.
+    """Turn n adjoint steps into a chain: n-1 stages and the loss, or n stages if tapes can be stored.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def _listed_variants(instance: ChainInstance) -> _ListedStages:
 
 
 class _AdjointSteps:
-    """Per-step arrays of an adjoint: n times and tapes, n+1 states and adjoints (the last as the one before)."""
+    """Per-step arrays of an adjoint: n times and tapes, n+1 states and adjoints (the last equals its predecessor)."""
 
     def __init__(self, instance: AdjointInstance) -> None:
         n = instance.length

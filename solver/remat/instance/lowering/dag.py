@@ -21,9 +21,9 @@ CANNOT = -1
 
 
 def lower_dag(instance: DagInstance, machine: Machine) -> TaskGraph:
-    """Lower a `dag` instance; values come in the listed order, then those declared by a task's `size`.
+    """Lower a `dag` instance; values are in the listed order, then those declared by a task's `size`.
 
-    Of times by type only those count that processors of the machine have.
+    Times by type count only for the types of the machine's processors.
     """
     from remat.instance.machine import ANY
 
@@ -55,7 +55,7 @@ def lower_dag(instance: DagInstance, machine: Machine) -> TaskGraph:
         recomputable=columns.recomputable,
         once=columns.once,
         inputs=tuple(Resident(value(place.value), place.memory) for place in instance.inputs if place.memory != free),
-        # What lies where it began is there at the end: it stays.
+        # A value that must end where it began needs no entry: it stays.
         outputs=tuple(Resident(value(place.value), place.memory) for place in instance.outputs if place.memory != free),
         placeable=tuple(Placeable(value(place.value), place.copies) for place in chosen),
         types=types,
@@ -80,7 +80,7 @@ def lower_dag(instance: DagInstance, machine: Machine) -> TaskGraph:
 
 
 def _filled(count: int, default: float, values: Mapping[int, float], dtype: np.dtype[Any]) -> NumberArray | None:
-    """Return a column of a default with other values at some tasks; None where there are none."""
+    """Return a column with a default and other values at some tasks; None if no task has another value."""
     if not values:
         return None
     column = np.full(count, default, dtype=dtype)
@@ -119,14 +119,14 @@ def _by_type(columns: GraphColumns) -> dict[int, Task]:
 
 
 def _least(task: Task, machine: Machine) -> Number:
-    """Return the least time of a task on the processors that may run it; of all its times where none may."""
+    """Return the minimum time of a task on the processors that may run it; over all its times if none may."""
     assert isinstance(task.time, dict)
     found = [task.time_on(one.type) for one in machine.processors if task.on is None or one.name in task.on]
     return min((time for time in found if time is not None), default=min(task.time.values()))
 
 
 def _times(columns: GraphColumns, machine: Machine) -> tuple[tuple[str, ...], NumberArray | None]:
-    """Return the types, and the time of each task on each; none where it is the same on all of them."""
+    """Return the types, and each task's time on each; empty if each task's time is the same on all types."""
     types = tuple(dict.fromkeys(processor.type for processor in machine.processors))
     differ = _by_type(columns)
     if all(

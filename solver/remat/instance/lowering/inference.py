@@ -1,7 +1,7 @@
-"""Pipelines of forwards only: the graph of one micro-batch.
+"""Pipelines with only forwards: the graph of one micro-batch.
 
-Tasks are ``F{l}`` (layer l from 1), which read ``x{k}`` of the layers k that layer l reads, and its parameters
-``w{l}``, an input that lies where the schedule says, and write ``x{l}``.
+Task ``F{l}`` (layer l from 1) reads ``x{k}`` for each layer k that layer l reads, and the parameters ``w{l}``. It
+writes ``x{l}``. The schedule places the input ``w{l}``.
 """
 
 from __future__ import annotations

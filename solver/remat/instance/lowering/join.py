@@ -1,8 +1,8 @@
-"""Joins as task graphs: the chains one beside the other, and one loss for all of them.
+"""Joins as task graphs: all chains, with one loss for all of them.
 
-Names are those of a chain with the chain's number (from 1) before the stage's: ``F{j}.{i}``, ``Fe{j}.{i}``,
+Names are those of a chain, with the chain's number (from 1) before the stage's: ``F{j}.{i}``, ``Fe{j}.{i}``,
 ``B{j}.{i}`` and ``loss``; ``x{j}.{i}``, ``s{j}.{i}``, ``y{j}.{i}``.
-Of a stage with several variants, ``Fe{j}.{i}.{v}`` and so on.
+For a stage with several variants: ``Fe{j}.{i}.{v}`` and so on.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _task_names(parts: list[TaskGraph]) -> list[NameRun]:
 
 
 def _numbered(runs: list[NameRun], chain: int) -> list[NameRun]:
-    """Put the number of a chain before those of its stages."""
+    """Insert the number of a chain before those of its stages."""
     return [
         (f"{letters}{chain}.{run[0][len(letters) :]}", run[1], run[2]) for run in runs for letters in [_letters(run)]
     ]

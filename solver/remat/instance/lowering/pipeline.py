@@ -1,9 +1,9 @@
-"""Pipelines: tasks are layers times micro-batches; which device runs what is left to the schedule.
+"""Pipelines: tasks are layers times micro-batches; the schedule chooses the device of each task.
 
-Tasks are ``Fe{l}.{m}`` (layer l from 1, micro-batch m from 0), then ``B{l}.{m}``, then ``W{l}.{m}`` of the layers whose
-backward is in two halves; each group layer by layer. Where a plan has r devices share each micro-batch of a layer, its
-tasks are numbered by parts, r m + i of part i, and so are values: in as many pieces as whoever makes or reads them asks
-for, so that each byte is sent once.
+Tasks are ``Fe{l}.{m}`` (layer l from 1, micro-batch m from 0), then ``B{l}.{m}``, then ``W{l}.{m}`` for the layers
+whose backward has two halves; each group is sorted by layer. If r devices share each micro-batch of a layer, its tasks
+are numbered by parts: r m + i for part i. Values are numbered likewise. Their number of pieces depends on their
+producers and readers, so that each byte is sent once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CANNOT = -1
 
 
 Group = tuple[int, int]
-"""The first of a group of values, and how many of them there are for each micro-batch."""
+"""The first of a group of values, and the number of values per micro-batch."""
 
 
 def lower_pipeline(instance: PipelineInstance, degrees: Sequence[Degree] = ()) -> TaskGraph:
@@ -48,13 +48,13 @@ def lower_pipeline(instance: PipelineInstance, degrees: Sequence[Degree] = ()) -
     ----------
     instance : PipelineInstance
     degrees : sequence of Degree
-        How devices share each micro-batch, of each layer; empty: none does.
+        How devices share each micro-batch of each layer; empty if none does.
     """
     return with_stage_names(_Lowering(instance, degrees).graph(), [instance.layers])
 
 
 class _Values:
-    """Values in groups: one a layer and micro-batch, or one a layer."""
+    """Groups of values: one value per layer and micro-batch, or one per layer."""
 
     def __init__(self) -> None:
         self.runs: list[NameRun] = []
@@ -78,7 +78,7 @@ class _Lowering:
         self.values = _Values()
         count = len(self.layers)
         self.parts = [degree.parts for degree in degrees] or [1] * count
-        # What a layer takes and makes for micro-batch m is works[layer][m % slices]: slices of a sequence differ.
+        # The work of a layer for micro-batch m is works[layer][m % slices]: slices of a sequence differ.
         self.works = instance.works(degrees)
         self.slices = instance.slices
         self.sources = instance.sources()
@@ -90,12 +90,12 @@ class _Lowering:
             self._of_layer("x", k, [work.output_size for work in works], self._pieces(k, *self.readers[k]))
             for k, works in enumerate(self.works)
         ]
-        # What the second half of a backward keeps is a part of what the forward saved, and is not there twice.
+        # The bytes that the second half of a backward keeps are a part of the saved value and must not count twice.
         self.s = [
             self._of_layer("s", k, [work.saved_size - min(work.saved_size, work.weight_saved_size) for work in works])
             for k, works in enumerate(self.works)
         ]
-        # Each reader of an output gives back a gradient of its own.
+        # Each reader of an output returns a separate gradient.
         self.y = {
             (k, reader): self._of_layer(
                 f"y{k + 1}" if reader == k + 1 else f"y{k + 1}.{reader + 1}",
@@ -166,7 +166,7 @@ class _Lowering:
             (f"{letter}{k + 1}.", 0, self.batches * self.parts[k]) for letter, k in zip(letters, groups, strict=True)
         ]
         time, types, times = self._times(groups)
-        # Gradients are added up: a second time would be wrong.
+        # Gradients are accumulated: a second run would be wrong.
         once = np.repeat([letter != "Fe" for letter in letters], [run[2] for run in names])
         total = len(once)
         workspace = [
@@ -198,9 +198,9 @@ class _Lowering:
         )
 
     def _pairs(self, types: tuple[str, ...], groups: list[int]) -> PairTimes:
-        """Return which tasks are forwards and (first halves of) backwards, and what two of them at once spare.
+        """Return which tasks are forwards and (first halves of) backwards, and the time that pairs of them save.
 
-        Slices of sequences, and parts of micro-batches, give no time for that, and spare nothing.
+        Slices of sequences and parts of micro-batches have no paired times, and save nothing.
         """
         every = types or tuple(dict.fromkeys(self.instance.cluster.types))[:1]
         count, counts = len(self.layers), [self.batches * self.parts[k] for k in groups]
@@ -219,7 +219,7 @@ class _Lowering:
     def _reads_of_backward(self, layer: int) -> IntArray:
         own = self.layers[layer].backward_reads
         wanted = self.instance.backward_reads if own is None else own
-        # Whatever it reads of them, its forward comes first: the saved value, which may have no size, says so.
+        # The forward must run first, whatever the backward reads: the saved value, perhaps of size 0, ensures that.
         gradients = [self.y[layer, reader] for reader in self.readers[layer]]
         per_batch = [self.s[layer], *gradients, *self._if(self.v, layer)]
         if "input" in wanted:
@@ -239,11 +239,11 @@ class _Lowering:
         return np.concatenate([*columns, np.broadcast_to(fixed, (rows, len(fixed)))], axis=1)
 
     def _reads_of_slices(self) -> list[tuple[IntArray, IntArray]]:
-        """Return what slices read of others of their sequence, as (tasks, values).
+        """Return the values that slices read from other slices of their sequence, as (tasks, values).
 
-        Forwards and backwards read what the layer keeps of all slices before. The gradients of the keys and values of
-        all slices but the last are there from the last one's backward on; each backward adds to those before its own,
-        and waits (`q`) for that of the next slice.
+        Forwards and backwards read the values that the layer keeps of all earlier slices. The gradients of the keys and
+        values of all slices but the last exist from the last slice's backward on. Each backward adds to the gradients
+        of earlier slices, and waits (`q`) for the backward of the next slice.
         """
         if self.slices == 1:
             return []
@@ -260,7 +260,7 @@ class _Lowering:
         return found
 
     def _writes_of_slices(self) -> list[tuple[IntArray, IntArray]]:
-        """Return what backwards of slices write for others of their sequence, as (tasks, values)."""
+        """Return the values that backwards of slices write for other slices of their sequence, as (tasks, values)."""
         if self.slices == 1:
             return []
         others = np.arange(self.slices - 1)
@@ -282,7 +282,7 @@ class _Lowering:
         return (np.arange(sequences)[:, None] * (self.slices - 1) + first).ravel()
 
     def _times(self, groups: list[int]) -> tuple[NumberArray, tuple[str, ...], NumberArray | None]:
-        """Return the least time of each task, the types, and the times on each."""
+        """Return the minimum time of each task, the types, and the times on each."""
         count = len(self.layers)
         phases = ["forward_time"] * count + ["backward_time"] * count + ["weight_time"] * (len(groups) - 2 * count)
         tasks = [(self.works[k], phase) for k, phase in zip(groups, phases, strict=True)]
@@ -303,7 +303,7 @@ class _Lowering:
         return time, types, np.array([self._of_tasks(row, groups) for row in rows])
 
     def _of_tasks(self, listed: NumberArray, groups: list[int]) -> NumberArray:
-        """Return figures of all tasks, of which those of each group's first ones are given."""
+        """Return the figures of all tasks, given those of the first tasks of each group."""
         rows = listed.reshape(-1, self.slices)
         if max(self.parts) == 1:
             return np.tile(rows, (1, self.batches // self.slices)).ravel()
@@ -311,7 +311,7 @@ class _Lowering:
 
 
 def _with(rows: Ragged, more: list[tuple[IntArray, IntArray]]) -> Ragged:
-    """Add items at the ends of rows."""
+    """Append items to rows."""
     if not more:
         return rows
     where = np.concatenate((rows.rows, *(added for added, _ in more)))
@@ -321,7 +321,7 @@ def _with(rows: Ragged, more: list[tuple[IntArray, IntArray]]) -> Ragged:
 
 
 def _joined(groups: list[IntArray]) -> Ragged:
-    """Put groups of rows, all of one length in a group, one after the other."""
+    """Concatenate groups of rows; the rows of a group have equal lengths."""
     shapes = np.array([group.shape for group in groups], dtype=np.int64)
     start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(np.repeat(shapes[:, 1], shapes[:, 0]))))
     return Ragged(start, np.concatenate([group.ravel() for group in groups]))

@@ -18,13 +18,13 @@ def lower_tree(instance: TreeInstance) -> TaskGraph:
 
     In-tree: T{i} reads its children's values and writes v{i}; the root's value is the output. Out-tree:
     T{i} reads v{i} and writes its children's values; the root's value is resident at the start.
-    `names` are labels for people; tasks keep their numbers.
+    `names` are labels for readers; tasks keep their numbers.
     """
     parent = np.array(instance.parent, dtype=np.int64)
     n = len(parent)
     node = np.arange(n, dtype=np.int64)
     root = int(np.flatnonzero(parent == -1)[0])
-    order = np.argsort(parent, kind="stable")[1:]  # children grouped by parent, the root (-1) left out
+    order = np.argsort(parent, kind="stable")[1:]  # children grouped by parent, without the root (-1)
     counts = np.bincount(parent[order], minlength=n)
     children = Ragged(np.concatenate(([0], np.cumsum(counts))), order)
     own = Ragged(np.arange(n + 1, dtype=np.int64), node)

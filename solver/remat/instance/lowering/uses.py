@@ -1,4 +1,4 @@
-"""What an instance says of the parts of its machine, for their canonical order."""
+"""How an instance uses the parts of its machine, for their canonical order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def uses_of(instance: Instance) -> Uses:
-    """Return the largest value of an instance, and what it says of memories, processors and types: O(its size)."""
+    """Return the largest value of an instance, and its uses of memories, processors and types: O(its size)."""
     if is_dag(instance):
         return _of_dag(instance)
     memories: dict[str, Key] = {}
@@ -28,7 +28,7 @@ def uses_of(instance: Instance) -> Uses:
 
 
 def _largest(instance: Instance) -> int:
-    """Return the bytes of the largest value that one task hands to another."""
+    """Return the bytes of the largest value that one task passes to another."""
     if is_chain(instance):
         return max(instance.input_size, *(stage.output_size for stage in instance.stages))
     if is_join(instance):

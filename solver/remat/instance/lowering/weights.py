@@ -1,16 +1,17 @@
 """Parameters of a chain as values of its task graph.
 
 Stage 7 with parameters has the values w7 (parameters), g7 (their gradient), o7 (optimizer state), nw7 and no7 (both
-after the update), and the task U7, the update. F7, Fe7 and B7 also read w7, B7 also writes g7. What has no bytes is
-left out, but for g7, which orders the update after the backward.
+after the update), and the task U7, the update. F7, Fe7 and B7 also read w7; B7 also writes g7. Values without bytes are
+omitted, except g7, which orders the update after the backward.
 
-Where d equal ranks train on parts of the batch, the graph is that of one of them, and its collectives have one part:
+If d equal ranks train on parts of the batch, the graph is that of one rank, and its collectives have one part:
 
-- A7 adds g7 up on all ranks, and says so (r7, which U7 reads). From stage 2 of ZeRO on B7 makes a bucket b7 instead,
-  and A7 reduces it into the rank's share g7. Neighbours whose gradients go together have one such task, the first
-  one's.
-- In stages 1 and 2, U7 makes p7, the rank's share of the new parameters, and P7 gathers nw7 from all ranks' shares.
-- In stage 3, w7 and nw7 are shares, and P7, any number of times, gathers f7, which F7, Fe7 and B7 read.
+- A7 reduces g7 over all ranks, and writes r7, which U7 reads, to signal it. From ZeRO stage 2 on, B7 writes a bucket b7
+  instead, and A7 reduces it into the rank's share g7. Neighbours whose gradients are reduced together share one of
+  these tasks, that of the first stage.
+- In stages 1 and 2, U7 writes p7, the rank's share of the new parameters, and P7 gathers nw7 from the shares of all
+  ranks.
+- In stage 3, w7 and nw7 are shares. P7 gathers f7, any number of times, and F7, Fe7 and B7 read it.
 """
 
 from __future__ import annotations
@@ -65,10 +66,10 @@ def with_parameters(graph: TaskGraph, instance: ChainInstance, machine: Machine)
     Parameters
     ----------
     graph : TaskGraph
-        Of the chain without them; its own tasks and values keep their indices.
+        Graph of the chain without parameters; its tasks and values keep their indices.
     instance : ChainInstance
     machine : Machine
-        Whose link from the device to itself, if there is one, is the way to the other ranks.
+        Its link from the device to itself, if any, is the link to the other ranks.
 
     Returns
     -------
@@ -80,7 +81,7 @@ def with_parameters(graph: TaskGraph, instance: ChainInstance, machine: Machine)
 
 @dataclass
 class _Tasks:
-    """Tasks that are added, each kind in the order of its stages."""
+    """The added tasks, each kind in the order of its stages."""
 
     names: list[NameRun] = field(default_factory=list[NameRun])
     time: list[Number] = field(default_factory=list[Number])
@@ -176,7 +177,7 @@ class _Parameters:
         return stage.parameter_gradient_bytes > 0 or (self.sharding.zero >= 2 and stage.bucket_bytes > 0)
 
     def _exchanges(self) -> None:
-        """Add the tasks that add up gradients, of neighbours together once these have the bytes of a bucket."""
+        """Add the tasks that reduce gradients; neighbours are reduced together when they fill a bucket."""
         zero = self.sharding.zero
         source, target = ("b", "g") if zero >= 2 else ("g", "r")
         groups: list[list[int]] = []
@@ -200,9 +201,9 @@ class _Parameters:
         return stage.bucket_bytes if self.sharding.zero >= 2 else stage.parameter_gradient_bytes
 
     def _update(self, number: int) -> None:
-        """Add an update: of the rank's share, where there is one."""
+        """Add an update: of the rank's share if states are sharded."""
         stage = self.stages[number - 1]
-        # Where the optimizer's state holds the parameters, too, they need not be there.
+        # If the optimizer state contains the parameters, too, the parameters need not be resident.
         read = "gor" if self.instance.master_copy and number in self.index["o"] else "wgor"
         written = ("p" if number in self.index["p"] else "nw", "no")
         time = stage.update_time
@@ -271,7 +272,7 @@ class _Parameters:
         )
 
     def _renewals(self) -> tuple[Renewal, ...]:
-        """Return what a step has from which one before, where steps follow each other without end."""
+        """Return which values a step takes from which earlier step, where steps follow each other without end."""
         late = self.instance.staleness
         if late is None:
             return ()
@@ -282,7 +283,7 @@ class _Parameters:
         )
 
     def _places(self) -> tuple[list[Resident], list[Resident], tuple[Placeable, ...]]:
-        """Return what lies where at the start and at the end, and what the schedule places."""
+        """Return the resident values at the start and at the end, and the values that the schedule places."""
         inputs: list[Resident] = []
         outputs: list[Resident] = []
         placeable: list[Placeable] = []
@@ -306,7 +307,7 @@ def _kind_and_stage(name: str) -> tuple[str, int]:
 
 
 def _runs_of(names: Names) -> list[NameRun]:
-    assert isinstance(names, NumberedNames)  # of every chain
+    assert isinstance(names, NumberedNames)  # holds for every chain
     return names.runs
 
 

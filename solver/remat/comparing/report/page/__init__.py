@@ -1,7 +1,7 @@
-"""The HTML report of a comparison: one file that needs nothing else, neither network nor library.
+"""The HTML report of a comparison: one self-contained file.
 
-``build`` puts the page together, ``charts`` draws its pictures as inline SVG; ``style.css`` and
-``script.js`` go into it whole.
+``build`` assembles the page, and ``charts`` draws its pictures as inline SVG; the page includes all of ``style.css``
+and ``script.js``.
 """
 
 from remat.comparing.report.page.build import page

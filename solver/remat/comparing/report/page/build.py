@@ -32,16 +32,16 @@ from remat.units import format_size, format_time
 from remat.version import __version__
 
 MOST_CHARTS = 60
-"""Instances that get a chart of their own; the tables have them all."""
+"""Maximum number of instances with a chart; the tables contain all."""
 
 WORDS = {"proved": "optimal", "ratio to bound": "gap", "over bound": "gap", "ratio to floor": "floor"}
-"""Headings that are explained by another word of the glossary."""
+"""Headings that the glossary explains under another word."""
 
 EXPLAINED = frozenset({"infeasible", "unknown", "budget", "makespan", "overhead", "peak", "lower bound", *WORDS})
-"""Headings that say what they mean."""
+"""Headings that need no explanation."""
 
 LONGEST_REMARK = 180
-"""Letters of a remark that the page shows; the tables have all of it."""
+"""Maximum letters of a remark on the page; the tables contain all of it."""
 
 GRID = "* proved optimal over all schedules; ± standard deviation over seeds. Click a heading to sort."
 
@@ -51,10 +51,10 @@ TOGETHER = (
 )
 
 Column = tuple[str, bool]
-"""Heading, and whether it is text (else a figure)."""
+"""Heading, and whether the column is text (otherwise a figure)."""
 
 Entry = tuple[str, object, str] | tuple[str, object, str, str]
-"""What a cell of a table shows, what it is sorted by, its class, and where it leads."""
+"""Text of a table cell, its sort key, its class, and its link."""
 
 
 def _asset(name: str) -> str:
@@ -64,15 +64,15 @@ def _asset(name: str) -> str:
 def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Mapping[str, str] | None = None) -> str:
     """Return the report as one HTML document.
 
-    Everything that comes from documents is escaped; style, script and pictures are inside.
+    Text from documents is escaped; style, script and pictures are included.
 
     Parameters
     ----------
     comparison : Comparison
     made : sequence of (label, text)
-        How it was made (`words.circumstances`): without it, equal comparisons give equal pages.
+        The circumstances of the run (`words.circumstances`); without them, equal comparisons give equal pages.
     pages : mapping of the keys of cells to links, optional
-        Interactive pages of schedules.
+        Links to interactive pages of schedules.
     """
     links = pages or {}
     standings = comparison.standings()
@@ -120,13 +120,13 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
 
 
 def _together(links: Mapping[str, str]) -> str:
-    """Say what a report with links must be sent with."""
+    """Say which files belong to a report with links."""
     folders = sorted({link.rpartition("/")[0] for link in links.values()})
     return f'<p class="soft">{escape(TOGETHER.format(", ".join(folders)))}</p>' if folders else ""
 
 
 def _palette() -> str:
-    """Return the colours of all pictures as variables of the style."""
+    """Return the colours of all pictures as style variables."""
 
     def rules(palette: Mapping[Role, str]) -> str:
         return "".join(f"--{role}:{colour};" for role, colour in palette.items())
@@ -192,7 +192,7 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[Entry]], name: str
 
 
 def _explained(title: str) -> str:
-    """Return the attribute that explains a heading where somebody points at it."""
+    """Return the attribute that explains a heading in a tooltip."""
     term = find_term(WORDS.get(title, title)) if title in EXPLAINED else None
     return "" if term is None else f' title="{escape(term.meaning)}"'
 
@@ -230,7 +230,7 @@ def _ratio(ratio: float | None, *, plain: bool = False, star: bool = False) -> E
 
 
 def _rankings(comparison: Comparison) -> str:
-    """Rank algorithms on what all of them solved, with the counts of all cells beside."""
+    """Rank algorithms on the cells that all of them solved, with the counts over all cells."""
     rankings = comparison.rankings()
     if not rankings:
         return '<h2 id="ranking">Ranking</h2><p class="soft">Nothing was solved.</p>'
@@ -248,7 +248,7 @@ def _rankings(comparison: Comparison) -> str:
 
 
 def _profile(comparison: Comparison, order: Sequence[str]) -> str:
-    """Draw the performance profile of the algorithms that solved anything."""
+    """Draw the performance profile of the algorithms with solved cells."""
     ratios: dict[str, list[float | None]] = {}
     for cell in comparison:
         if cell.job.algorithm and cell.answer.outcome is not Outcome.REFUSED:
@@ -273,7 +273,7 @@ def _curves(comparison: Comparison, order: Sequence[str]) -> str:
 
 
 def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
-    """Draw overhead against budget, where an instance was solved at more than one and anything has an overhead."""
+    """Draw overhead against budget for instances that were solved at several budgets and have overheads."""
     best: dict[str, dict[int, float]] = {}
     for cell in cells:
         if cell.job.capacity is not None and cell.answer.solved and cell.answer.overhead is not None:
@@ -289,7 +289,7 @@ def _curve(name: str, cells: Sequence[Cell], order: Sequence[str]) -> str:
     ticks = [(float(budget), format_size(budget, units)) for budget in spread]
     series = {algorithm: [(float(b), y) for b, y in points.items()] for algorithm, points in best.items()}
     shown = order
-    if len(order) > COLOURS:  # too many for colours that hold throughout: each picture has its own
+    if len(order) > COLOURS:  # too many for globally fixed colours: each picture has its own
         shown = [algorithm for algorithm in order if algorithm in series]
     key = legend(shown, only=set(series))
     picture = curves(series, shown, ticks, "budget")
@@ -302,7 +302,7 @@ def _grid(comparison: Comparison, order: Sequence[str]) -> str:
     lines = []
     for (instance, budget), cells in comparison.by_case.items():
         first = cells[0]
-        if not first.job.algorithm:  # no instance at all
+        if not first.job.algorithm:  # the document is not an instance
             continue
         best = comparison.best.get((instance, budget))
         shown = remedy(cells) if best is None else format_time(best, units_of(first))

@@ -11,18 +11,18 @@ WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 60, 12, 22, 36
 COLOURS = 8
 LINEAR_UP_TO = 3.0
-"""Overheads up to this have a linear axis."""
+"""Maximum overhead with a linear axis."""
 
 Points = Sequence[tuple[float, float]]
 
 
 def colour_of(names: Sequence[str]) -> Mapping[str, str]:
-    """Give the first names a colour each (a CSS variable), and all others the quiet one."""
+    """Assign a colour (a CSS variable) to each of the first names, and the muted one to all others."""
     return {name: f"var(--s{k})" if k < COLOURS else "var(--rest)" for k, name in enumerate(names)}
 
 
 def legend(names: Sequence[str], only: Set[str] | None = None) -> str:
-    """Return the legend of the colours, of all names or of some; the quiet ones share an entry."""
+    """Return the legend of the colours, for all names or some; muted names share an entry."""
     colours = colour_of(names)
     shown = [name for name in names if only is None or name in only]
     own = [name for name in shown if name in names[:COLOURS]]
@@ -41,7 +41,7 @@ def profile(ratios: Mapping[str, Sequence[float | None]], order: Sequence[str]) 
     Parameters
     ----------
     ratios : mapping of algorithm to ratios to the best
-        None where there is no schedule.
+        None for cells without a schedule.
     order : sequence of str
         Algorithms, best first: the order of the colours.
     """
@@ -79,7 +79,7 @@ def curves(
     xs = [x for points in series.values() for x, _ in points]
     low, high = min(xs), max(xs)
     top = max([0.01, *(y for points in series.values() for _, y in points)])
-    # Where one takes far longer than the others, the logarithm of makespan / no-recompute time keeps them apart.
+    # If one overhead is far larger than the others, the logarithm of makespan / no-recompute time separates them.
     logarithmic = top > LINEAR_UP_TO
     bend = math.log1p if logarithmic else float
     shown = {name: sorted((x, bend(y)) for x, y in points) for name, points in series.items()}
@@ -91,13 +91,13 @@ def curves(
 
 
 def _linear_ticks(top: float) -> list[float]:
-    """Return round figures from 0 to `top`, equally far from each other."""
+    """Return equidistant round figures from 0 to `top`."""
     step = next(t * 10.0**k for k in range(-6, 8) for t in (1, 2, 5) if t * 10.0**k >= top / 5)
     return [float(f"{k * step:.6g}") for k in range(int(top / step * (1 + 1e-9)) + 1)]
 
 
 def _ticks(top: float) -> list[float]:
-    """Return a few round overheads up to `top`, far enough from each other on a logarithmic axis of 1 + overhead."""
+    """Return a few round overheads up to `top`, well separated on a logarithmic axis of 1 + overhead."""
     chosen = [0.0]
     for tick in (t * 10.0**k for k in range(-4, 8) for t in (1, 2, 5)):
         if tick <= top * 1.0001 and math.log1p(tick) - math.log1p(chosen[-1]) >= math.log1p(top) / 7:
@@ -106,7 +106,7 @@ def _ticks(top: float) -> list[float]:
 
 
 def _pieces(places: Sequence[str]) -> set[tuple[str, str]]:
-    """Return the straight pieces of a line between places."""
+    """Return the straight segments of a line between positions."""
     return {(a, b) for a, b in pairwise(places) if a != b}
 
 
@@ -153,7 +153,7 @@ class _Axes:
         pieces = {name: _pieces([self._at(x, y) for x, y in series[name]]) for name in drawn}
         for k, name in reversed(list(enumerate(drawn))):
             points = series[name]
-            # What better ones cover stays visible on both sides of them.
+            # A line that is covered by better ones stays visible on both sides of them.
             covered = sum(bool(pieces[name] & pieces[better]) for better in drawn[:k])
             wide = 1.8 + 2.6 * min(covered, 3)
             path = " L".join(self._at(x, y) for x, y in points)

@@ -1,4 +1,4 @@
-"""The best schedules of a comparison as inline SVG: memory and resources over time, and what is kept or spilled."""
+"""The best schedules of a comparison as inline SVG: memory and resources over time, and kept or offloaded values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from remat.report.views.stages import Fate
 from remat.units import Units, format_size, format_time
 
 MOST_BYTES = 1_000_000
-"""Size of all these pictures together; what does not fit is counted. About 180 schedules."""
+"""Maximum size of all these pictures together (about 180 schedules); omitted ones are counted."""
 
 MEMORY, ROW, GAP = 84, 15, 10
 """Heights."""
@@ -72,7 +72,7 @@ LEGEND = (
     ("k-e", "in another memory"),
     ("t-S", "spilled"),
 )
-"""Classes of shapes and what they are; each picture explains those that it has."""
+"""Classes of shapes and their meanings; the legend of each picture lists those that it contains."""
 
 _CLASSES = re.compile(r'<(?:path|circle) class="([^"]*)"')
 
@@ -80,9 +80,9 @@ _CLASSES = re.compile(r'<(?:path|circle) class="([^"]*)"')
 def schedules(comparison: Comparison, links: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return a figure for the best cell of each instance and budget, or nothing if no cell has a picture.
 
-    `links` leads from the keys of cells to pages of their schedules.
+    `links` maps the keys of cells to pages of their schedules.
 
-    If they are too many for `MOST_BYTES`, each instance has one before any has two.
+    If the pictures exceed `MOST_BYTES`, each instance gets one before any instance gets two.
     """
     cells = list(best_cells(comparison))
     seen: dict[str, int] = {}
@@ -107,7 +107,7 @@ def schedules(comparison: Comparison, links: Mapping[str, str] = MappingProxyTyp
 
 
 def _key(drawn: str) -> str:
-    """Explain the colours that a picture has."""
+    """Explain the colours of a picture."""
     used = {style for listed in _CLASSES.findall(drawn) for style in listed.split()}
     marks = "".join(f'<span><i class="{style}"></i>{text}</span>' for style, text in LEGEND if style in used)
     order = ""
@@ -160,7 +160,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start", style: str = "")
 
 
 def _margin(y: float, text: str, style: str = "") -> str:
-    """Write into the left margin, squeezed if it is long."""
+    """Write into the left margin, condensed if the text is long."""
     drawn = _text(LEFT - 6, y, text, "end", style)
     return (
         drawn
@@ -176,7 +176,7 @@ def _short(name: str) -> str:
 
 
 def _boxes(rows: Sequence[str], columns: int, y: float, height: float, styles: dict[str, str]) -> str:
-    """Draw the runs of each row, a path for each letter."""
+    """Draw the runs of each row, with one path for each letter."""
     scale = _ACROSS / columns
     paths: dict[str, list[str]] = {}
     for row, text in enumerate(rows):
@@ -215,7 +215,7 @@ def _over_time(record: Miniature, units: Units, time: str) -> str:
 def _memory(line: Line, units: Units, y: float) -> Iterator[str]:
     near = line.capacity is not None and line.capacity <= 3 * max(line.peak, 1)
     top = max(line.peak, line.capacity or 0) if near else line.peak
-    head, base = 16.0, y + MEMORY  # room above the line for the peak's cause
+    head, base = 16.0, y + MEMORY  # space above the line for the peak's cause
     high = (MEMORY - head) / max(top, 1) * max(line.peak, 1)  # of the peak
     scale = _ACROSS / max(len(line.levels), 1)
     corners = []
@@ -230,7 +230,7 @@ def _memory(line: Line, units: Units, y: float) -> Iterator[str]:
     x = LEFT + _ACROSS * min(line.at, SLICES) / SLICES
     yield f'<circle class="peak" cx="{x:.4g}" cy="{base - high:.4g}" r="2.6"/>'
     label = f"peak {format_size(line.peak, units)}: {shown_name(line.cause)}"
-    # To the right of the peak, or further to the left if there is no room: a letter is about 5.7 wide.
+    # To the right of the peak, or further to the left if space is short: a letter is about 5.7 wide.
     yield _text(max(LEFT, min(x + 2, WIDTH - RIGHT - 5.7 * len(label))), y + 9, label, style="strong")
     yield _margin(y + head + 8, _short(line.name))
     if line.capacity is not None:
@@ -238,7 +238,7 @@ def _memory(line: Line, units: Units, y: float) -> Iterator[str]:
 
 
 def _composition(line: Line, units: Units, y: float) -> Iterator[str]:
-    """Say what there is at the peak, the most first, as far as it fits: a letter is about 5.7 wide."""
+    """Name the values at the peak, largest first, until the line is full: a letter is about 5.7 wide."""
     kinds = list(Kind)
     said = [f"{kinds[kind].label} {format_size(size, units)}" for kind, size in line.parts if 0 <= kind < len(kinds)]
     while len(said) > 1 and 5.7 * len(f"there: {', '.join(said)}") > _ACROSS:
