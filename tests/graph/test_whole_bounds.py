@@ -3,10 +3,13 @@
 from itertools import product
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import remat
 from remat.graph.bounds import makespan_bound, memory_time_bound
+from remat.solving.problem_setup import make_problem
 from tests.verifier.judges import Case
 
 HUGE = st.integers(2**57, 2**58)
@@ -90,3 +93,17 @@ def test_bytes_times_huge_times(times: list[int], capacity: int) -> None:
     case = case_of(times, [1, 1], capacity=capacity)
     # Each run writes a byte of its own.
     assert repr(memory_time_bound(case.graph, case.machine)) == str(-(-sum(times) // capacity))
+
+
+@pytest.mark.parametrize("factor", [1, 4, 2**40])
+def test_a_common_step_of_all_times_is_kept(factor: int) -> None:
+    """Two processors, three tasks of 2: one runs two of them. Scaled times change nothing but the unit."""
+    tasks = [{"id": f"t{k}", "time": 2 * factor, "writes": [f"v{k}"]} for k in range(3)]
+    document = {"schema": "remat.instance/1", "kind": "dag", "tasks": tasks}
+    document["values"] = [{"id": f"v{k}", "size": 1} for k in range(3)]
+    document["machine"] = {
+        "memories": [{"name": "memory"}],
+        "processors": [{"name": "cpu", "memory": "memory", "count": 2}],
+    }
+    problem = make_problem(remat.load(document))
+    assert problem.least_makespan == 4 * factor

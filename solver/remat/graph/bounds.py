@@ -214,22 +214,22 @@ def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | Non
     critical path and that time divided by the sum of the processors' speeds. A task on p processors takes time/p^alpha
     at the speed of the slowest one. Since alpha <= 1, this never reduces its work. (No processor is faster than 1.)
 
-    If all runs take integer times, the quotient is rounded up: some processor is busy for at least the quotient, and
-    for an integer time.
+    If all runs take multiples of an integer step, the quotient is rounded up to such a multiple: some processor is busy
+    for at least the quotient, and for a multiple of the step.
     """
     needed = needed or needed_tasks(graph)
     if len(machine.processors) == 1 and not graph.parts:
-        return as_time(_work(graph, needed), whole=graph.exact_times)
+        return as_time(_work(graph, needed), step=int(graph.exact_times))
     return max(share_bound(graph, machine, needed), path_bound(graph, needed))
 
 
 def share_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks, *, whole: bool = True) -> Number:
-    """Return the time of all that must run, divided among all processors; rounded up if all runs take integer times.
+    """Return the time of all that must run, divided among all processors; rounded up as in `makespan_bound`.
 
     Streams pass `whole` False: a processor's share per sample need not be an integer.
     """
     share = _work(graph, needed) / sum(_exact_speed(processor.speed) for processor in machine.processors)
-    return as_time(share, whole=whole and _whole_runs(graph, machine))
+    return as_time(share, step=_run_step(graph, machine) if whole else 0)
 
 
 def _work(graph: TaskGraph, needed: NeededTasks) -> Fraction:
@@ -253,30 +253,44 @@ def _exact_speed(speed: Number) -> Fraction:
     return Fraction(str(speed))
 
 
-def _whole_runs(graph: TaskGraph, machine: Machine) -> bool:
-    """Whether every run of every task takes an integer time on every processor."""
+def _run_step(graph: TaskGraph, machine: Machine) -> int:
+    """Return the largest integer that divides the time of every run on every processor; 0 if some are no integers."""
     if not graph.exact_times or (graph.parallel_max is not None and (graph.parallel_max > 1).any()):
-        return False
-    slow = {processor.speed for processor in machine.processors if processor.speed != 1}
-    times = np.unique(graph.time if graph.times is None else np.maximum(graph.times, 0)) if slow else graph.time[:0]
-    for speed in slow:
+        return 0
+    times = np.unique(graph.time if graph.times is None else np.maximum(graph.times, 0))
+    step = int(np.gcd.reduce(times, initial=0))
+    if graph.pairs is not None:
+        step = math.gcd(step, int(np.gcd.reduce(graph.pairs.spared.ravel(), initial=0)))
+    for speed in {processor.speed for processor in machine.processors if processor.speed != 1}:
         if (times / speed >= 2.0**53).any():  # float64 rounds quotients of this size
-            return False
+            return 0
         exact = _exact_speed(speed)
-        if any(time * exact.denominator % exact.numerator for time in times.tolist()):
-            return False
-    return True
+        for time in times.tolist():
+            run, rest = divmod(time * exact.denominator, exact.numerator)
+            if rest:
+                return 0
+            step = math.gcd(step, run)
+    return step or 1
 
 
-def _whole_copies(machine: Machine) -> bool:
-    """Whether every copy takes an integer time, including copies of a part of a value."""
-    return all(isinstance(link.latency, int) and link.bandwidth in (None, 1) for link in machine.links)
+def _copy_step(machine: Machine) -> int | None:
+    """Return an integer that divides the time of every copy, parts of values included; None if some are no integers.
+
+    It is 0, which every integer divides, if no copy takes any time.
+    """
+    times = [time for link in machine.links for time in (link.latency, link.delay)]
+    whole = all(isinstance(time, int) for time in times)
+    if not whole or any(link.bandwidth not in (None, 1) for link in machine.links):
+        return None
+    return 1 if any(link.bandwidth == 1 for link in machine.links) else math.gcd(*(int(time) for time in times))
 
 
-def as_time(bound: Fraction, *, whole: bool) -> Number:
-    """Convert a bound to a time: round up if all times are integers, and down if it has to become a float64."""
-    if whole or bound.denominator == 1:
-        return math.ceil(bound)
+def as_time(bound: Fraction, *, step: int) -> Number:
+    """Convert a bound to a time: up to a multiple of `step`; if that is 0, down if the bound becomes a float64."""
+    if step:
+        return math.ceil(bound / step) * step
+    if bound.denominator == 1:
+        return bound.numerator
     rounded = float(bound)
     return rounded if Fraction(rounded) <= bound else math.nextafter(rounded, 0.0)
 
@@ -454,6 +468,6 @@ def memory_time_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | 
             shared[readers[value]] = shared.get(readers[value], 0) + size[value] * duration[task]
     # Bytes times a float time may overflow float64: a smaller amount is still a valid bound.
     total = sum((Fraction(min(amount, LARGEST_TOTAL)) / count for count, amount in shared.items()), Fraction(0))
-    return as_time(
-        min(total / room, Fraction(LARGEST_TOTAL)), whole=_whole_runs(graph, machine) and _whole_copies(machine)
-    )
+    runs, copies = _run_step(graph, machine), _copy_step(machine)
+    step = 0 if copies is None or not runs else math.gcd(runs, copies)
+    return as_time(min(total / room, Fraction(LARGEST_TOTAL)), step=step)

@@ -73,7 +73,7 @@ def transfer_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks) -> N
             for link in machine.links
         )
     )
-    return as_time(bound, whole=whole)
+    return as_time(bound, step=int(whole))
 
 
 class _Region:

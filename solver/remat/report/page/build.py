@@ -210,7 +210,9 @@ def _legend(result: Result, head: Mapping[str, Any]) -> str:
         f'<span class="phase-{phase}">{named[Phase(phase)]}</span>' for phase in head["used_phases"] if phase
     )
     idle = '<span class="phase-idle">idle</span>'
-    numbers = "" if result.orders is None else "<small>numbers: micro-batches; lighter: later stages of a device</small>"
+    numbers = ""
+    if result.orders is not None:
+        numbers = "<small>numbers: micro-batches; lighter: later stages of a device</small>"
     return f'<div class="legend">{"".join(shown)}<div><b>time:</b>{phases}{idle}{numbers}</div></div>'
 
 
@@ -238,7 +240,8 @@ def _memory_legend(
         for row, label, meaning in rows
     )
     state = " hidden" if hidden else ""
-    return f'<div data-by="{by}"{state}><button type="button"{switch}><b>memory at the peak by {title}:</b></button>{entries}</div>'
+    head = f'<button type="button"{switch}><b>memory at the peak by {title}:</b></button>'
+    return f'<div data-by="{by}"{state}>{head}{entries}</div>'
 
 
 def _in_words(head: Mapping[str, Any], result: Result) -> str:
