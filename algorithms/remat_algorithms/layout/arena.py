@@ -1,4 +1,4 @@
-"""The smallest arena: greedy layouts, then searches between the best of them and the lower bound."""
+"""The smallest arena: greedy layouts, then searches between the best greedy layout and the lower bound."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from remat_algorithms.layout.best_fit import ORDERS, Gaps, Order
 from remat_algorithms.layout.live_bytes import arena_bound, sections_of
 
 MOST_PLACES = 20_000_000
-"""Pairs of a buffer and a section of its life beyond which nothing is searched."""
+"""Maximum number of (buffer, section) pairs for which a search runs."""
 
 GREEDY_PLACES = 200_000
-"""Buffers beyond which only the two orders are asked that take little time at any size."""
+"""Maximum number of buffers for all greedy orders; above it, only the two orders that are fast at any size run."""
 
 CHEAP_ORDERS: tuple[Order, ...] = ("start", "lifetime")
 
 FIRST_WORK = 20_000_000
-"""Work of the first search in an arena of one size; it doubles each time all sizes were searched in vain."""
+"""Work of the first search in an arena of one size. It doubles whenever all sizes were searched without success."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class _Best:
 
     @property
     def is_enough(self) -> bool:
-        """Whether the layout fits, or cannot be better."""
+        """Whether the layout fits, or is proved optimal."""
         if self.offset is None:
             return False
         capacity = self.buffers.capacity
@@ -49,14 +49,14 @@ class _Best:
 
 
 def smallest_arena(buffers: Buffers, context: Context, *, work: int | None, greedy: bool = True) -> LayoutProposal:
-    """Look for a layout that fits the capacity, or for the smallest arena where there is none.
+    """Search for a layout that fits the capacity, or for the smallest arena if no capacity is given.
 
     Parameters
     ----------
     work : int, optional
-        Units of work of the search, of about a nanosecond each; None: until it is done, or stopped.
+        Units of work of the search, about one nanosecond each. None: search until completion or until stopped.
     greedy : bool
-        Whether best-fit comes first. Without it, it is asked only where the arena is to be minimised.
+        Whether best-fit runs first. If False, it runs only when the arena is to be minimised.
     """
     best = _Best(buffers, arena_bound(buffers))
     if buffers.capacity is not None and best.bound > buffers.capacity:
@@ -89,14 +89,14 @@ def _greedy(buffers: Buffers, context: Context) -> Iterator[IntArray]:
 
 
 def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Termination]:
-    """Search until the layout is enough; return whether every arena below it is excluded, and why it stopped."""
+    """Search until the layout is enough; return whether all smaller arenas are excluded, and why it stopped."""
     _, first, last = sections_of(best.buffers)
     if int((last - first).sum()) > MOST_PLACES:
         return False, Termination.SIZE_LIMIT
     buffers, expand = _hulls(best.buffers)
     exact = buffers is best.buffers
     step = _step(buffers)
-    excluded = best.bound - step if exact else arena_bound(buffers) - step  # no layout of these has such an arena
+    excluded = best.bound - step if exact else arena_bound(buffers) - step  # no layout has such an arena
     most, turn = FIRST_WORK, 0
     while not best.is_enough:
         capacity = best.buffers.capacity
@@ -104,7 +104,7 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
         low = excluded + step
         if low > high:
             return exact, Termination.COMPLETED
-        # The bound itself is what most instances allow; then the middle, then ever nearer to what is known to do.
+        # Try the bound first, because most instances reach it. Then bisect towards the best known arena.
         target = high if capacity is not None else _target(low, high, step, turn)
         left = None if work is None else work - best.work
         if context.stopped or (left is not None and left <= 0):
@@ -130,7 +130,7 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
 
 
 def _target(low: int, high: int, step: int, turn: int) -> int:
-    """Return the arena that is tried at a turn: the lowest one first, then those that halve the way to the highest."""
+    """Return the arena to try at a turn: first the lowest one, then repeated bisection towards the highest."""
     if turn == 0:
         return low
     rest = (high - low) // step >> turn
@@ -138,7 +138,7 @@ def _target(low: int, high: int, step: int, turn: int) -> int:
 
 
 def _step(buffers: Buffers) -> int:
-    """Return what the difference of two arenas is a multiple of."""
+    """Return a common divisor of all differences between two arenas."""
     addresses = [address for pair in buffers.blocked for address in pair]
     fixed = [] if buffers.fixed is None else buffers.fixed[buffers.is_fixed].tolist()
     return int(np.gcd.reduce(np.array([*addresses, *fixed, *buffers.size.tolist(), *_alignment(buffers)])))
@@ -149,7 +149,7 @@ def _alignment(buffers: Buffers) -> list[int]:
 
 
 def _hulls(buffers: Buffers) -> tuple[Buffers, Callable[[IntArray], IntArray]]:
-    """Return plain buffers that enclose the groups, and what makes offsets of buffers of theirs."""
+    """Return plain buffers that enclose the groups, and a function from their offsets to those of the members."""
     if buffers.group is None:
         return buffers, lambda offset: offset
     assert buffers.shift is not None

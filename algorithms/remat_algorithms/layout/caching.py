@@ -1,19 +1,18 @@
-"""`caching`: what the caching allocator of PyTorch reserves for these buffers, in execution order.
+"""`caching`: the memory that PyTorch's caching allocator reserves for these buffers, in execution order.
 
-The rules of `c10/cuda/CUDACachingAllocator.cpp`, with its default settings and one stream:
+The rules are those of `c10/cuda/CUDACachingAllocator.cpp`, with its default settings and one stream:
 
 - A request is rounded up to a multiple of 512 bytes.
 - Requests of up to 1 MiB are served from the small pool, all others from the large pool.
-- The smallest free block of the pool that is large enough is taken; of equal ones that at the lowest address. If there
-  is none, a segment is reserved: 2 MiB for a small request, 20 MiB for one below 10 MiB, else the request rounded up
-  to a multiple of 2 MiB.
-- A block is split if what remains is at least 512 bytes in the small pool, or more than 1 MiB in the large pool.
-- A freed block becomes one with free neighbours of its segment. Segments stay reserved; nothing is moved.
-- Where the device has a capacity and a new segment would exceed it, the segments that are wholly free are given back
-  first.
+- The smallest free block of the pool that is large enough is taken. Of equal blocks, the lowest address wins.
+- If no block is large enough, a segment is reserved: 2 MiB for a small request, 20 MiB for a request below 10 MiB,
+  otherwise the request rounded up to a multiple of 2 MiB.
+- A block is split if the remainder is at least 512 bytes in the small pool, or more than 1 MiB in the large pool.
+- A freed block is merged with free neighbours of its segment. Segments stay reserved; blocks never move.
+- If the device has a capacity and a new segment would exceed it, wholly free segments are released first.
 
-Segments are laid out one after the other: an offset is an address in that order, so the arena is the most that is
-reserved as long as no segment is given back.
+Segments are laid out one after the other, and an offset is an address in that order. The arena therefore equals the
+maximum of reserved bytes unless a segment is released.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ SMALL_SEGMENT, MEDIUM_SEGMENT, LARGE_ROUNDING = 2 * MIB, 20 * MIB, 2 * MIB
 
 @dataclass
 class _Block:
-    """A part of a segment; free blocks are known by size and address."""
+    """A part of a segment; free blocks are indexed by size and address."""
 
     offset: int
     size: int
@@ -49,7 +48,7 @@ class Allocator:
     Attributes
     ----------
     reserved, most_reserved : int
-        Bytes of all segments now, and at most.
+        Current and maximum bytes of all segments.
     """
 
     def __init__(self, capacity: int | None = None) -> None:
@@ -60,7 +59,7 @@ class Allocator:
         self.reserved = self.most_reserved = 0
 
     def allocate(self, size: int) -> int | None:
-        """Return the address of a block, or None where the capacity does not allow it."""
+        """Return the address of a block, or None if the capacity does not allow it."""
         size = max(-(-size // ROUNDING) * ROUNDING, ROUNDING)
         small = size <= SMALL
         pool = self._free[small]
@@ -79,7 +78,7 @@ class Allocator:
         return block.offset
 
     def free(self, offset: int) -> None:
-        """Give a block back; free neighbours become one with it."""
+        """Free a block and merge it with its free neighbours."""
         block = self._at[offset]
         pool = self._free[block.is_small]
         for neighbour in (block.before, block.after):
@@ -96,7 +95,7 @@ class Allocator:
         insort(pool, (block.size, block.offset))
 
     def _reserve(self, size: int, small: bool) -> _Block | None:
-        """Add a segment; where there is no room for it, give back what is wholly free."""
+        """Add a segment; if the capacity does not allow it, release wholly free segments first."""
         if small:
             wanted = SMALL_SEGMENT
         else:
@@ -130,7 +129,7 @@ class Allocator:
 
 
 def solve(buffers: Buffers, options: None, context: Context) -> LayoutProposal:
-    """Allocate and free in the order of times, frees first at one instant; no layout where the capacity is exceeded."""
+    """Allocate and free in time order, frees first at equal times; return no layout if the capacity is exceeded."""
     if not buffers.is_plain or buffers.is_fixed.any() or buffers.reserved:
         raise OptionError("the caching allocator knows neither fixed nor reserved addresses", argument="allocator")
     allocator = Allocator(buffers.capacity)
@@ -141,7 +140,7 @@ def solve(buffers: Buffers, options: None, context: Context) -> LayoutProposal:
 
 
 def simulate(buffers: Buffers, allocator: Allocator) -> IntArray | None:
-    """Return the addresses that an allocator gives; None where it has none left."""
+    """Return the addresses that an allocator assigns; None if a request fails."""
     count = len(buffers)
     time = np.concatenate((buffers.end, buffers.start))
     events = np.lexsort((np.tile(np.arange(count), 2), np.repeat((0, 1), count), time))

@@ -1,8 +1,8 @@
 """`layout-auto`: the best of the greedy orders, then searches for smaller arenas, with a lower bound.
 
-`best-fit` is asked in each of its orders until one reaches the bound (`layout.live_bytes.arena_bound`).
-Then the search of `layout-exact` tries the bound itself, and arenas between the bound and the best one, each with
-limited work, which grows as long as some is left.
+`best-fit` runs in each of its orders until one reaches the bound (`layout.live_bytes.arena_bound`). Then the search of
+`layout-exact` tries the bound, and arenas between the bound and the best known one. Each try has limited work, which
+grows while any work is left.
 """
 
 from __future__ import annotations
