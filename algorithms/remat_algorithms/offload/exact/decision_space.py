@@ -190,7 +190,7 @@ class Setting:
 
 
 def _ancestors(last: dict[int, int], reads: list[list[int]], producers: list[list[int]]) -> dict[int, set[int]]:
-    """Return for each task that runs once the direct and indirect sole producers of its inputs: they must precede it."""
+    """Return for each task that runs once the direct and indirect sole producers of its inputs: they precede it."""
     direct = {
         task: {
             producers[value][0] for value in reads[task] if len(producers[value]) == 1 and producers[value][0] in last

@@ -34,7 +34,7 @@ from remat_algorithms.offload.swaps.value_copies import Swap
 NAME = "auto-perf-maxing"
 
 MODEL_BUDGETS = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.0)
-"""Shares of the budget that the programs are given, until the schedule fits; at 0, everything possible is recomputed."""
+"""Shares of the budget that the programs are given, until the schedule fits; 0 recomputes everything possible."""
 
 HOW = {"auto": ("names", "narrow"), "names": ("names",), "narrow": ("narrow",)}
 """Methods to find layers, in the order in which they are tried."""
