@@ -28,7 +28,7 @@ Transfers = tuple[int, int, int]
 """Reads of the first state of a block, writes and reads of others."""
 
 MOST_SLOTS, MOST_REPEATS = 400, 1000
-"""Beyond these, transfers of the first level are left out of the estimate of a period."""
+"""Above these, transfers of the first level are left out of the estimate of a period."""
 
 
 class TwoLevelOptions(Options):
@@ -120,7 +120,7 @@ def _blocks(problem: Problem, options: TwoLevelOptions) -> _Blocks | Proposal:
 
 
 def _quickest(loop: TimeLoop, smallest: int) -> int:
-    """Return the period of least time, the longest of several; of long loops about one in fifty is looked at."""
+    """Return the period of minimum time, the longest of equals; for long loops about one in fifty is tried."""
     candidates = [min(smallest, loop.steps)]
     while candidates[-1] < loop.steps:
         candidates.append(min(loop.steps, max(candidates[-1] + 1, candidates[-1] * 51 // 50)))
