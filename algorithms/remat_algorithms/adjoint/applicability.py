@@ -1,4 +1,4 @@
-"""Which adjoints are for which algorithm."""
+"""Conditions under which each algorithm for adjoints applies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 MODERATE_STEPS = 2000
-"""Most steps whose best schedule is searched for with all means."""
+"""Maximum number of steps for which all methods search for the best schedule."""
 
 
 def uniform_adjoint(problem: Problem) -> bool:
@@ -18,7 +18,7 @@ def uniform_adjoint(problem: Problem) -> bool:
 
 
 def shared_equal_sizes(problem: Problem) -> bool:
-    """Whether states and adjoints of one size share one memory, and a table over them takes no more than seconds."""
+    """Whether states and adjoints of one size share one memory, and a table over them takes at most seconds."""
     chain = problem.chain
     sizes = {*chain.activation_size.tolist(), *chain.gradient_size.tolist()}
     simple = len(problem.machine.memories) == 1 and len(sizes) == 1 and not chain.saves
@@ -26,7 +26,7 @@ def shared_equal_sizes(problem: Problem) -> bool:
 
 
 def levels(problem: Problem) -> bool:
-    """Whether a table over levels, slots and steps pays, and takes no more than seconds."""
+    """Whether a table over levels, slots and steps pays, and takes at most seconds."""
     chain, machine = problem.chain, problem.machine
     levels = machine.memories[1:]
     if not levels or chain.saves or not uniform_adjoint(problem) or chain.length == 0:
@@ -42,7 +42,7 @@ def levels(problem: Problem) -> bool:
 
 
 def one_free_level(problem: Problem) -> bool:
-    """Whether equal steps have one place for checkpoints that cost nothing: then Revolve's closed form says it all."""
+    """Whether equal steps have one place for free checkpoints: then Revolve's closed form is optimal."""
     machine, chain = problem.machine, problem.chain
     free = not any(link.latency or link.bandwidth is not None for link in machine.links)
     return uniform_adjoint(problem) and len(machine.memories) == 2 and free and not chain.saves
@@ -60,7 +60,7 @@ def long_levels(problem: Problem) -> bool:
 
 
 def slots_of_one_size(problem: Problem) -> bool:
-    """Whether states of one size go to one level, beside computing, in a table of moderate size."""
+    """Whether states of one size go to one level, overlapped with computation, in a table of moderate size."""
     chain, machine = problem.chain, problem.machine
     sizes = set(chain.activation_size.tolist())
     alone = len(machine.memories) == 2 and not chain.saves and not any(machine.resource_of_link)
@@ -68,12 +68,12 @@ def slots_of_one_size(problem: Problem) -> bool:
 
 
 def starts_elsewhere(problem: Problem) -> bool:
-    """Whether another memory than the processor's comes first."""
+    """Whether the first memory is not the processor's."""
     return problem.machine.processors[0].memory != 0
 
 
 def moderate_table(problem: Problem) -> bool:
-    """Whether a table over (steps x steps x slots) takes no more than seconds and 2 GB."""
+    """Whether a table over (steps x steps x slots) takes at most seconds and 2 GB."""
     chain, machine = problem.chain, problem.machine
     state = max(1, int(chain.activation_size.max()))
     capacity = machine.memories[-1 if len(machine.memories) == 1 else 1].capacity
@@ -83,7 +83,7 @@ def moderate_table(problem: Problem) -> bool:
 
 
 def fits_whole(problem: Problem) -> bool:
-    """Whether all states fit at once, into the storage or into the one memory; then nothing is recomputed."""
+    """Whether all states fit at once, into the storage or into the one memory; then no recomputation is needed."""
     if problem.instance.has_parameters:
         return False
     chain, machine = problem.chain, problem.machine
@@ -92,7 +92,7 @@ def fits_whole(problem: Problem) -> bool:
         capacity = machine.memories[1].capacity
         times = [machine.links[link].latency for link in machine.link_index.values()]
         free = not any(times) and all(link.bandwidth is None for link in machine.links)
-        # Where checkpoints cost time, fewer of them may be quicker than none recomputed.
+        # If checkpoints cost time, recomputation with fewer of them may be faster.
         return free and not chain.saves and (capacity is None or sum(states[:-1]) <= capacity)
     if problem.budget is None:
         return not chain.saves
@@ -101,7 +101,7 @@ def fits_whole(problem: Problem) -> bool:
 
 
 def moderate(problem: Problem) -> bool:
-    """Whether there are few enough steps to look for the best schedule with all means."""
+    """Whether there are few enough steps for all methods to search for the best schedule."""
     return problem.chain.length <= MODERATE_STEPS and not starts_elsewhere(problem)
 
 

@@ -1,7 +1,8 @@
-"""Whether a schedule fits: what counting slots leaves open.
+"""Check with placement whether a schedule fits, because counting slots is only an estimate.
 
-Algorithms for adjoints count slots of the largest state, beside the largest working state, adjoint and tape. A schedule
-may take less than is counted, or, where the working memory is bounded by hand, more than there is. Placement knows.
+Algorithms for adjoints count slots of the largest state, in addition to the largest working state, adjoint and tape. A
+schedule may need less than that or, if the user bounds the working memory, more than is available. Placement computes
+the exact need.
 """
 
 from __future__ import annotations
@@ -19,27 +20,28 @@ from remat.plugin import Context, LeastBudget, Number, OptionError, Problem, Pro
 from remat_algorithms.adjoint.uniform_steps import Facts
 
 MOST_STEPS = 100
-"""Most steps for which a refusal is looked at again: of long loops, what is counted is nearly what is taken."""
+"""Maximum number of steps for which a refusal is checked again: for long loops, the count is nearly exact."""
 
 Given = TypeVar("Given")
 Solve = Callable[[Problem, Given, Context], Proposal]
 
 
 def within_room(name: str) -> Callable[[Solve[Given]], Solve[Given]]:
-    """Let placement have the last word on the room that an algorithm for adjoints counts.
+    """Let placement check the memory that an algorithm for adjoints counts.
 
-    Two schedules may take less than the least that is counted: the one that recomputes nothing, and the one with the
-    least number of slots. The least budget is what the lesser of them takes; with so much, or more, that schedule is
-    taken, unless what is counted allows a better one. So no budget is named above one that would do, and more memory
+    Two schedules may need less than the smallest counted budget: the one without recomputation, and the one with the
+    fewest slots. The minimum budget is the smaller need of both. With at least that budget, the schedule is taken
+    unless the count allows a better one. The named budget is therefore never above one that suffices, and more memory
     never hurts.
 
-    With storage, a schedule for which the working memory is too small is an answer, and not a claim: the least
-    capacity with which it can be placed. Nor is so much storage called enough with which it still would be too small.
+    With storage, the working memory may be too small for a schedule. The answer is then, without a claim, the smallest
+    capacity with which the schedule can be placed. A storage size is likewise not called sufficient if the working
+    memory would still be too small.
 
     Parameters
     ----------
     name : str
-        The algorithm, whose solver is decorated.
+        The algorithm whose solver is decorated.
     """
 
     def decorate(solve: Solve[Given]) -> Solve[Given]:
@@ -98,7 +100,7 @@ def _as_counted(problem: Problem, answer: Proposal, at: Callable[[int | None], P
 def _in_working_memory(
     problem: Problem, answer: Proposal, name: str, at: Callable[[int | None], Proposal | None]
 ) -> Proposal:
-    """Return an answer, or, where the working memory beside storage is too small for it, how large that must be."""
+    """Return an answer or, if the working memory is too small for it, the size that the working memory needs."""
     steps, capacity = answer.steps, problem.machine.memories[0].capacity
     if capacity is None or len(problem.machine.memories) == 1:
         return answer
@@ -116,11 +118,11 @@ def _in_working_memory(
 
 
 def _with_storage_alone(problem: Problem, answer: Proposal, at: Callable[[int | None], Proposal | None]) -> Proposal:
-    """Return a refusal that calls so much storage enough only if the schedule there fits the working memory, too."""
+    """Return a refusal that calls a storage size sufficient only if the schedule there fits the working memory, too."""
     least = answer.least
     if least is None or not least.sufficient or least.memory != _counted(problem):
         return answer
-    # Long loops are not solved again for it: nothing is promised then.
+    # Long loops are not solved again for this: the refusal then promises nothing.
     other = at(least.size) if Facts.of(problem).steps <= MOST_STEPS else None
     if other is not None and other.steps is not None:
         machine = problem.machine
@@ -144,7 +146,7 @@ def _all_take_at_least(problem: Problem) -> int:
 
 
 def _need(problem: Problem, steps: Steps) -> int | None:
-    """Return the least capacity of the counted memory with which steps fit; None if it is another one that is full."""
+    """Return the smallest capacity of the counted memory with which steps fit; None if another memory is full."""
     machine, counted = problem.machine, _counted(problem)
     empty = machine.with_capacities({machine.memories[counted].name: 0})
     outcome = place(problem.graph, empty, steps)
@@ -154,7 +156,7 @@ def _need(problem: Problem, steps: Steps) -> int | None:
 
 
 def _time(problem: Problem, answer: Proposal) -> Number:
-    """Return what an answer claims, or else the time of its runs."""
+    """Return the time that an answer claims, or else the time of its runs."""
     if answer.makespan is not None or answer.steps is None:
         return inf if answer.makespan is None else answer.makespan
     time: Number = problem.graph.time[answer.steps.runs].sum().item()

@@ -1,7 +1,7 @@
-"""Plans of adjoint schedules: operations collected one by one, and the steps that they stand for.
+"""Plans of adjoint schedules: operations collected one by one, and the steps that they represent.
 
-`remat.schedule.operations` says what the operations mean. Where everything lives in one memory, states are simply not
-dropped: writes, reads and discards vanish, and each state is freed after its last use.
+`remat.schedule.operations` defines the operations. If everything is in one memory, states are simply not dropped:
+writes, reads and discards vanish, and each state is freed after its last use.
 """
 
 from __future__ import annotations

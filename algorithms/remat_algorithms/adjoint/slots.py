@@ -1,4 +1,4 @@
-"""Checkpoint slots: how many states a machine can store, and what storing them costs."""
+"""Checkpoint slots: the number of states that a machine can store, and the cost of storing them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remat_algorithms.adjoint.uniform_steps import Facts
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Room for checkpoints in one memory.
+    """Slots for checkpoints in one memory.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class Slots:
     memory : int
         Index of the memory that the count comes from.
     level : int
-        Index of the storage level that checkpoints are written to; 0 where all lives in one memory.
+        Index of the storage level that checkpoints are written to; 0 if everything is in one memory.
     least : LeastBudget
         Capacity of `memory` for one slot.
     """
@@ -34,7 +34,7 @@ class Slots:
 
     @staticmethod
     def of(problem: Problem) -> Slots:
-        """Count the slots of the quickest storage level, or of the one memory beside a working state and adjoint."""
+        """Count the slots of the fastest storage level, or of the one memory without a working state and adjoint."""
         facts = Facts.of(problem)
         state, steps = facts.state, facts.steps
         if len(problem.machine.memories) > 1:
@@ -48,12 +48,12 @@ class Slots:
 
 
 def require_links(problem: Problem, level: int) -> None:
-    """Demand links between the working memory and a storage level, both ways: what is stored is read again.
+    """Require links in both directions between the working memory and a storage level.
 
     Raises
     ------
     remat.OptionError
-        If there is none one way.
+        If one direction has no link.
     """
     for ends in ((0, level), (level, 0)):
         if ends not in problem.machine.link_index:
@@ -70,13 +70,13 @@ def _fitting(capacity: int | None, fixed: int, state: int, most: int) -> int:
 
 
 def initially_in(problem: Problem, memory: int) -> bool:
-    """Whether x0 lies in a storage level (by memory index) from the start, unpaid."""
+    """Whether x0 is in a storage level (by memory index) from the start, without cost."""
     initial = problem.instance.initial_level
     return memory > 0 and initial == problem.machine.memories[memory].name
 
 
 def slot_notes(problem: Problem, level: int) -> tuple[str, ...]:
-    """Say what counting slots in one level leaves unused: bytes beside smaller states, and x0 in another level."""
+    """Report what counting slots in one level leaves unused: bytes next to smaller states, and x0 in another level."""
     sizes, machine = problem.chain.activation_size, problem.machine
     notes = []
     if len(sizes) and int(sizes.min()) != int(sizes.max()) and machine.memories[level].capacity is not None:
@@ -99,7 +99,7 @@ class Discards(Protocol):
 
 
 def forgotten(problem: Problem, level: int) -> Iterator[Entry]:
-    """Yield the removal of x0 from the level in which it lies from the start, if that is not the one that is used."""
+    """Yield the removal of x0 from the level that holds it at the start, if that level is not used."""
     initial = problem.instance.initial_level
     if initial is not None and not initially_in(problem, level):
         yield (DISCARD, 0, problem.machine.memory_index[initial])
@@ -112,7 +112,7 @@ def forget_elsewhere(problem: Problem, plan: Discards, level: int) -> None:
 
 
 def transfer_times(problem: Problem, level: int) -> tuple[Number, Number] | None:
-    """Return the times to write and to read one state; None where they depend on the state or overlap."""
+    """Return the times to write and to read one state; None if they depend on the state or overlap."""
     if level == 0:
         return 0, 0
     machine, facts = problem.machine, Facts.of(problem)

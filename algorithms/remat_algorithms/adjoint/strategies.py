@@ -1,4 +1,4 @@
-"""Strategies on adjoints: given states are stored in the first sweep, all others advanced to from the nearest."""
+"""Strategies on adjoints: store given states in the first sweep, and advance to all others from the nearest one."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _stream(problem: Problem, name: str, stored: range) -> Proposal | Iterator[E
     count, capacity = len(stored), machine.memories[level].capacity
     need = count * facts.state
     if not level:
-        # The last state gives way to its adjoint; steps go forward again beside an adjoint after two steps.
+        # The adjoint replaces the last state; after two backwards, steps are recomputed next to an adjoint.
         beside = facts.state + facts.adjoint if facts.steps > count + 1 else max(facts.state, facts.adjoint)
         need += facts.static + facts.tape + beside
     if capacity is not None and capacity < need:

@@ -1,4 +1,4 @@
-"""What an adjoint of equal steps is, without an array as long as the adjoint."""
+"""Figures of an adjoint of equal steps, without arrays of the adjoint's length."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ class Facts(NamedTuple):
         return self.static + self.state + self.adjoint + self.tape
 
     def layout(self, problem: Problem) -> Layout:
-        """Return how the tasks and values are numbered."""
+        """Return the numbering of tasks and values."""
         stages = self.steps if self.taped else self.steps - 1
         return Layout(stages, self.taped, shared=len(problem.machine.memories) == 1)
 
     def too_large(self, problem: Problem) -> Proposal | None:
-        """Return the answer where the working memory, or the level that holds x_0, is too small for any schedule."""
+        """Return the answer if the working memory, or the level that holds x_0, is too small for any schedule."""
         machine = problem.machine
-        # A single step needs no room for its adjoint beside the state that it replaces.
+        # A single step needs no additional memory for its adjoint, which replaces the state.
         pair = self.state + self.adjoint if self.steps > 1 else max(self.state, self.adjoint)
         need = self.static + self.tape + pair
         capacity = machine.memories[0].capacity

@@ -1,18 +1,19 @@
-"""`best-fit`: buffers one after the other, each in the smallest gap that holds it.
+"""`best-fit`: place buffers one after the other, each in the smallest gap that holds it.
 
-The gaps are those that buffers placed before leave free during the whole lifetime, the one below the lowest included;
-of equal gaps the lowest is taken. What fits nowhere goes on top. The order decides:
+A gap is an address range that the buffers placed before leave free during the whole lifetime. The range below the
+lowest buffer counts, too. Of equal gaps, the lowest is taken. A buffer that fits in no gap is placed on top. The order
+of the buffers decides:
 
 | order | largest first | known from |
 |---|---|---|
 | `size` | bytes | XLA (spatial), TFLite's greedy by size, MLIR |
 | `lifetime` | length of the lifetime, then bytes | XLA (temporal) |
 | `area` | bytes times length of the lifetime | XLA, TelaMalloc |
-| `weight` | the most bytes that live at one time of its life, then its own | TFLite's greedy by breadth |
+| `weight` | maximum live bytes during its lifetime, then its own bytes | TFLite's greedy by breadth |
 | `start` | by time instead: earliest first | any online allocator |
 | `end` | by time instead: latest end first | |
 
-O(n log n) merges of lists of gaps, which are short where the layout is dense (`remat_algorithms.layout.gaps_kernel`).
+O(n log n) merges of lists of gaps, which are short if the layout is dense (`remat_algorithms.layout.gaps_kernel`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ORDERS: tuple[Order, ...] = ("size", "lifetime", "area", "weight", "start", "end
 
 
 INSERTIONS, DEEPEST = 1e8, 128
-"""Changes of lists from which the cut of the tree is less deep, and how many nodes it has at most."""
+"""Changes of lists above which the cut of the tree is less deep, and the maximum number of its nodes."""
 
 
 class BestFitOptions(Options):
@@ -44,27 +45,27 @@ class BestFitOptions(Options):
 
 
 def solve(buffers: Buffers, options: BestFitOptions, context: Context) -> LayoutProposal:
-    """Place buffers in one order; no layout where the arena exceeds the capacity."""
+    """Place buffers in one order; return no layout if the arena exceeds the capacity."""
     return concluded(buffers, best_fit(buffers, options.order), arena_bound(buffers))
 
 
 def concluded(buffers: Buffers, offset: IntArray, bound: int) -> LayoutProposal:
-    """Return a layout, or that it exceeds the capacity, or that every layout does."""
+    """Return the layout, or report that it exceeds the capacity, or that every layout does."""
     if buffers.capacity is None or arena_of(buffers, offset) <= buffers.capacity:
         return LayoutProposal(offset=offset, bound=bound)
     return LayoutProposal(bound=bound, infeasible_within=THIS_SCHEDULE if bound > buffers.capacity else None)
 
 
 def best_fit(buffers: Buffers, order: Order) -> IntArray:
-    """Return the offsets that one order leads to."""
+    """Return the offsets that result from one order."""
     return Gaps(buffers).place(order)
 
 
 class Gaps:
-    """Buffers as the kernel takes them, for several orders.
+    """The kernel's representation of the buffers, shared by several orders.
 
-    Groups (see `Buffers.group`) are placed as a whole: their rank is that of their first buffer, by the largest size,
-    the whole lifetime, the sum of areas.
+    Groups (see `Buffers.group`) are placed as a whole. Their rank is that of their first buffer, by the largest size,
+    the whole lifetime, or the sum of areas.
     """
 
     def __init__(self, buffers: Buffers) -> None:
@@ -87,7 +88,7 @@ class Gaps:
         self.arrays = self._measures(groups)
 
     def _measures(self, groups: int) -> dict[str, IntArray]:
-        """Return size, lifetime, area, weight, start and end of each group, all ascending but the start."""
+        """Return size, lifetime, area, weight, start and end of each group; all but the start are ascending."""
         buffers = self._buffers
         first, last, size = self._first, self._last, buffers.rounded
 
@@ -113,16 +114,16 @@ class Gaps:
         return np.lexsort((self.arrays["start"], -self.arrays["size"], value, self._fixed < 0))
 
     def place(self, order: Order) -> IntArray:
-        """Return the offsets that an order leads to."""
+        """Return the offsets that result from an order."""
         return self.place_in(self.order(order))
 
     def place_in(self, order: IntArray) -> IntArray:
-        """Return the offsets if groups are placed in this order."""
+        """Return the offsets that result from placing groups in this order."""
         if not len(order):
             return np.zeros(0, dtype=np.int64)
         buffers, row = self._buffers, self._row
         leaves = 1 << (self._sections - 1).bit_length()
-        # How many nodes of the cut the average buffer lives in, for each node that there is.
+        # Average number of live rows; each node of the cut costs about as many insertions.
         share = float((self._last - self._first).sum()) / leaves
         cut = min(leaves, 1 << max(int(INSERTIONS / max(share, 1.0)), 1).bit_length() - 1, DEEPEST)
         rows = kernel.Rows(

@@ -1,4 +1,4 @@
-"""Catalogue of the algorithms that give buffers addresses: metadata only."""
+"""Catalogue of the algorithms that assign addresses to buffers: metadata only."""
 
 from __future__ import annotations
 

@@ -1,14 +1,17 @@
-"""Best fit among the buffers that are placed already: addresses in use, kept in a tree over time.
+"""Best fit among the buffers placed so far, with the addresses in use stored in a tree over time.
 
-Each node of the tree stands for an interval of time and has lists of address ranges, by ascending address, in which
-ranges that touch are one. From the root down to the *cut*, `SOME` of a node has all that is in use at some time within
-it. Of the nodes of the cut, `WHOLE` has what is in use all the time. Below it a buffer is noted where nodes make up its
-lifetime: there in `WHOLE`, there and in the nodes above, up to the cut, in `SOME`.
+Each node of the tree represents an interval of time. It has lists of address ranges in ascending order, in which ranges
+that touch are merged. From the root down to the *cut*, the list `SOME` of a node holds all addresses in use at some
+time within the interval. For nodes of the cut, the list `WHOLE` holds the addresses in use during the whole interval.
+Below the cut, a buffer is recorded at the nodes that compose its lifetime: in their `WHOLE`, and in `SOME` of these
+nodes and of their ancestors up to the cut.
 
-What is in use during a lifetime is then the union of `SOME` of the nodes that make it up, and of `WHOLE` of those above
-its first and its last leaf, up to the cut. Dense layouts have few gaps, so that complete lists are short; what is noted
-in a list below the cut is little, as it begins or ends within a node of the cut. The deeper the cut, the more lists an
-insertion changes, and the fewer ranges a question merges.
+The addresses in use during a lifetime are the union of two kinds of lists. The first is `SOME` of the nodes that
+compose the lifetime. The second is `WHOLE` of the ancestors of its first and last leaf, up to the cut.
+
+Dense layouts have few gaps, so complete lists are short. A list below the cut has few entries, because each of them
+begins or ends within a node of the cut. A deeper cut changes more lists per insertion, and merges fewer ranges per
+query.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ PLACE, ROOM, COUNT = 0, 1, 2
 
 @cells
 class State(ctypes.Structure):
-    """Groups that are placed, room in use, whether there was too little, the lengths of two unions, and the work."""
+    """Number of placed groups, entries in use, whether the lists ran full, the lengths of two unions, and the work."""
 
     placed: int
     used: int
@@ -45,7 +48,7 @@ class Rows(NamedTuple):
     Attributes
     ----------
     order : (groups,) int64
-        In which groups are placed.
+        The order in which groups are placed.
     begin : (groups + 1,) int64
         Rows of each group.
     first, last : (rows,) int64
@@ -55,7 +58,7 @@ class Rows(NamedTuple):
         The offset of a group, or -1.
     reserved : (ranges, 2) int64
     leaves, cut, unit : int
-        `cut` is the first node of the cut, which has as many; `unit` divides every offset.
+        `cut` is both the first node of the cut and the number of its nodes; `unit` divides every offset.
     """
 
     order: IntArray
@@ -72,16 +75,16 @@ class Rows(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """The lists, and room to merge them.
+    """The lists, and the workspace to merge them.
 
     Attributes
     ----------
     list : (2, nodes, 3) int64
-        Where each list begins in `low` and `high`, what room it has there, and how many ranges.
+        For each list: its begin in `low` and `high`, its capacity there, and its number of ranges.
     low, high : (room,) int64
         The ranges.
     mine, spare, all : (2, room) int64
-        Unions of ranges: in use during a row's life; being built; offsets that no group may have.
+        Unions of ranges: in use during a row's lifetime; under construction; offsets that the group must not have.
     offset : (groups,) int64
         -1: not placed yet.
     """
@@ -97,10 +100,10 @@ class Tree(NamedTuple):
 
 
 def fit(rows: Rows, tree: Tree) -> bool:
-    """Place the groups that are left; False where there is too little room for ranges, to go on with more."""
+    """Place the remaining groups; return False if the arrays of ranges are full, to continue with larger ones."""
     while tree.state.placed < rows.order.shape[0]:
         group = rows.order[tree.state.placed]
-        # Where room was lacking before, its offset is known, and adding ranges again changes nothing.
+        # If the arrays ran full during this group, its offset is already set. Adding its ranges twice changes nothing.
         if tree.offset[group] < 0:
             tree.offset[group] = rows.fixed[group] if rows.fixed[group] >= 0 else best_gap(rows, tree, group)
         for row in range(rows.begin[group], rows.begin[group + 1]):
@@ -114,7 +117,7 @@ def fit(rows: Rows, tree: Tree) -> bool:
 
 
 def best_gap(rows: Rows, tree: Tree, group: int) -> int:
-    """Return the offset in the smallest gap that holds a group; of equal ones, in the lowest."""
+    """Return the offset in the smallest gap that holds a group; of equal gaps, in the lowest."""
     tree.state.all = 0
     for row in range(rows.begin[group], rows.begin[group + 1]):
         in_use(rows, tree, row)
@@ -131,7 +134,7 @@ def best_gap(rows: Rows, tree: Tree, group: int) -> int:
 
 
 def in_use(rows: Rows, tree: Tree, row: int) -> None:
-    """Collect what is in use during a row's life, in `mine`."""
+    """Collect in `mine` the addresses in use during a row's lifetime."""
     tree.state.mine = 0
     for k in range(rows.reserved.shape[0]):
         tree.mine[0, k] = rows.reserved[k, 0]
@@ -239,7 +242,7 @@ def occupy(rows: Rows, tree: Tree, row: int, low: int, high: int) -> None:
         right >>= 1
     begin, end = rows.leaves + rows.first[row], rows.leaves + rows.last[row]
     while above_left >= 2 * rows.cut:
-        # Where a node lies within the lifetime, it is noted at those that make this up.
+        # A node inside the lifetime is covered by the nodes that compose the lifetime.
         if above_left * width < begin or (above_left + 1) * width > end:
             insert(tree, SOME, above_left, low, high)
         reaches_out = above_right * width < begin or (above_right + 1) * width > end
@@ -259,10 +262,10 @@ def occupy(rows: Rows, tree: Tree, row: int, low: int, high: int) -> None:
 
 
 def insert(tree: Tree, kind: int, node: int, low: int, high: int) -> None:
-    """Add a range to a list; what it touches becomes one with it."""
+    """Add a range to a list and merge it with the ranges that it touches."""
     begin, count = tree.list[kind, node, PLACE], tree.list[kind, node, COUNT]
     here, end = begin, begin + count
-    while here < end:  # the first range that ends at its beginning or later
+    while here < end:  # the first range whose end is at or after the beginning
         middle = (here + end) >> 1
         if tree.high[middle] < low:
             here = middle + 1
@@ -302,7 +305,7 @@ def insert(tree: Tree, kind: int, node: int, low: int, high: int) -> None:
 
 
 def enlarge(tree: Tree, kind: int, node: int) -> int:
-    """Move a list to where it has twice the room; return where it begins then, or -1 if there is no such place."""
+    """Move a list to a place with twice the capacity; return its new begin, or -1 if no such place is left."""
     old, count = tree.list[kind, node, PLACE], tree.list[kind, node, COUNT]
     room = max(2 * tree.list[kind, node, ROOM], 4)
     new = tree.state.used

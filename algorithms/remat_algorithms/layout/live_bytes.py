@@ -1,4 +1,4 @@
-"""Bytes that live at each time, and the bounds on the arena that follow from them."""
+"""Live bytes at each time, and the bounds on the arena that follow from them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from remat.plugin import Buffers, IntArray
 
 
 def loads(buffers: Buffers, size: IntArray) -> IntArray:
-    """Return the bytes that live in each section (`sections_of`)."""
+    """Return the live bytes of each section (`sections_of`)."""
     count, first, last = sections_of(buffers)
     change = np.zeros(count + 1, dtype=np.int64)
     np.add.at(change, first, size)
@@ -17,11 +17,11 @@ def loads(buffers: Buffers, size: IntArray) -> IntArray:
 
 
 def sections_of(buffers: Buffers, *, every: bool = False) -> tuple[int, IntArray, IntArray]:
-    """Return how many sections there are, and each buffer's first one and the one after its last.
+    """Return the number of sections, and for each buffer its first section and the one after its last.
 
-    A section is a time at which a largest set of buffers lives: it ends when one of them ends, and begins with the
-    last start before. Two buffers share a section if, and only if, they live at one time. If `every` interval between
-    two times is asked for, those are sections, too, whose buffers all live in a neighbour.
+    A section is a time at which a maximal set of buffers lives. It ends when one of them ends, and begins with the last
+    start before that. Two buffers share a section if and only if their lifetimes overlap. With `every`, each interval
+    between two times is a section. The buffers of an additional section all live in a neighbouring section.
     """
     times, rank = np.unique(np.concatenate((buffers.start, buffers.end)), return_inverse=True)
     rank = rank.astype(np.int64).ravel()
@@ -30,7 +30,7 @@ def sections_of(buffers: Buffers, *, every: bool = False) -> tuple[int, IntArray
         return max(len(times) - 1, 0), first, last
     starts = np.zeros(len(times) + 1, dtype=np.int64)
     starts[1 + first] = 1
-    before = np.cumsum(starts)  # times earlier than each one at which something starts
+    before = np.cumsum(starts)  # number of times before each one at which a buffer starts
     ends = np.unique(last)
     follows_start = np.diff(before[ends], prepend=0) > 0
     kept = ends[follows_start]
@@ -38,7 +38,7 @@ def sections_of(buffers: Buffers, *, every: bool = False) -> tuple[int, IntArray
 
 
 def peak(buffers: Buffers, *, rounded: bool = False) -> int:
-    """Return the most bytes that live at one time; if so asked, of the sizes rounded up to the alignment."""
+    """Return the maximum of live bytes; with `rounded`, of the sizes rounded up to the alignment."""
     found = loads(buffers, buffers.rounded if rounded else buffers.size)
     return int(found.max()) if len(found) else 0
 
@@ -46,8 +46,8 @@ def peak(buffers: Buffers, *, rounded: bool = False) -> int:
 def arena_bound(buffers: Buffers) -> int:
     """Return a lower bound on the arena of every layout.
 
-    Of the buffers that live at one time only the highest does without what the alignment adds to its size. Reserved
-    ranges push up what does not fit below them, and the arena ends above every fixed buffer.
+    Of the buffers that live at one time, only the highest needs no padding for the alignment. Reserved ranges push up
+    the buffers that do not fit below them. The arena ends above every fixed buffer.
     """
     if not len(buffers):
         return 0
@@ -66,7 +66,7 @@ def arena_bound(buffers: Buffers) -> int:
 
 
 def _largest_of_sections(count: int, first: IntArray, last: IntArray, value: IntArray) -> IntArray:
-    """Return the largest value that covers each section: the largest come first, and fill what is still empty."""
+    """Return the largest value that covers each section, by filling empty sections in descending order of values."""
     found = np.zeros(count, dtype=np.int64)
     following = list(range(count + 1))  # the next empty section, with paths halved
 
@@ -86,7 +86,7 @@ def _largest_of_sections(count: int, first: IntArray, last: IntArray, value: Int
 
 
 def largest_load(load: IntArray, first: IntArray, last: IntArray) -> IntArray:
-    """Return for each buffer the largest load of its sections, from a table of maxima of powers of two."""
+    """Return for each buffer the largest load of its sections, from a table of maxima over powers of two."""
     table = [load]
     width = 1
     while 2 * width <= len(load):

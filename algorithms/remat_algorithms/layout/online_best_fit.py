@@ -1,8 +1,8 @@
 """`online-best-fit`: an allocator that learns of each buffer when it starts, and never moves one.
 
-Each buffer goes into the smallest gap between those that live at its start; of equal ones into the lowest; what fits
-nowhere goes on top. Neither ends nor later buffers are known. This is `best-fit` in the order of starts, since those
-placed before that overlap in time are those that live at the start. At one instant the frees come first.
+Each buffer goes into the smallest gap between the buffers that live at its start; of equal gaps, into the lowest. A
+buffer that fits in no gap is placed on top. Ends and later buffers are unknown. This equals `best-fit` in the order of
+starts: earlier buffers that overlap in time are exactly those that live at the start. At equal times, frees come first.
 """
 
 from __future__ import annotations

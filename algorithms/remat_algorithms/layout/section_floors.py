@@ -13,19 +13,19 @@ from remat_algorithms.layout import section_floors_kernel as kernel
 from remat_algorithms.layout.live_bytes import arena_bound, sections_of
 
 FIRST_NODES = 2000
-"""Decisions of the first runs: some milliseconds."""
+"""Decisions of the first runs: a few milliseconds."""
 
 SYSTEMATIC, SLICE = 0.2, 20_000
-"""Share of the work that goes into the run that never gives up, and how many decisions it takes at a time."""
+"""Share of the work for the run without a limit, and the number of decisions of its time slice."""
 
 SCORES = 3
 
 NOISES = (1, 50, 100, 200, 400)
-"""What is added to the ranks of buffers at random when they are ordered again, in thousandths."""
+"""Random amounts, in thousandths, added to the ranks of buffers when they are reordered."""
 
 
 class Found(NamedTuple):
-    """What a search found.
+    """The result of a search.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Found(NamedTuple):
         `SOLVED`, `INFEASIBLE` or `LIMIT` of the kernel.
     offset : (buffers,) int64 or None
     work : int
-        What it took: looks at a buffer in a section.
+        Work done, in visits of a buffer in a section.
     """
 
     status: int
@@ -43,24 +43,24 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Floors:
-    """Plain buffers over sections, in units that all sizes and addresses are multiples of.
+    """Plain buffers over sections, in units that divide all sizes and addresses.
 
     Attributes
     ----------
     count : int
-        Buffers; in the arrays one for each reserved range follows.
+        Buffers; the arrays have an additional row for each reserved range.
     capacity, unit : int
         Bytes of the arena, and of a unit.
     first, last, size, spare : (rows,) int64
-        Sections, rounded size, and what rounding added to it.
+        Sections, rounded size, and the amount that rounding added.
     fixed : (rows,) int64
         Fixed offset, or `FREE`.
     base : int
-        Where the first address that is not reserved lies.
+        The first address that is not reserved.
     begin, item, slot, position : int64
-        The buffers of each section, and where each stands in it.
+        The buffers of each section, and the position of each buffer in it.
     scores : (3, rows) int64
-        By area, size and length: ranks, in thousandths.
+        Ranks by area, size and length, in thousandths.
     """
 
     count: int
@@ -80,7 +80,7 @@ class Floors:
 
     @classmethod
     def of(cls, buffers: Buffers, capacity: int, *, every: bool = False) -> Floors:
-        """Build the tables for an arena of so many bytes; what is reserved above it does not count.
+        """Build the tables for an arena of `capacity` bytes; reserved ranges above it do not count.
 
         `every` is that of `sections_of`.
         """
@@ -128,12 +128,12 @@ class Floors:
 
 
 def search(buffers: Buffers, capacity: int, work: int, stopped: Callable[[], bool], *, seed: int = 0) -> Found:
-    """Look for a layout of plain buffers until one is found, none is left, or the work is done.
+    """Search for a layout of plain buffers until one is found, all are excluded, or the work is used up.
 
-    Most runs order buffers by one of three scores and some noise, and give up early, since a run hardly ever mends a
-    wrong decision near its beginning; their limits follow Luby's sequence. Half of these know no dominance, which
-    leaves fewer layouts to be found, and all sections. A share of the work goes into one run that never gives up: in
-    the end it has an answer, be it that there is no layout.
+    Most runs order buffers by one of three scores plus noise. They stop early, since a run rarely corrects a wrong
+    decision near its beginning; their limits follow Luby's sequence. Half of these runs use all sections and no
+    dominance, which leaves more layouts to find. A share of the work goes to one run without a limit, which eventually
+    finds a layout or proves that none exists.
     """
     if arena_bound(buffers) > capacity:
         return Found(kernel.INFEASIBLE, None, 0)
@@ -163,7 +163,7 @@ def search(buffers: Buffers, capacity: int, work: int, stopped: Callable[[], boo
 
 
 class _Arena:
-    """What the runs in an arena of one size share."""
+    """The tables that all runs in an arena of one size share."""
 
     def __init__(self, floors: Floors, *, loose: bool) -> None:
         sections = len(floors.begin) - 1
@@ -171,7 +171,7 @@ class _Arena:
         exact = not floors.spare.any()
         self.capacity = capacity // unit if exact else -(-capacity // unit)
         self.is_fixed = floors.fixed >= 0
-        # Rounded sizes may end above the capacity where the true ones do not.
+        # Rounded sizes may end above the capacity although the true sizes do not.
         top = (capacity - floors.size * unit + floors.spare) // unit
         top[floors.count :] = floors.fixed[floors.count :]
         self.top = np.where(self.is_fixed, floors.fixed, top)
@@ -181,7 +181,7 @@ class _Arena:
         for column, sign in ((floors.first, 1), (floors.last, -1)):
             np.add.at(pinned, column[self.is_fixed], sign)
         self.pinned = np.cumsum(pinned)[:sections]
-        if loose or (capacity % unit and not exact):  # what an exchange moves up might end above the capacity
+        if loose or (capacity % unit and not exact):  # a buffer that an exchange moves up might end above the capacity
             self.pinned += 1
         inside = np.zeros(sections + 2, dtype=np.int64)
         np.add.at(inside, floors.first + 1, 1)
@@ -193,7 +193,7 @@ class _Arena:
 
 
 class _Run:
-    """One search, which can go on."""
+    """One search that can be continued."""
 
     def __init__(self, arena: _Arena, score: int, noise: int, seed: int, room: int = 1) -> None:
         floors = arena.floors
@@ -239,11 +239,11 @@ class _Run:
 
     @property
     def is_full(self) -> bool:
-        """Whether it cannot go on for lack of room."""
+        """Whether the arrays are full, so that the run cannot continue."""
         return bool(self._counts.full)
 
     def go_on(self, nodes: int) -> Found:
-        """Search for so many decisions more."""
+        """Search for `nodes` more decisions."""
         counts, floors = self._counts, self._arena.floors
         before, counts.limit = counts.work, counts.nodes + nodes
         status = self._run()

@@ -1,7 +1,8 @@
 """The search of `layout-exact`: each section of time has a floor, and the lowest valleys are filled first.
 
 A *section* is an interval of time in which the same buffers live. Everything below a section's floor is decided. A
-*valley* is a run of sections with one floor whose neighbours are higher: whatever starts at that floor lies inside it.
+*valley* is a run of sections with equal floors whose neighbours are higher. A buffer that starts at that floor lies
+within the valley.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from remat_algorithms.kit.compile.lowering import Kernel
 from remat_algorithms.kit.compile.records import cells
 
 WALL = 1 << 60
-"""The floor of a section in which nothing is left to place."""
+"""The floor of a section whose buffers are all placed."""
 
 SEARCHING, SOLVED, INFEASIBLE, LIMIT = range(4)
 
@@ -45,7 +46,7 @@ FIELDS = 16
 
 @cells
 class Counts(ctypes.Structure):
-    """Where the search stands."""
+    """Counters of the search."""
 
     trail: int
     queue: int
@@ -71,15 +72,15 @@ class Sections(NamedTuple):
     size, top : (buffers,) int64
         `top` is the largest offset.
     slot : (buffers,) int64
-        Where a buffer's positions begin in `position`.
+        Begin of a buffer's positions in `position`.
     begin : (sections + 1,) int64
-        Where the buffers of each section begin in `item`.
+        Begin of each section's buffers in `item`.
     score : (buffers,) int64
         Larger ones are tried first.
     pinned : (sections,) int64
-        Where this is not 0, buffers are not exchanged: for those with a fixed offset, or altogether.
+        Nonzero if buffers must not be exchanged here, because of a fixed offset or in general.
     capacity, least : int
-        `least` is the least height of a gap: the smallest size, or 1 below buffers with fixed offsets.
+        `least` is the smallest height of a gap: the smallest size, or 1 below buffers with fixed offsets.
     """
 
     first: IntArray
@@ -95,7 +96,7 @@ class Sections(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What changes: floors, bytes and buffers left above them, least offsets, and the stack of decisions."""
+    """Mutable state: floors, bytes and buffers that remain above them, smallest offsets, and the stack of decisions."""
 
     floor: IntArray
     rest: IntArray
@@ -122,7 +123,7 @@ def random(search: Search) -> int:
 
 
 def enqueue(search: Search, section: int) -> None:
-    """Let a section be looked at."""
+    """Queue a section for inference."""
     if search.queued[section] == 0:
         search.queued[section] = 1
         search.queue[search.at.queue] = section
@@ -130,13 +131,13 @@ def enqueue(search: Search, section: int) -> None:
 
 
 def set_floor(search: Search, section: int, level: int) -> None:
-    """Change a floor, and note the old one."""
+    """Change a floor and record the old one."""
     note(search, section, search.floor[section])
     search.floor[section] = level
 
 
 def note(search: Search, what: int, old: int) -> None:
-    """Note on the trail what a floor (by section), or a least offset (by -1 - buffer), was."""
+    """Record on the trail the old value of a floor (by section) or of a smallest offset (by -1 - buffer)."""
     if search.at.trail >= search.trail.shape[0]:
         search.at.full = 1
         return
@@ -146,7 +147,7 @@ def note(search: Search, what: int, old: int) -> None:
 
 
 def set_lowest(sections: Sections, search: Search, buffer: int, level: int) -> None:
-    """Raise a buffer's least offset; sections whose floor rested on it are looked at again."""
+    """Raise a buffer's smallest offset, and queue the sections whose floor depended on it."""
     old = search.lowest[buffer]
     note(search, -1 - buffer, old)
     search.lowest[buffer] = level
@@ -156,7 +157,7 @@ def set_lowest(sections: Sections, search: Search, buffer: int, level: int) -> N
 
 
 def settle(sections: Sections, search: Search) -> bool:
-    """Raise least offsets to the floors and floors to the least offsets above them; whether all still fits."""
+    """Raise smallest offsets to the floors and floors to the smallest offsets; return whether all still fits."""
     fits = True
     while search.at.queue > 0:
         search.at.queue -= 1
@@ -191,7 +192,7 @@ def settle(sections: Sections, search: Search) -> bool:
 
 
 def place(sections: Sections, search: Search, buffer: int, level: int) -> None:
-    """Place a buffer, whose sections have this floor."""
+    """Place a buffer whose sections all have this floor."""
     size = sections.size[buffer]
     search.offset[buffer] = level
     first, last = sections.first[buffer], sections.last[buffer]
@@ -205,7 +206,7 @@ def place(sections: Sections, search: Search, buffer: int, level: int) -> None:
 
 
 def remove(sections: Sections, search: Search, buffer: int, section: int) -> None:
-    """Take a buffer out of those that are left in a section: it changes places with the last one."""
+    """Remove a buffer from the remaining ones of a section by exchanging it with the last."""
     search.left[section] -= 1
     end = sections.begin[section] + search.left[section]
     own = sections.slot[buffer] + section - sections.first[buffer]
@@ -218,7 +219,7 @@ def remove(sections: Sections, search: Search, buffer: int, section: int) -> Non
 
 
 def undo(sections: Sections, search: Search, mark: int) -> None:
-    """Take back all changes of floors and least offsets since a mark of the trail."""
+    """Undo all changes of floors and smallest offsets since a mark of the trail."""
     while search.at.trail > mark:
         search.at.trail -= 1
         what = search.trail[search.at.trail, 0]
@@ -229,7 +230,7 @@ def undo(sections: Sections, search: Search, mark: int) -> None:
 
 
 def lift(sections: Sections, search: Search, buffer: int) -> None:
-    """Take a placed buffer out again; those that were placed after it are out already."""
+    """Remove a placed buffer; later ones are removed already."""
     size = sections.size[buffer]
     first, last = sections.first[buffer], sections.last[buffer]
     search.offset[buffer] = -1
@@ -241,7 +242,7 @@ def lift(sections: Sections, search: Search, buffer: int) -> None:
 
 
 def gap_level(sections: Sections, search: Search, section: int, level: int) -> int:
-    """Return the least level at which the next buffer of a section may start if none starts at its floor."""
+    """Return the smallest level at which the next buffer of a section may start if none starts at its floor."""
     found = WALL
     begin = sections.begin[section]
     for k in range(begin, begin + search.left[section]):
@@ -250,7 +251,7 @@ def gap_level(sections: Sections, search: Search, section: int, level: int) -> i
         if lowest > level:
             found = min(found, lowest)
             continue
-        # It rests on another one, which lives outside this section.
+        # It lies on a buffer that does not live in this section.
         search.at.work += search.left[section]
         for other_section in range(sections.first[buffer], sections.last[buffer]):
             start = sections.begin[other_section]
@@ -330,7 +331,7 @@ def add_choice(search: Search, frame: int, choice: int) -> None:
 
 
 def list_choices(sections: Sections, search: Search, frame: int, section: int, level: int) -> None:
-    """List the buffers that can start at a section's floor by descending score, and a gap if there is room for it."""
+    """List the buffers that can start at a section's floor by descending score, and a gap if one fits."""
     begin = sections.begin[section]
     for k in range(begin, begin + search.left[section]):
         buffer = search.item[k]
@@ -362,14 +363,14 @@ def list_choices(sections: Sections, search: Search, frame: int, section: int, l
 
 
 def is_twin(sections: Sections, one: int, other: int) -> bool:
-    """Whether two buffers live at the same time and have the same size."""
+    """Whether two buffers have the same lifetime and size."""
     if sections.first[one] != sections.first[other] or sections.last[one] != sections.last[other]:
         return False
     return bool(sections.size[one] == sections.size[other])
 
 
 def apply(sections: Sections, search: Search, frame: int, choice: int) -> bool:
-    """Carry out a choice; whether all still fits."""
+    """Apply a choice; return whether all still fits."""
     level = search.frame[frame, LEVEL]
     section = search.frame[frame, SECTION]
     search.frame[frame, PLACED] = -1
@@ -390,7 +391,7 @@ def apply(sections: Sections, search: Search, frame: int, choice: int) -> bool:
 
 
 def open_parts(search: Search, frame: int) -> None:
-    """Split what is left of a frame's sections where no buffer crosses."""
+    """Split the remaining sections of a frame at the points that no buffer crosses."""
     search.frame[frame, FIRST_PART] = search.at.parts
     search.frame[frame, PART] = search.at.parts
     low, high = search.frame[frame, LOW], search.frame[frame, HIGH]
@@ -444,7 +445,7 @@ def take_back(sections: Sections, search: Search, frame: int) -> None:
 
 
 def next_part(search: Search, frame: int) -> int:
-    """Return the frame of the next part to be solved after a frame's choice was applied; -1 if all are."""
+    """Return the frame of the next part to solve after a frame's choice was applied; -1 if all are solved."""
     while frame >= 0:
         part = search.frame[frame, PART]
         if part < search.frame[frame, PARTS]:
@@ -455,7 +456,7 @@ def next_part(search: Search, frame: int) -> int:
 
 
 def run(sections: Sections, search: Search) -> int:
-    """Search, or go on, until a layout is found, all are excluded, or the limit of nodes is reached."""
+    """Start or continue the search until a layout is found, all are excluded, or the limit of nodes is reached."""
     frame = search.at.frame
     if search.at.frames == 0:
         for section in range(search.floor.shape[0]):
@@ -476,7 +477,7 @@ def run(sections: Sections, search: Search) -> int:
 
 
 def advance(sections: Sections, search: Search, frame: int) -> int:
-    """Try choices until one fits, of this frame or of those before it; return the next frame to decide.
+    """Try choices of this frame, then of earlier ones, until one fits; return the next frame to decide.
 
     Returns -1 if everything is placed, 0 if no choice is left.
     """

@@ -1,1 +1,1 @@
-"""Offloading: values that leave for a larger memory and come back while the computation goes on."""
+"""Offloading: move values to a larger memory and back, overlapped with computation."""

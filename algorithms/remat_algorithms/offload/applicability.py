@@ -1,4 +1,4 @@
-"""Which instances are for which algorithm that offloads."""
+"""Conditions under which each offloading algorithm applies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from remat.plugin import Problem
 
 MOST_WHOLE_MOVES = 8
-"""Tasks up to which moves between memories are chosen exactly."""
+"""Maximum number of tasks for which moves between memories are chosen exactly."""
 
 
 def several_memories(problem: Problem) -> bool:
@@ -26,23 +26,23 @@ def several_memories(problem: Problem) -> bool:
 
 
 def ranks_or_open(problem: Problem) -> bool:
-    """Whether ranks share parameters out, these may lie anywhere, or steps follow each other without end."""
+    """Whether ranks shard parameters, the parameter memory is open, or steps repeat without end."""
     graph = problem.graph
     return has_parameters(problem) and bool(graph.parts or graph.placeable or is_stream(problem))
 
 
 def open_places(problem: Problem) -> bool:
-    """Whether parameters may lie anywhere."""
+    """Whether the memory of parameters is open."""
     return has_parameters(problem) and bool(problem.graph.placeable)
 
 
 def endless(problem: Problem) -> bool:
-    """Whether steps with parameters follow each other without end, on a machine with several memories."""
+    """Whether steps with parameters repeat without end, on a machine with several memories."""
     return has_parameters(problem) and len(problem.machine.memories) > 1 and is_stream(problem)
 
 
 def few_moves(problem: Problem) -> bool:
-    """Whether a graph is so small that all moves of its values can be looked at."""
+    """Whether a graph is small enough to search all moves of its values."""
     return (
         plain(problem)
         and can_offload(problem)
@@ -52,5 +52,5 @@ def few_moves(problem: Problem) -> bool:
 
 
 def large(problem: Problem) -> bool:
-    """Whether values can leave, and there are too many tasks to search."""
+    """Whether values can be offloaded and there are too many tasks to search."""
     return plain(problem) and can_offload(problem) and len(problem.graph.tasks) > MOST_OFFLOADED

@@ -1,4 +1,4 @@
-"""`offload-greedy`: values leave in the order of a few rankings until the budget holds; the quickest plan wins."""
+"""`offload-greedy`: offload values in the order of several rankings until the budget holds; keep the fastest plan."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class OffloadOptions(Options):
 def solve(problem: Problem, options: OffloadOptions, context: Context) -> Proposal:
     """Offload whole values of the reference order.
 
-    Takes instances of any kind, on a machine with a way out of the processor's memory and back. Finds a schedule
-    whenever the budget holds each run by itself and the other memories hold the rest. The bound holds for schedules
-    that run the same tasks in the same order.
+    Takes instances of any kind, on a machine with links out of the processor's memory and back. Finds a schedule
+    whenever the budget holds each single run and the other memories hold the rest. The bound holds for schedules that
+    run the same tasks in the same order.
 
     Raises
     ------
     remat.OptionError
-        If the machine has no way out, or none back.
+        If the machine has no link out of the processor's memory, or none back.
 
     Notes
     -----
@@ -48,12 +48,12 @@ def solve(problem: Problem, options: OffloadOptions, context: Context) -> Propos
 
 
 def greedy_plan(choice: Choice, stopped: Callable[[], bool]) -> Plan | None:
-    """Return the quickest of `greedy_plans`."""
+    """Return the fastest of `greedy_plans`."""
     return best_of(greedy_plans(choice, stopped))
 
 
 def greedy_plans(choice: Choice, stopped: Callable[[], bool]) -> Iterator[Plan | None]:
-    """Yield the plans that the rankings make (None where one does not fit); a first one even if it is stopped."""
+    """Yield the plans of the rankings (None if one does not fit); the first one even if stopped."""
     if choice.fits:
         yield choice.plan([])
         return
@@ -69,8 +69,8 @@ def greedy_plans(choice: Choice, stopped: Callable[[], bool]) -> Iterator[Plan |
 def rankings(choice: Gaps) -> list[np.ndarray]:
     """Orders in which gaps are taken.
 
-    Longest first, most idle first, largest first, by products of these; and those with the most time to spare: to leave
-    before what must be freed is needed, and to come back after that.
+    By length, idle time, size, and products of these, largest first. Two more rank gaps by slack: for leaving before
+    its bytes are needed, and for returning afterwards.
     """
     gaps = choice.candidates
     size, length = choice.size[gaps].astype(np.float64), choice.length[gaps].astype(np.float64)
@@ -83,9 +83,9 @@ def rankings(choice: Gaps) -> list[np.ndarray]:
 
 
 def _spare_time(choice: Gaps, gaps: IntArray) -> np.ndarray:
-    """Return how much later than as soon as it can each gap's value may leave, or come back, whichever is less.
+    """Return the slack of each gap: how much its value may be delayed on its way out or back, the smaller of both.
 
-    It has to be away from the first to the last of the runs inside the gap that take more than there is.
+    The value must be away from the first to the last of the runs inside the gap that exceed the budget.
     """
     if choice.budget is None or not len(gaps):
         return np.zeros(len(gaps))

@@ -112,7 +112,7 @@ class OnlinePlacement:
     def finish(self, *, reached: bool = False) -> Iterator[Entry]:
         """Yield the reversal: the live state's step is the last one, or `reached`, the one that led to it.
 
-        Between two checkpoints Revolve has the slots that are free by then.
+        Between two checkpoints, Revolve uses the slots that are free by then.
         """
         stored, end = self.checkpoints, self.live
         if not stored:
@@ -128,12 +128,12 @@ class OnlinePlacement:
 
 @within_room("online-revolve")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
-    """Solve an adjoint with the slots of its quickest storage level, or of its one memory, as if n were not known.
+    """Solve an adjoint with the slots of its fastest storage level, or of its one memory, as if n were not known.
 
     Takes instances of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state). The number of
-    steps ends the first sweep, and decides nothing before. Each step is advanced r times at most, r least with n <=
-    beta(slots, r); takes the least advances for n <= (slots+1)(slots+2)/2 + 1. Comes with a bound that knows n, and
-    leaves transfers out.
+    steps only ends the first sweep; no earlier decision uses it. Each step is advanced at most r times, with the
+    smallest r for which n <= beta(slots, r). The number of advances is minimal for n <= (slots+1)(slots+2)/2 + 1. The
+    bound knows n and neglects transfers.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
 
     Notes
     -----
-    O(steps of the schedule) time, and nearly as many writes in the first sweep as steps where the slots are many.
+    O(steps of the schedule) time. With many slots, the first sweep has nearly as many writes as steps.
     """
     facts, slots = Facts.of(problem), Slots.of(problem)
     refused = refused_by_revolve(facts, slots, "online-revolve")

@@ -1,8 +1,8 @@
 """`revolve`: binomial checkpointing of n equal steps with s slots, in closed form.
 
-Griewank & Walther 2000, "Algorithm 799: Revolve". The least number of advances is t(n, s) = r*n - beta(s+1, r-1) with
-beta(s, r) = C(s+r, s) and r the least number for which n <= beta(s, r); `remat_algorithms.kit.binomial` has it, and
-where to split.
+Griewank & Walther 2000, "Algorithm 799: Revolve". The minimum number of advances is t(n, s) = r*n - beta(s+1, r-1) with
+beta(s, r) = C(s+r, s) and r the smallest number for which n <= beta(s, r). `remat_algorithms.kit.binomial` computes it,
+and the splits.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from remat_algorithms.kit.binomial import advances
 
 @within_room("revolve")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
-    """Solve an adjoint of equal steps with the slots of its quickest storage level, or of its one memory.
+    """Solve an adjoint of equal steps with the slots of its fastest storage level, or of its one memory.
 
     Takes instances of kind `adjoint`. Without storage, slots = floor((budget - state - adjoint) / state). Finds the
-    least advances, and the least makespan too where writing and reading checkpoints takes no time.
+    minimum number of advances, and the minimum makespan too if writing and reading checkpoints takes no time.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
 
 
 def propose(problem: Problem, context: Context) -> Proposal:
-    """Return what `solve` does, with the room as it is counted."""
+    """Return the result of `solve` with the counted slots, without the check by placement."""
     facts, slots = Facts.of(problem), Slots.of(problem)
     refused = refused_by_revolve(facts, slots)
     if refused is not None:
@@ -80,7 +80,7 @@ def stream(problem: Problem, options: None, context: Context) -> Proposal | Iter
 
 
 def refused_by_revolve(facts: Facts, slots: Slots, name: str = "revolve") -> Proposal | None:
-    """Return the answer where no state can be stored.
+    """Return the answer if no state can be stored.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def refused_by_revolve(facts: Facts, slots: Slots, name: str = "revolve") -> Pro
 
 
 def if_built(problem: Problem, refused: Proposal) -> Proposal:
-    """Take back that room for one checkpoint is enough, where its schedule is longer than what is built whole."""
+    """Withdraw the claim that one checkpoint suffices if its schedule is too long to be built."""
     facts, least = Facts.of(problem), refused.least
     alone = advances(facts.steps, 1) + facts.steps
     if least is None or alone <= MOST_RUNS:
@@ -115,12 +115,12 @@ def if_built(problem: Problem, refused: Proposal) -> Proposal:
 
 
 def scope_of(slots: Slots) -> str:
-    """Name the class of schedules in which the number of advances is least."""
+    """Name the class of schedules in which the number of advances is minimal."""
     return f"checkpointing schedules with {slots.count} slots"
 
 
 def problem_backward_time(problem: Problem) -> Number:
-    """Return the time of all backwards, tapes and the loss: what every schedule pays once."""
+    """Return the time of all backwards, tapes and the loss, which every schedule pays once."""
     return Facts.of(problem).backward
 
 
@@ -130,11 +130,11 @@ def plan_revolve(steps: int, slots: int, level: int, *, given: bool = False) -> 
     Parameters
     ----------
     steps, slots : int
-        Slots count x0's.
+        Slots include x0's.
     level : int
         Storage level (memory index) of the checkpoints.
     given : bool
-        Whether x0 already lies there.
+        Whether x0 is already there.
     """
     plan = Plan()
     plan.add(np.concatenate([*Blocks(level, Splits(steps)).reversal(steps, slots, given=given)]))

@@ -42,10 +42,10 @@ class TreeverseOptions(Options):
 
 @within_room("treeverse")
 def solve(problem: Problem, options: TreeverseOptions, context: Context) -> Proposal:
-    """Solve an adjoint with the slots of its quickest storage level, or of its one memory.
+    """Solve an adjoint with the slots of its fastest storage level, or of its one memory.
 
-    Takes instances of kind `adjoint`. Times are not looked at. Without storage, slots = floor((budget - state -
-    adjoint) / state). Gives one schedule, without a promise on its makespan.
+    Takes instances of kind `adjoint`. Times are ignored. Without storage, slots = floor((budget - state - adjoint) /
+    state). Gives one schedule, without a guarantee on its makespan.
 
     Notes
     -----

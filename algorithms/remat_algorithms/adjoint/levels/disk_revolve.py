@@ -99,13 +99,13 @@ def solve_periodic(problem: Problem, options: None, context: Context) -> Proposa
     """Store a disk checkpoint every m steps, each read once; m in closed form.
 
     Aupy & Herrmann 2017, "Periodicity in optimal hierarchical checkpointing schemes for adjoint computations":
-    m = beta(c, t), t the least number with beta(c+1, t) > (w + r)/uf, minimises (w + r + Opt_0(m-1))/m. For
+    m = beta(c, t), t the smallest number with beta(c+1, t) > (w + r)/uf, minimises (w + r + Opt_0(m-1))/m. For
     l = n-1 advances there are k = ceil(l/m) - 1 disk checkpoints, and the time is
     k (w + m uf + r + Opt_0(m-1)) + Opt_0(l - k m), plus the backwards.
 
     Takes instances of kind `adjoint`, with two storage levels; further ones are not used.
 
-    A disk that is too small for its checkpoints is an answer: so much of it would do.
+    If the disk is too small for its checkpoints, the answer names the size that suffices.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def _blocks(problem: Problem) -> _Blocks | Proposal:
     if loop.steps > 1 and memory.slots < 1:
         return Proposal(infeasible_within=SCOPE, least=_least_in_memory(loop))
     count = _on_disk(loop, memory.slots)
-    # x0 needs room where it lies from the start, even if it is only dropped.
+    # x0 occupies its level from the start, even if it is only dropped.
     needed = max(count, 1 if loop.given == 1 else 0)
     if needed > disk.slots:
         least = LeastBudget(needed * loop.least.size, None, True, disk.memory)
@@ -177,13 +177,13 @@ def _blocks(problem: Problem) -> _Blocks | Proposal:
 
 
 def _on_disk(loop: TimeLoop, slots: int) -> int:
-    """Return how many checkpoints go to the disk, with so many slots in the first level."""
+    """Return the number of checkpoints on disk, for a number of slots in the first level."""
     advances = loop.steps - 1
     return max(0, -(-advances // period(slots, loop.forward, loop.levels[1], advances)) - 1)
 
 
 def _least_in_memory(loop: TimeLoop) -> LeastBudget:
-    """Name the least slots of memory with which the checkpoints on disk are few enough, too."""
+    """Name the smallest number of memory slots with which the checkpoints on disk fit, too."""
     memory, disk = loop.levels[:2]
     given = [] if loop.given is None else [loop.levels[loop.given]]
     if all(level.slots or level is memory for level in given):
@@ -195,7 +195,7 @@ def _least_in_memory(loop: TimeLoop) -> LeastBudget:
 
 def period(slots: int, forward: float, disk: Level, most: int) -> int:
     """Return the period m in closed form, at most `most` (and at least 1)."""
-    # Where advances are free, no disk checkpoint pays; with one slot or more, beta grows without bound in t.
+    # If advances are free, no disk checkpoint pays; with one slot or more, beta grows without bound in t.
     ratio = (disk.write + disk.read) / forward if forward else inf
     t = 0
     while beta(slots + 1, t) <= ratio and beta(slots, t) < most:

@@ -32,21 +32,21 @@ from remat_algorithms.adjoint.memory_check import within_room
 from remat_algorithms.adjoint.plan import Plan
 
 MOST_WORK = 10**12
-"""Most additions of the tables (more than ten minutes)."""
+"""Maximum additions of the tables (more than ten minutes)."""
 
 
 @within_room("h-revolve")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
-    """Solve an adjoint of equal steps on all its storage levels, from quick to slow.
+    """Solve an adjoint of equal steps on all its storage levels, from fast to slow.
 
     Takes instances of kind `adjoint`. Without storage, its one memory is one level of free transfers. A time limit ends
-    the tables without an answer. Finds the least makespan among hierarchical schedules. If x0 lies in a level that is
-    not the last one, gives the better of two plans, without a claim: discard it, or use it and no level above.
+    the tables without an answer. Finds the minimum makespan among hierarchical schedules. If x0 begins in another level
+    than the last one, gives the better of two plans, without a claim: discard it, or use it and no level above.
 
     Raises
     ------
     remat.OptionError
-        For unequal forward times or states, asynchronous levels, or tables beyond all patience.
+        For unequal forward times or states, asynchronous levels, or tables above `MOST_WORK`.
 
     Notes
     -----
@@ -93,7 +93,7 @@ def tables(loop: TimeLoop, *, stopped: Callable[[], bool] = lambda: False) -> li
     ----------
     loop : TimeLoop
     stopped : callable
-        Asked now and then.
+        Called periodically.
 
     Raises
     ------
@@ -116,5 +116,5 @@ def tables(loop: TimeLoop, *, stopped: Callable[[], bool] = lambda: False) -> li
 
 
 def value(loop: TimeLoop) -> float:
-    """Return the least makespan alone, without a schedule (x0 live)."""
+    """Return the minimum makespan alone, without a schedule (x0 live)."""
     return float(tables(loop)[-1].live[loop.steps - 1]) + loop.backward

@@ -1,8 +1,8 @@
 """`multistage`: Revolve's schedule with its stack of checkpoints spread over storage levels.
 
-Stumm & Walther 2009, "MultiStage approaches for optimal offline checkpointing": the schedule is Revolve's with as
-many slots as all levels have together, so the number of advances is the least for them; the positions of the stack
-that are written and read most go to the first level, the next ones to the second, and so on.
+Stumm & Walther 2009, "MultiStage approaches for optimal offline checkpointing". The schedule is Revolve's with the
+total number of slots of all levels, and its number of advances is minimal for them. The stack positions that are
+written and read most go to the first level, the next ones to the second, and so on.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from remat_algorithms.adjoint.uniform_steps import Facts
 from remat_algorithms.kit.binomial import advances, beta, repetition
 
 MOST_SLOTS = 10_000_000
-"""Most slots of a schedule that is streamed."""
+"""Maximum slots of a schedule that is streamed."""
 
 
 @within_room("multistage")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on all its storage levels.
 
-    Takes instances of kind `adjoint`. Comes with the least number of advances for that many slots, and a bound that
-    leaves transfers out.
+    Takes instances of kind `adjoint`. Gives the minimum number of advances for that many slots, and a bound that
+    neglects transfers.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def stream(problem: Problem, options: None, context: Context) -> Proposal | Iter
 
 
 def _entries(loop: TimeLoop, levels: Sequence[int], split: Split) -> Iterator[Entry]:
-    # x0 may stay where it lies only if its own position of the stack is in that level.
+    # x0 may stay in its level only if its own position of the stack is in that level.
     kept = loop.given if loop.given is not None and loop.levels[loop.given].memory == levels[0] else None
     yield from loop.without_given(but=kept)
     yield from reversal(0, loop.steps, levels, given=kept is not None, split=split)

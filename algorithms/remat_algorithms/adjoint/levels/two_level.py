@@ -1,12 +1,12 @@
 """`two-level`: a disk checkpoint every few steps on the first sweep, Revolve inside each block.
 
 Pringle, Jones, Goswami, Narayanan, Goldberg 2016, "Providing the ARCHER community with adjoint modelling tools for
-high-performance oceanographic and cryospheric computation". The first state of a block stays on disk until the
-block is reversed and counts as one of Revolve's slots there, beside the s slots of the first level. With blocks of
-b_1, .., b_B steps the advances are n - b_B + sum of t(b_i, s+1): the first sweep ends where the last block begins.
+high-performance oceanographic and cryospheric computation". The first state of a block stays on disk until the block is
+reversed. It counts as one of Revolve's slots there, in addition to the s slots of the first level. With blocks of
+b_1, .., b_B steps, the advances are n - b_B + sum of t(b_i, s+1): the first sweep ends where the last block begins.
 
-The authors choose the distance of the disk checkpoints by hand. Unless it is given, the one of least time is taken: of
-these advances, and of the transfers that Revolve makes in each block.
+The authors choose the distance of the disk checkpoints by hand. By default, the distance of minimum time is taken: the
+time of these advances, and of the transfers that Revolve makes in each block.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Transfers = tuple[int, int, int]
 """Reads of the first state of a block, writes and reads of others."""
 
 MOST_SLOTS, MOST_REPEATS = 400, 1000
-"""Beyond these, transfers of the first level are left out of the estimate of a period."""
+"""Above these, transfers of the first level are left out of the estimate of a period."""
 
 
 class TwoLevelOptions(Options):
@@ -120,7 +120,7 @@ def _blocks(problem: Problem, options: TwoLevelOptions) -> _Blocks | Proposal:
 
 
 def _quickest(loop: TimeLoop, smallest: int) -> int:
-    """Return the period of least time, the longest of several; of long loops about one in fifty is looked at."""
+    """Return the period of minimum time, the longest of equals; for long loops about one in fifty is tried."""
     candidates = [min(smallest, loop.steps)]
     while candidates[-1] < loop.steps:
         candidates.append(min(loop.steps, max(candidates[-1] + 1, candidates[-1] * 51 // 50)))

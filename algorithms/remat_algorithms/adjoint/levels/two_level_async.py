@@ -1,17 +1,17 @@
-"""`two-level-async`: two-level checkpointing whose disk works beside the processor.
+"""`two-level-async`: two-level checkpointing with asynchronous disk I/O.
 
 Schanen, Marin, Anitescu, Zhang 2016, "Asynchronous two-level checkpointing scheme for large-scale adjoints in the
-spectral-element solver Nek5000": on the first sweep a state goes to disk every few steps while the computation goes on;
-the blocks are reversed by Revolve in memory, the last one first, and while one is reversed the first state of the one
-before it comes back. Every disk checkpoint is written and read once. With B blocks of b_1, .., b_B steps and s slots
-the advances are n - b_B + sum of t(b_i, s); that is the whole cost where a block takes as long as its transfers.
+spectral-element solver Nek5000". On the first sweep, a state goes to disk every few steps, overlapped with computation.
+Revolve then reverses the blocks in memory, the last one first. During a block, the first state of the block before it
+is prefetched. Every disk checkpoint is written and read once. With B blocks of b_1, .., b_B steps and s slots, the
+advances are n - b_B + sum of t(b_i, s). That is the whole cost if a block takes at least as long as its transfers.
 
-What is in flight lies in the working memory, since levels are linked to nothing else:
+States in flight occupy the working memory, since levels are linked only to it:
 
-- on the first sweep there is no adjoint yet, and the state that is being written takes its place;
-- a state that comes back early needs room for one more state beside the working one and the adjoint. The machine that
-  is built from `storage` does not have it; a budget for ``working``, or a machine of one's own, gives
-  it. Without it only the writes overlap, and each read waits until the block before it is done.
+- on the first sweep no adjoint exists yet, and the state in transfer takes its place;
+- a prefetched state needs memory for one more state in addition to the working state and the adjoint. The machine that
+  is built from `storage` lacks it; a budget for ``working``, or an explicit machine, provides it. Without it, only the
+  writes overlap, and each read waits until the block before it is done.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ class _Setting:
 def solve(problem: Problem, options: TwoLevelAsyncOptions, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on its first level and an asynchronous second one.
 
-    Takes instances of kind `adjoint`, with two storage levels; further ones are not used. The second one has a channel
-    of its own (if not, nothing overlaps, and the schedule is valid all the same). Gives one schedule; what overlaps is
-    for placement to say.
+    Takes instances of kind `adjoint`, with two storage levels; further ones are not used. The second one has a separate
+    channel; otherwise nothing overlaps, and the schedule is still valid. Gives one schedule; placement decides the
+    overlap.
 
     Raises
     ------
     remat.OptionError
-        For unequal steps or states, tapes, fewer than two levels, or a period that needs more disk than there is.
+        For unequal steps or states, tapes, fewer than two levels, or a period that needs more disk than available.
 
     Notes
     -----
@@ -100,14 +100,14 @@ def solve(problem: Problem, options: TwoLevelAsyncOptions, context: Context) -> 
 
 
 def _steps(problem: Problem, loop: _Setting, starts: list[int], period: int) -> Steps:
-    """List the schedule; a transfer stands before the runs that it shall overlap with."""
+    """List the schedule; a transfer precedes the runs that it should overlap with."""
     builder = StepBuilder()
     if loop.given is not None and (loop.given != _DISK or len(starts) == 1):
         builder.drop([0], loop.given)
     in_flight: int | None = None
     for start in starts[:-1]:
         if in_flight is not None:
-            # Waits for the end of the write; stands here so that it holds nobody up before its room is needed.
+            # Waits for the end of the write; placed here, it delays no step before its memory is needed.
             builder.drop([in_flight], 0)
         stays = loop.early and start == starts[-2]
         lies_there = start == 0 and loop.given == _DISK
@@ -135,7 +135,7 @@ def _steps(problem: Problem, loop: _Setting, starts: list[int], period: int) -> 
 
 
 def _append(builder: StepBuilder, steps: Steps, last_backward: int, leaves: int | None) -> None:
-    """Append a block; `leaves`: the state whose write may still be under way makes room after the first backward."""
+    """Append a block; `leaves`: the state whose write may be in progress is freed after the first backward."""
     columns = (steps.kind, steps.item, steps.source, steps.target)
     for kind, item, source, target, drop in zip(*(c.tolist() for c in columns), steps.drop.to_lists(), strict=True):
         if kind == StepKind.RUN:
@@ -163,7 +163,7 @@ def _period(loop: _Setting, given: int | None, slots: int) -> int:
             )
         return min(given, n)
     smallest = max(smallest, 1)
-    # All periods of short loops; of long ones those that lie by one part in a thousand apart.
+    # All periods of short loops; for long ones, periods in steps of a thousandth.
     candidates = [smallest]
     while candidates[-1] < n:
         candidates.append(min(n, max(candidates[-1] + 1, candidates[-1] * 1001 // 1000)))
@@ -171,7 +171,7 @@ def _period(loop: _Setting, given: int | None, slots: int) -> int:
 
 
 def _estimate(loop: _Setting, period: int, slots: int) -> Number:
-    """Return the time of blocks of so many steps, each write and each read that comes early beside its block."""
+    """Return the time of blocks of `period` steps, with each write and each early read overlapped with its block."""
     blocks = -(-loop.steps // period)
     last = loop.steps - (blocks - 1) * period
     block = loop.forward * advances(period, slots) + loop.backward * period

@@ -1,4 +1,4 @@
-"""Time loops of equal steps on storage levels: what the hierarchical algorithms read from a problem."""
+"""Time loops of equal steps on storage levels: the data of a problem for the hierarchical algorithms."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class TimeLoop:
         return total
 
     def infeasible(self, scope: str, levels: Sequence[Level] | None = None) -> Proposal | None:
-        """Return the answer where x0 does not fit where it lies, or `levels` (default: all) store nothing."""
+        """Return the answer if x0 does not fit in its level, or `levels` (default: all) can store nothing."""
         if self.given is not None and self.levels[self.given].slots < 1:
             memory = self.levels[self.given].memory
             least = LeastBudget(self.least.size, None, True, memory)
@@ -118,12 +118,12 @@ class TimeLoop:
         return None
 
     def without_given(self, but: int | None = None) -> Iterator[Entry]:
-        """Yield what makes a schedule begin without the stored x0, unless it lies in the level with index `but`."""
+        """Yield the operations that discard the stored x0, unless it is in the level with index `but`."""
         if self.given is not None and self.given != but:
             yield (DISCARD, 0, self.levels[self.given].memory)
 
     def discard_given(self, plan: Plan, but: int | None = None) -> bool:
-        """Make a plan begin without the stored x0, unless it lies in the level with index `but`; say if it does."""
+        """Make a plan begin without the stored x0, unless it is in the level with index `but`; return whether it is."""
         plan.extend(self.without_given(but))
         return self.given is not None and self.given == but
 

@@ -28,7 +28,7 @@ from remat_algorithms.adjoint.slots import forget_elsewhere, slot_notes
 from remat_algorithms.adjoint.tapes.tapes import TapePlan, TapeRoom
 
 MOST_WORK = 2 * 10**10
-"""Most sums of two table entries: about half a minute."""
+"""Maximum sums of two table entries: about half a minute."""
 
 _INFINITE = 2**60
 

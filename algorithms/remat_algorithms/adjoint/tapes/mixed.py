@@ -1,13 +1,13 @@
-"""`mixed`: checkpoints that are states or tapes, whichever pays (Maddison 2024).
+"""`mixed`: checkpoints that are states or tapes, whichever is better (Maddison 2024).
 
 Maddison 2024, "Step-based checkpointing with high-level algorithmic differentiation": a unit of storage holds a
-state to restart from, or the tape of one step. Least number of forward steps for n steps and s units, those that
-make a tape included (every step makes its tape exactly once):
+state to restart from, or the tape of one step. The minimum number of forward steps for n steps and s units, including
+those that make a tape (every step makes its tape exactly once), is
 
     m(n, s) = n if n <= s + 1,
     m(n, s) = min(1 + m(n-1, s-1), min over 2 <= i < n of i + m(i, s) + m(n-i, s-1)), m(n, 0) = infinity for n > 1:
 
-store the first step's tape, or store the state before it, go i steps, reverse the n-i steps behind, restart.
+store the first step's tape, or store the state before it, advance i steps, reverse the n-i later steps, restart.
 """
 
 from __future__ import annotations

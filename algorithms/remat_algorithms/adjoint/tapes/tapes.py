@@ -1,7 +1,7 @@
-"""Plans of adjoint schedules that store tapes beside states, and room for them.
+"""Plans of adjoint schedules that store tapes as well as states, and the memory for them.
 
-The working memory holds one state, one adjoint and one tape. As in `remat_algorithms.adjoint.plan`, nothing is
-copied where everything lives in one memory: what is not freed is stored.
+The working memory holds one state, one adjoint and one tape. As in `remat_algorithms.adjoint.plan`, nothing is copied
+if everything is in one memory: a value that is not freed is stored.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class TapeRoom:
 
     @staticmethod
     def of(problem: Problem, name: str) -> TapeRoom:
-        """Return the room of the quickest storage level, or of the one memory.
+        """Return the free memory of the fastest storage level, or of the one memory.
 
         Raises
         ------
@@ -180,7 +180,7 @@ class TapeRoom:
         )
 
     def units(self, unit: int, most: int) -> int:
-        """Return how many units fit, at most `most`; -1 if not even the working state, adjoint and tape do."""
+        """Return the number of units that fit, at most `most`; -1 if the working state, adjoint and tape do not fit."""
         if self.size is not None and self.size < 0:
             return -1
         return most if self.size is None or unit == 0 else min(most, self.size // unit)

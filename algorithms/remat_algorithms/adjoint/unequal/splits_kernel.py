@@ -1,7 +1,7 @@
-"""Levels of `walther-griewank` where reads and writes take no time, in machine code (see `kit.compile`).
+"""Levels of `walther-griewank` for reads and writes without time, in machine code (see `kit.compile`).
 
-There the least optimal split is monotone, j(i, k-1) <= j(i, k) <= j(i+1, k), since the sum over which it is taken meets
-the quadrangle inequality: a row asks for O(n) sums instead of O(n^2). Whole times only: rounded sums tie elsewhere.
+The smallest optimal split is then monotone, j(i, k-1) <= j(i, k) <= j(i+1, k), since the minimised sum satisfies the
+quadrangle inequality. A row takes O(n) sums instead of O(n^2). Integral times only: rounded sums tie elsewhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remat_algorithms.kit.compile.lowering import Kernel
 
 
 class Level(NamedTuple):
-    """A level that is being filled, the one below it, and the splits P(i+1, k, c) of the row that was filled last."""
+    """The level being filled, the one below it, and the splits P(i+1, k, c) of the row filled last."""
 
     lower: IntArray
     table: IntArray
@@ -24,7 +24,7 @@ class Level(NamedTuple):
 
 
 def fill_row(level: Level, i: int) -> None:
-    """Fill the row of the ranges that begin at `i`, where that of `i` + 1 is filled."""
+    """Fill the row of the ranges that begin at `i`; the row of `i` + 1 must be filled."""
     first = i + 1
     for k in range(i + 1, level.ends.shape[0]):
         last = k

@@ -28,24 +28,24 @@ from remat_algorithms.adjoint.transfer_times import state_transfer_times
 
 MOST_BYTES = 2 * 10**9
 MOST_WORK = 6 * 10**10
-"""Most sums of two table entries: about two minutes."""
+"""Maximum sums of two table entries: about two minutes."""
 
 COMPILED_FROM = 3 * 10**8
-"""From how many such sums on the compiled kernel is worth its compiling."""
+"""Number of such sums from which the compiled kernel pays for its compilation."""
 
 MOST_EXACT = 10**7
-"""Most sums of Python's integers, which take fifty times as long: a second."""
+"""Maximum sums with Python's integers, which take fifty times as long: a second."""
 
 _INFINITE = 2**60
 
 
 @within_room("walther-griewank")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
-    """Solve an adjoint with the slots of its quickest storage level, or of its one memory.
+    """Solve an adjoint with the slots of its fastest storage level, or of its one memory.
 
     Takes instances of kind `adjoint`. Slots hold the largest state; without storage there are floor((budget - state -
-    adjoint) / state) of them. When stopped before the table is full, it finds nothing. Finds the least makespan for the
-    slots, writes and reads included, where they occupy the processor; otherwise the schedule of least forward time.
+    adjoint) / state) of them. A stop before the table is full gives no schedule. Finds the minimum makespan for the
+    slots, writes and reads included, if they occupy the processor; otherwise the schedule of minimum forward time.
 
     Raises
     ------
@@ -54,8 +54,8 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
 
     Notes
     -----
-    O(n^3 c) time in O(n c) array operations, O(n^2 c) memory; O(n^2 c) time for whole times where reads and writes take
-    none.
+    O(n^3 c) time in O(n c) array operations, O(n^2 c) memory; O(n^2 c) time for integral times if reads and writes take
+    no time.
     """
     chain = problem.chain
     steps = chain.length if chain.saves else chain.length + 1

@@ -1,1 +1,1 @@
-"""Published algorithms for rematerialisation on graphs, as their papers have them."""
+"""Published algorithms for rematerialisation on graphs, as their papers describe them."""

@@ -1,17 +1,18 @@
 """Checkmate's baselines: Chen's checkpoints on linear, articulated and linearised forward graphs.
 
 Jain et al. 2020, "Checkmate", table 1 and section 6.1. Each picks checkpoints among candidate tasks of the forward,
-by Chen et al. 2016 ("Training deep nets with sublinear memory cost"), and is completed by the least R for the
-resulting S (`Stages.runs`):
+as Chen et al. 2016 ("Training deep nets with sublinear memory cost"). The minimal R for the resulting S completes the
+schedule (`Stages.runs`):
 
 - candidates: all tasks of a linear forward (`chen-*`); the articulation points of the undirected forward graph
   (`ap-*`); all tasks of any forward, as if the reference order were a chain (`linearized-*`);
-- sqrt: every k-th candidate, k the square root of their number, rounded down;
-- greedy (Chen's algorithm 3): going along the forward, bytes are added up; a candidate at which the sum exceeds b is a
-  checkpoint, and the sum starts anew. b is searched for the budget.
+- sqrt: every k-th candidate, where k is the square root of their number, rounded down;
+- greedy (Chen's algorithm 3): add up bytes along the forward. A candidate at which the sum exceeds b becomes a
+  checkpoint, and the sum restarts at zero. b is searched for the budget.
 
-Segments lie between checkpoints. The values of a segment are freed in the forward, recomputed when the backward first
-needs one of them, and stay until it has needed the last one. The last segment is not freed before its backward.
+Segments lie between checkpoints. The values of a segment are freed in the forward and recomputed when the backward
+first needs one of them. They stay until the backward has read the last one. The last segment is not freed before its
+backward.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from remat_algorithms.dag.literature.fastest_that_fits import fastest
 from remat_algorithms.dag.literature.retention_phases import Training, training_of
 
 MOST_LIMITS = 96
-"""Most values of b that the greedy strategies try."""
+"""Maximum number of values of b that the greedy strategies try."""
 
 Candidates = Callable[[Training], Sequence[int]]
 
@@ -40,8 +41,8 @@ def all_tasks(training: Training) -> Sequence[int]:
 def articulation_points(training: Training) -> list[int]:
     """Return the forward stages that are articulation points of the undirected forward graph.
 
-    Hopcroft and Tarjan 1973, without recursion: a vertex is one if some child in the depth-first tree has no way
-    back above it, or if it is a root with several children. O(vertices + edges).
+    Hopcroft and Tarjan 1973, without recursion. A vertex is one if no edge leads from the subtree of some child in the
+    depth-first tree to above the vertex. A root is one if it has several children. O(vertices + edges).
     """
     count = training.forward
     beside = [[*training.before[stage], *training.after[stage]] for stage in range(count)]
@@ -76,7 +77,7 @@ def articulation_points(training: Training) -> list[int]:
 
 
 def every_root(candidates: Sequence[int]) -> list[int]:
-    """Return every k-th candidate, k the rounded-down square root of their number."""
+    """Return every k-th candidate, where k is the rounded-down square root of their number."""
     step = max(1, isqrt(len(candidates)))
     return list(candidates[step - 1 :: step])
 
@@ -98,13 +99,13 @@ def runs_for(training: Training, checkpoints: Sequence[int]) -> list[int]:
     for stage in range(training.forward):
         segment[stage] = number
         number += stage in ends
-    # Where the last task is a checkpoint, nothing lies behind it: the segment before it is the last one.
+    # If the last task is a checkpoint, no task follows it: the segment before it is the last one.
     last = segment[-1] if segment else 0
     return training.stages.runs(training.segments(checkpoints, segment, last))
 
 
 def _limits(training: Training, candidates: Sequence[int]) -> list[int]:
-    """Return the limits that are tried: the sums between candidates, thinned out to `MOST_LIMITS`, from the least."""
+    """Return the limits to try, ascending: the sums between candidates, thinned out to `MOST_LIMITS`."""
     ends = [-1, *candidates, training.forward - 1]
     total, sums = 0, []
     for weight in training.weight:
@@ -114,7 +115,7 @@ def _limits(training: Training, candidates: Sequence[int]) -> list[int]:
     least, most = min(pieces, default=0), max(total, 1)
     grid = {max(0, least - 1), total}
     for step in range(MOST_LIMITS):
-        # Geometric, in exact integers: least * (most/least)^(step/steps), by way of floats for the factor only.
+        # Geometric, in exact integers: least * (most/least)^(step/steps); only the factor is a float.
         share = (max(least, 1) / most) ** (1 - step / MOST_LIMITS)
         grid.add(int(most * share))
     return sorted(grid)
@@ -166,14 +167,14 @@ def _refuse_unless_linear(training: Training, name: str) -> None:
 
 
 def solve_chen_sqrt(problem: Problem, options: None, context: Context) -> Proposal:
-    """Checkpoint every k-th task of a linear forward; OptionError for others. O(n * values)."""
+    """Checkpoint every k-th task of a linear forward; raise OptionError for other graphs. O(n * values)."""
     return _sqrt(problem, "chen-sqrt", _linear)
 
 
 def solve_chen_greedy(problem: Problem, options: ChenGreedyOptions, context: Context) -> Proposal:
-    """Checkpoint a linear forward by bytes, b searched; OptionError for others. O(n * values) for each b.
+    """Checkpoint a linear forward by bytes, b searched; raise OptionError for other graphs. O(n * values) for each b.
 
-    A chain has saving forwards, and its segments are rerun with them: that is `remat_algorithms.chain.revolve_chain`.
+    A chain has saving forwards, and its segments are recomputed with them: see `remat_algorithms.chain.revolve_chain`.
     """
     if problem.kind == "chain":
         return cut_greedily(problem, options, context)

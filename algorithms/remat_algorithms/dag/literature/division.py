@@ -1,16 +1,17 @@
 """Checkpoints of a forward graph by dividing it: the division tree of Feng and Huang, for graphs of any width.
 
-Feng and Huang 2018/2021 divide a graph into *closed sets*, what lies between two vertices and is joined to the rest by
-these alone. A set is a row of smaller ones (type 1), several side by side between the same two vertices (type 2), or
-neither (type 3). For a largest segment of c bytes, the fewest bytes of checkpoints follow from the leaves up:
+Feng and Huang 2018/2021 divide a graph into *closed sets*. A closed set lies between two vertices, and only these join
+it to the rest. A set is a row of smaller sets (type 1), several parallel sets between the same two vertices (type 2),
+or any other (type 3). For a largest segment of c bytes, the minimum checkpoint bytes follow from the leaves up:
 
-- Each set between u and v has a table: for u and v stored or not, the bytes stored inside against those of the open
-  segments at u and at v, which are one if they hang together inside. Rows and parallel sets combine such tables. Where
-  u is stored and v is the next stored vertex of a row, this is an edge of the paper's accessibility graph.
-- Of a set of type 3, the ends of all sets inside are stored. Then those that leave no segment above c are freed,
-  the largest first, if need be in exchange for smaller neighbours. The paper stores all of them, or none.
+- Each set between u and v has a table. For u and v stored or free, it lists the bytes stored inside against those of
+  the open segments at u and at v. If these are connected inside, they are one segment. Rows and parallel sets combine
+  their tables. If u is stored and v is the next stored vertex of a row, the entry is an edge of the paper's
+  accessibility graph.
+- In a set of type 3, the ends of all inner sets are stored. Then those that leave no segment above c are freed, the
+  largest first, if necessary in exchange for smaller neighbours. The paper stores all of them, or none.
 
-Sets of types 1 and 2 are found by removing vertices with one or two neighbours. What remains is of type 3.
+Sets of types 1 and 2 are found by removing vertices with one or two neighbours. The remainder is of type 3.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from operator import itemgetter
 from typing import NamedTuple
 
 FRONT = 20
-"""Entries of a table for one choice at its ends; where there are more, they are thinned."""
+"""Maximum number of table entries for one choice at its ends; longer lists are thinned."""
 
 STORED, FREE = 0, 1
 CHECKPOINT = -1
 
 
 class Chosen(NamedTuple):
-    """Vertices stored in a set: a tree, so that joining the choices of two sets takes no copy."""
+    """Vertices stored in a set: a tree, which joins the choices of two sets without a copy."""
 
     vertex: int
     left: Chosen | None
@@ -37,14 +38,14 @@ class Chosen(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One way to store vertices of a set.
+    """A choice of vertices of a set to store.
 
     Attributes
     ----------
     stored : int
         Bytes of the vertices stored inside.
     first, second : int
-        Bytes inside that hang on the first and on the second end, where these are free.
+        Bytes inside that are connected to the first and to the second end, if these are free.
     chosen : Chosen or None
     """
 
@@ -63,9 +64,9 @@ class Table(NamedTuple):
     Attributes
     ----------
     apart : tuple of lists of Entry
-        At ``2 * state of the first end + state of the second``, `STORED` or `FREE`: the ends do not hang together.
+        At ``2 * state of the first end + state of the second``, `STORED` or `FREE`: the ends are not connected.
     joined : list of Entry
-        Both ends are free and hang together: `first` has the bytes inside of their segment.
+        Both ends are free and connected: `first` has the bytes inside of their segment.
     """
 
     apart: tuple[Entries, Entries, Entries, Entries]
@@ -77,7 +78,7 @@ _EDGE = Table(([_NOTHING], [_NOTHING], [_NOTHING], []), [_NOTHING])
 
 
 def divided_bytes(before: Sequence[Sequence[int]], weight: Sequence[int], limit: int) -> tuple[int, list[int]]:
-    """Return few bytes of checkpoints that leave segments of at most `limit` bytes, and the checkpoints.
+    """Return checkpoints that leave segments of at most `limit` bytes, and their bytes, which are few.
 
     O(vertices) combinations of tables of at most `FRONT` entries.
 
@@ -96,7 +97,7 @@ def divided_bytes(before: Sequence[Sequence[int]], weight: Sequence[int], limit:
 def freed(
     before: Sequence[Sequence[int]], weight: Sequence[int], total: int, checkpoints: Sequence[int]
 ) -> tuple[int, list[int]]:
-    """Free checkpoints as long as the sum of their bytes and of the largest segment falls, the largest first."""
+    """Free checkpoints, the largest first, while the sum of their bytes and of the largest segment falls."""
     groups = _Groups(before, weight, checkpoints)
     largest = groups.largest
     for vertex in sorted(checkpoints, key=lambda vertex: (-weight[vertex], vertex)):
@@ -109,7 +110,7 @@ def freed(
 
 
 def segments_of(before: Sequence[Sequence[int]], checkpoints: Iterable[int]) -> list[int]:
-    """Return the component of each vertex without the checkpoints (named by a vertex); `CHECKPOINT` for those."""
+    """Return for each vertex the name (a vertex) of its component without the checkpoints, or `CHECKPOINT`."""
     groups = _Groups(before, [0] * len(before), checkpoints)
     return [CHECKPOINT if vertex in groups.stored else groups.name(vertex) for vertex in range(len(before))]
 
@@ -120,7 +121,7 @@ def largest_segment(before: Sequence[Sequence[int]], weight: Sequence[int], chec
 
 
 class _Groups:
-    """The segments that checkpoints leave, while checkpoints are freed one by one."""
+    """The segments that checkpoints leave, updated as checkpoints are freed one by one."""
 
     def __init__(self, before: Sequence[Sequence[int]], weight: Sequence[int], checkpoints: Iterable[int]) -> None:
         self.weight, self.stored = weight, set(checkpoints)
@@ -141,15 +142,15 @@ class _Groups:
         return max((self.total[self._find(vertex)] for vertex in range(len(self.root))), default=0)
 
     def name(self, vertex: int) -> int:
-        """Return a vertex that stands for the segment of a free one."""
+        """Return the vertex that represents the segment of a free vertex."""
         return self._find(vertex)
 
     def with_vertex(self, vertex: int) -> int:
-        """Bytes of the segment that would arise if a stored vertex were freed."""
+        """Bytes of the segment that would result from freeing a stored vertex."""
         return self.weight[vertex] + sum(self.total[root] for root in self._around(vertex))
 
     def instead_of(self, vertex: int, limit: int) -> list[int] | None:
-        """Return neighbours to store so that a stored vertex may be free; None if that takes as many bytes.
+        """Return neighbours to store in exchange for freeing a stored vertex; None if they take as many bytes.
 
         A segment that touches the vertex in one place is cut off there, the cheapest for its bytes first.
         """
@@ -199,7 +200,7 @@ class _Division:
 
     def __init__(self, before: Sequence[Sequence[int]], weight: Sequence[int], limit: int) -> None:
         self.before, self.weight, self.limit = before, weight, limit
-        # Of each vertex, what hangs on it alone, itself included: if it is stored, and if it is free.
+        # For each vertex, the entries of the part that hangs on it alone, itself included: if stored, and if free.
         self.alone: list[tuple[Entries, Entries]] = [
             ([Entry(size, 0, 0, Chosen(vertex, None, None))], [Entry(0, size, 0, None)] if size <= limit else [])
             for vertex, size in enumerate(weight)
@@ -233,7 +234,7 @@ class _Division:
         return sorted(groups.stored)
 
     def _reduced(self) -> list[int]:
-        """Replace rows and parallel sets by tables; return the vertices that are left, ends of sets of type 3."""
+        """Replace rows and parallel sets by tables; return the remaining vertices, which are ends of sets of type 3."""
         rows: list[list[int]] = [[], [], []]
         for vertex, near in enumerate(self.near):
             if 1 <= len(near) <= 2:
@@ -263,7 +264,7 @@ class _Division:
         return Table((turned[0], turned[2], turned[1], turned[3]), table.joined)
 
     def _part(self, vertex: int, other: int) -> Table:
-        """Take the set between two neighbours out of the graph."""
+        """Remove the set between two neighbours from the graph."""
         table = self._table(vertex, other)
         self.near[vertex].discard(other)
         self.near[other].discard(vertex)
@@ -271,7 +272,7 @@ class _Division:
         return table
 
     def _hang(self, vertex: int, other: int) -> None:
-        """Add a vertex with one neighbour to what hangs on that."""
+        """Merge a vertex with one neighbour into the part that hangs on that neighbour."""
         table = self._part(other, vertex)
         states = []
         for state in (STORED, FREE):
@@ -281,7 +282,7 @@ class _Division:
         self.alone[other] = states[0], states[1]
 
     def _bridge(self, vertex: int, first: int, second: int) -> None:
-        """Replace a vertex between two neighbours by the row of the sets at both of its sides."""
+        """Replace a vertex between two neighbours by the row of the sets on both sides of it."""
         left, right = self._part(first, vertex), self._part(vertex, second)
         apart: list[Entries] = [[], [], [], []]
         joined: Entries = []
@@ -306,13 +307,13 @@ class _Division:
         self.tables[first, second] = row
 
     def _halves(self, table: Table, state: int, vertex: int) -> tuple[Entries, Entries, Entries]:
-        """Join a set with the vertex at its second end and all that hangs there, for a state of its first end.
+        """Join a set with the vertex at its second end and the part that hangs there, for a state of its first end.
 
         Returns
         -------
         (entries, entries, entries)
-            The vertex is stored; it is free, `second` has the bytes of its segment; it is free and hangs
-            together with the first end, `first` has those of both.
+            The vertex is stored; it is free, and `second` has the bytes of its segment; it is free and connected
+            to the first end, and `first` has the bytes of both.
         """
         stored, free = self.alone[vertex]
         shut = [
@@ -334,7 +335,7 @@ class _Division:
                 yield Entry(one.stored + two.stored, one.first, two.second, _both(one, two))
 
     def _hung(self, tied: Entries, others: Entries, *, turned: bool = False) -> Iterator[Entry]:
-        """Join two sets at a free vertex whose segment is that of one end; of the second end, if `turned`."""
+        """Join two sets at a free vertex whose segment is that of the first end; of the second end, if `turned`."""
         for one, two in product(tied, others):
             together = one.first + two.first
             if together <= self.limit:
@@ -342,7 +343,7 @@ class _Division:
                 yield Entry(one.stored + two.stored, first, second, _both(one, two))
 
     def _summed(self, ones: Entries, others: Entries) -> Entries:
-        """Add what hangs on one end in two sets."""
+        """Add the parts that hang on one end in two sets."""
         return [
             Entry(one.stored + two.stored, one.first + two.first, 0, _both(one, two))
             for one, two in product(ones, others)
@@ -350,7 +351,7 @@ class _Division:
         ]
 
     def _beside(self, one: Table, other: Table) -> Table:
-        """Join two sets between the same two vertices."""
+        """Join two parallel sets between the same two vertices."""
         rows = [
             [
                 Entry(a.stored + b.stored, a.first + b.first, a.second + b.second, _both(a, b))
@@ -392,11 +393,11 @@ def _vertices(chosen: Chosen | None) -> Iterator[int]:
 
 
 def _front(entries: Entries) -> Entries:
-    """Leave out entries that another one equals or betters in everything; keep `FRONT` at most, evenly."""
+    """Remove dominated entries, and thin the rest evenly to at most `FRONT`."""
     if len(entries) < 2:
         return entries
     kept: Entries = []
-    firsts: list[int] = []  # of entries so far, ascending; `seconds` falls, or one of them would be left out
+    firsts: list[int] = []  # of entries so far, ascending; `seconds` falls, because dominated entries are removed
     seconds: list[int] = []
     for entry in sorted(entries, key=itemgetter(0, 1, 2)):
         place = bisect_right(firsts, entry.first)

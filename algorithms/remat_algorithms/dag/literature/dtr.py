@@ -1,9 +1,9 @@
 """`dtr`: dynamic tensor rematerialisation (Kirisame et al. 2020, arXiv:2006.09616), run offline on the reference order.
 
-The stages run in order. Where the next run does not fit within a limit, values are evicted, the one of least
-h(v) = cost / (size * staleness) first; an evicted value that is needed again is made again, evicting others on the
-way. Staleness is the time since the last access, on a clock that the runs move forward. A value that no later
-stage reads is evicted for free at its last use (the paper's eager eviction): it may be made again as an ancestor.
+The stages run in order. If the next run does not fit within a limit, values are evicted in ascending order of
+h(v) = cost / (size * staleness). An evicted value that is needed again is recomputed, which may evict others. Staleness
+is the time since the last access, on a clock that the runs advance. A value that no later stage reads is evicted for
+free at its last use (the paper's eager eviction). It may be recomputed later as an ancestor.
 
 | heuristic | cost | divided by |
 |---|---|---|
@@ -14,12 +14,12 @@ stage reads is evicted for free at its last use (the paper's eager eviction): it
 | size | 1 | size |
 | msps | c(v) + c of the evicted ancestors (Peng et al. 2020) | size |
 
-e*(v): the evicted values that are reached from v through evicted ones only, going to what they were computed from, or
-(separately) to what is computed from them. A class of `eq` joins evicted neighbours; a value that comes back leaves
-its class's sum, but does not split it.
+e*(v): the evicted values that paths of evicted values connect to v, either along inputs or (separately) along outputs.
+A class of `eq` joins evicted neighbours. A value that becomes resident leaves its class's sum, but does not split the
+class.
 
-DTR is not monotone in its limit. All limits of a fixed grid are run, and the fastest schedule that fits is kept: more
-memory never gives a longer one.
+DTR is not monotone in its limit. All limits of a fixed grid are run, and the fastest schedule that fits is kept. More
+memory therefore never gives a longer schedule.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from remat_algorithms.dag.literature.fastest_that_fits import fastest
 from remat_algorithms.dag.literature.retention import Stages, stages_of
 
 HOPELESS = 6
-"""Limits that fail one after the other, from above, before the smaller ones are left alone."""
+"""Number of consecutive failed limits, from above, after which smaller limits are not tried."""
 
 
 class DtrOptions(Options):
@@ -82,7 +82,7 @@ def simulate(
     Returns
     -------
     list of int or None
-        The tasks run, in order; None if something does not fit, the time exceeds `longest`, or the context is
+        The tasks run, in order. None if something does not fit, the time exceeds `longest`, or the context is
         stopped.
     """
     simulation = Simulation(program, limit, heuristic, longest)

@@ -1,4 +1,4 @@
-"""The simulation behind `dtr`: what is resident, evicted and locked while the stages run within a limit."""
+"""The simulation of `dtr`: resident, evicted and locked values while the stages run within a limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from remat_algorithms.dag.literature.retention import Stages
 
 
 class Heuristic(StrEnum):
-    """How DTR values what it may evict."""
+    """How DTR ranks the values that it may evict."""
 
     FULL = "h"
     CLASSES = "eq"
@@ -22,12 +22,12 @@ class Heuristic(StrEnum):
 
 
 class GaveUp(Exception):
-    """Something does not fit, takes too long, or the context is stopped."""
+    """A value does not fit, the time exceeds its limit, or the context is stopped."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """What is the same for all limits.
+    """The data that all limits share.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Program:
 
     @cached_property
     def cost(self) -> list[Number]:
-        """For each value, the time of the cheapest task that can make it again."""
+        """For each value, the time of the cheapest task that can recompute it."""
         stages = self.stages
         times, found = stages.graph.time.tolist(), []
         for value, maker in enumerate(stages.maker):
@@ -47,7 +47,7 @@ class Program:
 
     @cached_property
     def parents(self) -> list[list[int]]:
-        """For each value that may be made again, what it is made from (evictable values only)."""
+        """For each value that may be recomputed, the evictable values that it is computed from."""
         stages, fixed = self.stages, self.stages.fixed.tolist()
         return [
             [other for other in stages.reads[maker] if not fixed[other]] if maker >= 0 and not fixed[value] else []
@@ -56,7 +56,7 @@ class Program:
 
     @cached_property
     def children(self) -> list[list[int]]:
-        """For each value, the evictable values that are made from it."""
+        """For each value, the evictable values that are computed from it."""
         found: list[list[int]] = [[] for _ in self.parents]
         for value, parents in enumerate(self.parents):
             for other in parents:
@@ -65,7 +65,7 @@ class Program:
 
     @cached_property
     def last_use(self) -> list[int]:
-        """For each value the last stage that reads it in the program; behind all stages for what the end wants."""
+        """For each value the last stage that reads it in the program; after all stages for values wanted at the end."""
         stages = self.stages
         found = [max(readers, default=maker) for readers, maker in zip(stages.readers, stages.maker, strict=True)]
         for value in stages.ends:
@@ -74,7 +74,7 @@ class Program:
 
     @cached_property
     def horizon(self) -> list[int]:
-        """For each value the last stage that may need it, reruns included."""
+        """For each value the last stage that may need it, recomputation included."""
         found, fixed = list(self.last_use), self.stages.fixed.tolist()
         for stage in range(len(self.stages) - 1, -1, -1):
             again = [found[value] for value in self.stages.writes[stage] if not fixed[value]]
@@ -84,7 +84,7 @@ class Program:
 
     @cached_property
     def dying(self) -> list[list[int]]:
-        """For each stage the values that nobody may need after it."""
+        """For each stage the values that no later stage may need."""
         found: list[list[int]] = [[] for _ in range(len(self.stages) + 1)]
         for value, stage in enumerate(self.horizon):
             if stage >= 0:
@@ -130,7 +130,7 @@ class Simulation:
         self._pinned = stages.graph.pinned
 
     def perform(self, stage: int, context: Context | None = None) -> None:
-        """Run a stage (the one after the last provides what is wanted at the end); raise `GaveUp` if it cannot be."""
+        """Run a stage (the one after the last provides the wanted values); raise `GaveUp` if it cannot run."""
         stages, at_end = self.stages, stage == len(self.stages)
         reads = list(stages.ends) if at_end else stages.reads[stage]
         pending = [(-1 if at_end else stages.tasks[stage], reads)]
@@ -178,7 +178,7 @@ class Simulation:
             self.accessed[value] = self.clock
 
     def _release(self, stage: int) -> None:
-        """Forget what nobody may need any more, and evict what the program has read for the last time."""
+        """Forget values that no later stage may need, and evict those that the program has read for the last time."""
         for value in self.program.dying[stage]:
             if self.resident[value] and value not in self._pinned:
                 self.resident[value] = False
@@ -192,7 +192,7 @@ class Simulation:
     # --- eviction ---------------------------------------------------------------------------------------------------
 
     def _choose(self) -> int:
-        """Return the value to evict: the least h; of equals the larger, then the first."""
+        """Return the value to evict: the smallest h; of equals the larger, then the first."""
         size, best, chosen = self.stages.size, None, -1
         for value, there in enumerate(self.resident):
             if there and not self.locks[value] and not self.fixed[value] and size[value]:
@@ -205,7 +205,7 @@ class Simulation:
         return chosen
 
     def score(self, value: int) -> float:
-        """Return h of a value: the least is evicted first (see the table in `remat_algorithms.dag.literature.dtr`)."""
+        """Return h of a value; the smallest is evicted first (see `remat_algorithms.dag.literature.dtr`)."""
         size, stale = self.stages.size[value], self.clock - self.accessed[value]
         match self.heuristic:
             case Heuristic.SIZE:
@@ -235,7 +235,7 @@ class Simulation:
         return own + known
 
     def _reach(self, value: int, edges: list[list[int]]) -> set[int]:
-        """Return the evicted values reached from a value along edges, through evicted ones only."""
+        """Return the evicted values that paths of evicted values along these edges connect to a value."""
         found: set[int] = set()
         frontier = [value]
         while frontier:
@@ -260,7 +260,7 @@ class Simulation:
             self._forget_around(value)
 
     def _return(self, value: int) -> None:
-        """Take a value out of the evicted ones: it is there again, or dead."""
+        """Remove a value from the evicted ones: it is resident again, or dead."""
         if self.heuristic is Heuristic.CLASSES:
             self._class_cost[self._root(value)] -= self.program.cost[value]
         else:

@@ -12,7 +12,7 @@ Runs = Sequence[int]
 
 
 def whole(stages: Stages) -> list[int]:
-    """Return the runs that recompute nothing."""
+    """Return the runs without recomputation."""
     everything = stages.nothing_held()
     everything[:] = True
     return stages.runs(everything)
@@ -24,9 +24,9 @@ def fits(stages: Stages, peak: int) -> bool:
 
 
 def fastest(problem: Problem, stages: Stages, candidates: Iterable[Runs | None], context: Context) -> Proposal:
-    """Return the fastest of the candidates that fits; the schedule that recomputes nothing if that fits.
+    """Return the fastest candidate that fits; the schedule without recomputation if that fits.
 
-    The candidates must not depend on the budget: then more memory never gives a longer schedule.
+    The candidates must not depend on the budget. More memory then never gives a longer schedule.
 
     Parameters
     ----------

@@ -1,22 +1,23 @@
 """`feng-huang`: optimal single-reforward checkpoints on arbitrary computation graphs.
 
 Feng and Huang 2018/2021, "Optimal gradient checkpoint search for arbitrary computation graphs" (CVPR 2021): choose
-checkpoints C among the vertices of the forward graph such that each other vertex is computed again exactly once. What
-C leaves falls into segments, the connected components of the graph without C; each is recomputed as a whole, from
-checkpoints only. With l(v) the bytes of a vertex, minimise
+checkpoints C among the vertices of the forward graph. Each other vertex is recomputed exactly once. The segments are
+the connected components of the graph without C. Each is recomputed as a whole, from checkpoints only. With l(v) the
+bytes of a vertex, minimise
 
     sum of l(v) over C  +  max over segments of sum of l(v) in the segment.
 
-The paper fixes the maximal term c and finds the fewest checkpoint bytes b(c) whose segments hold at most c each
-(equations 3-4, its accessibility graph), on chains by shortest paths, on other graphs by a division tree. Here b(c)
-comes from a dynamic programme along the reference order over the frontier (vertices with an edge to a later one),
-exact for all graphs: a state says which frontier vertices are checkpoints and which ones hang together, and the bytes
-of each segment that is still open; of two alike states, one with fewer bytes everywhere suffices. Since b falls
-as c grows, an interval of c is skipped when b(its upper end) plus its lower end is no better than the best answer.
-Graphs that are too wide for that, such as dense blocks, are divided as in the paper (`division`): the same b(c) for
-rows and parallel sets, few bytes for others.
+The paper fixes the maximal term c and finds the minimum checkpoint bytes b(c) whose segments hold at most c each
+(equations 3-4, its accessibility graph). It uses shortest paths on chains, and a division tree on other graphs. Here,
+b(c) comes from a dynamic programme along the reference order over the frontier (vertices with an edge to a later one).
+It is exact for all graphs. A state records the checkpoints of the frontier, which frontier vertices are connected, and
+the bytes of each segment that is still open. Of two alike states, one with fewer bytes everywhere suffices.
 
-The class minimises memory and knows no budget: this is a strategy, one schedule for an instance.
+Since b falls as c grows, an interval of c is skipped if b(its upper end) plus its lower end is no better than the best
+answer. Graphs that are too wide for that, for example dense blocks, are divided as in the paper (`division`). The
+division gives the same b(c) for rows and parallel sets, and few bytes for others.
+
+This class of schedules minimises memory without a budget: this is a strategy, with one schedule per instance.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class FengHuangOptions(Options):
 
 MOST_CAPS = 60
 EVEN_CAPS = 40
-"""Values of c for which a graph is divided."""
+"""Number of values of c for which a graph is divided."""
 
 Fewest = Callable[[int, int], tuple[int, list[int]] | None]
 
@@ -53,7 +54,7 @@ class TooWide(Exception):
 
 
 class Stopped(Exception):
-    """No more time."""
+    """The time is over."""
 
 
 def _never() -> bool:
@@ -62,7 +63,7 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Bytes of checkpoints, of the open segments, and how they came about."""
+    """Bytes of checkpoints, bytes of the open segments, and the states before."""
 
     bytes: int
     open: tuple[int, ...]
@@ -73,7 +74,7 @@ class _State:
 def best_checkpoints(
     before: Sequence[Sequence[int]], weight: Sequence[int], most_states: int, stopped: Callable[[], bool] = _never
 ) -> tuple[int, list[int]]:
-    """Return the least sum of checkpoints and largest segment, and checkpoints that reach it.
+    """Return the minimum sum of checkpoints and largest segment, and checkpoints that reach it.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ def divided_checkpoints(
     """Return checkpoints by the division tree, and the sum of their bytes and those of the largest segment.
 
     The arguments are those of `best_checkpoints`. At most `MOST_CAPS` values of c are tried, and `EVEN_CAPS` in equal
-    proportions, since the bytes found need not fall as c grows; once stopped, none more.
+    proportions, since the bytes found need not fall as c grows. A stop ends the tries.
     """
     tried = counting(1)
     low, high = max(1, *weight, 1), max(1, sum(weight))
@@ -129,10 +130,10 @@ def divided_checkpoints(
 
 
 def _best(before: Sequence[Sequence[int]], weight: Sequence[int], fewest: Fewest) -> tuple[int, list[int]]:
-    """Return the least c + b(c) and its checkpoints, b given by a function of c and of a ceiling for b."""
+    """Return the minimum of c + b(c) and its checkpoints; `fewest` computes b from c and a ceiling for b."""
     largest = max(weight, default=0)
     best_total, best = sum(weight), list(range(len(weight)))
-    # Best first over intervals [low, high] of c, by the bound b(high + 1) + low: below it nothing can be found.
+    # Best first over intervals [low, high] of c, by the lower bound b(high + 1) + low.
     order = counting()
     queue = [(0, next(order), 0, sum(weight))]
     while queue:
@@ -142,7 +143,7 @@ def _best(before: Sequence[Sequence[int]], weight: Sequence[int], fewest: Fewest
         middle = high if high - low <= largest // 64 else (low + high) // 2
         found = fewest(middle, best_total - low)
         if found is None:
-            # b(middle) + low is no better than the best total, and neither is any c in between.
+            # b(middle) + low is no better than the best total, and no c in between is better.
             heapq.heappush(queue, (max(bound, middle + 1), next(order), middle + 1, high))
             continue
         used, checkpoints = found
@@ -213,7 +214,7 @@ def fewest_bytes(
 
 
 def _narrowed(labels: list[int], totals: list[int], stays: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Keep some places, and number their segments afresh by first appearance."""
+    """Keep some places, and renumber their segments by first appearance."""
     number: dict[int, int] = {CHECKPOINT: CHECKPOINT}
     for place in stays:
         number.setdefault(labels[place], len(number) - 1)
@@ -221,7 +222,7 @@ def _narrowed(labels: list[int], totals: list[int], stays: list[int]) -> tuple[t
 
 
 def _undominated(states: list[_State]) -> list[_State]:
-    """Drop states that another one equals or betters in everything."""
+    """Drop dominated states."""
     states.sort(key=lambda state: (state.bytes, state.open))
     if not states[0].open:
         return states[:1]
@@ -240,21 +241,21 @@ def _undominated(states: list[_State]) -> list[_State]:
 
 
 def runs_for(training: Training, checkpoints: Sequence[int]) -> list[int]:
-    """Return the runs: every segment is recomputed once, but the one that the forward ends in."""
+    """Return the runs: every segment except the last of the forward is recomputed once."""
     segment = segments_of(training.before, checkpoints)
     last = segment[-1] if segment and segment[-1] != CHECKPOINT else None
     for stage in checkpoints:
-        # What a checkpoint does not keep (saved tensors of a chain) comes back with the segment before it.
+        # Values that a checkpoint does not keep (saved tensors of a chain) are recomputed with the segment before it.
         joined = [segment[other] for other in training.before[stage] if other not in checkpoints]
         segment[stage] = joined[-1] if joined else stage
     return training.stages.runs(training.segments(checkpoints, segment, last))
 
 
 def solve(problem: Problem, options: FengHuangOptions, context: Context) -> Proposal:
-    """Return the schedule of the checkpoints of least memory in the model.
+    """Return the schedule of the checkpoints with minimum memory in the model.
 
-    Each c takes O(n * states^2) at worst, O(n * states) on chains. Where the forward is so wide that more than option
-    `states` states arise, the checkpoints are those of the division tree (`division`).
+    Each c takes O(n * states^2) at worst, O(n * states) on chains. If a wide forward needs more states than option
+    `states` allows, the checkpoints are those of the division tree (`division`).
     """
     training = training_of(problem, "feng-huang")
     try:

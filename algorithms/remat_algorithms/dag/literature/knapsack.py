@@ -1,11 +1,11 @@
 """`knapsack-dp`, `knapsack-ilp`, `knapsack-greedy`: PyTorch's activation-memory-budget partitioner.
 
-Saving everything that the backward reads costs no recomputation; each forward task of which the backward reads
-something is an item, its weight the bytes that the backward reads of it, its value the time of running it again. A
-knapsack of W bytes chooses which items are saved for the most time; the others may be recomputed, and `min-cut`
-decides what else is saved for them.
+Saving everything that the backward reads costs no recomputation. Each forward task whose values the backward reads is
+an item. Its weight is the bytes that the backward reads of it, its value the time to recompute it. A knapsack of W
+bytes chooses the items to save, for maximum total time. The others may be recomputed, and `min-cut` decides which
+further values are saved for them.
 
-W is a budget of saved bytes, and the budget here is one of the true peak: a fixed set of W is tried, and the fastest
+W is a budget of saved bytes, whereas the budget here limits the true peak. A fixed set of W is tried, and the fastest
 schedule that fits is returned.
 """
 
@@ -23,10 +23,10 @@ from remat_algorithms.kit.programs.program import ProgramBuilder
 from remat_algorithms.kit.programs.solvers import solve_program
 
 MOST_STATES = 30_000
-"""Most states of the dynamic programme before bytes are rounded up."""
+"""Maximum number of states of the dynamic programme before bytes are rounded up."""
 
 GAP = 1e-7
-"""Share by which the integer programme may miss the optimum: below it, only equal items differ."""
+"""Relative gap of the integer programme: below it, only equal items differ."""
 
 Chooser = Callable[[Sequence[int], Sequence[Number], Sequence[int], Context], Iterator[list[int]]]
 """(weights, values, descending limits, context) -> the chosen items for each limit."""
@@ -88,9 +88,9 @@ def choose_by_states(
 ) -> Iterator[list[int]]:
     """Choose by a dynamic programme over undominated (bytes, time) states (Nemhauser and Ullmann 1969).
 
-    States after item k: those before, and each of them with item k; of equal or more bytes only those of more
-    time stay. One list answers all limits. O(items * states). Exact up to `MOST_STATES`; beyond, bytes are rounded
-    up to that many steps, so that a choice still keeps to its limit.
+    The states after item k are those before, and each of them with item k added. Dominated states are removed. One list
+    answers all limits. O(items * states). Exact up to `MOST_STATES`. Above it, bytes are rounded up to that many steps,
+    which keeps every choice within its limit.
     """
     import numpy as np
 
@@ -128,8 +128,8 @@ def choose_by_programme(
 ) -> Iterator[list[int]]:
     """Choose by an integer programme (OR-Tools, SCIP): max sum v_g x_g, sum w_g x_g <= W, 0 <= x_g <= n_g integer.
 
-    Equal items are one kind g of which x_g are taken, the last ones first. The solver counts in float64; what exceeds
-    the limit in exact bytes loses its least valuable items.
+    Equal items form one kind g, of which x_g are taken, the last ones first. The solver computes in float64. If its
+    choice exceeds the limit in exact bytes, the least valuable items are removed.
     """
     kinds: dict[tuple[int, Number], list[int]] = {}
     for k, kind in enumerate(zip(weights, values, strict=True)):
@@ -140,9 +140,9 @@ def choose_by_programme(
         if context.stopped:
             return
         if chosen is not None and sum(weights[k] for k in chosen) <= limit:
-            yield chosen  # the best of more bytes fits here, too
+            yield chosen  # the best choice for more bytes fits here, too
             continue
-        # Shares of the whole: bytes as such are beyond the solver's tolerances.
+        # Shares of the whole, because byte counts exceed the solver's tolerances.
         program = ProgramBuilder()
         row = [
             (program.add_column(cost=-value / most, upper=len(items), integer=True), 1e6 * weight / total)
@@ -161,15 +161,15 @@ def choose_by_programme(
 
 
 def solve_dp(problem: Problem, options: KnapsackOptions, context: Context) -> Proposal:
-    """Choose what is saved by dynamic programming; O(items * states), then a minimum cut for each W."""
+    """Choose the saved values by dynamic programming; O(items * states), then a minimum cut for each W."""
     return _solve(problem, "knapsack-dp", options, choose_by_states, context)
 
 
 def solve_ilp(problem: Problem, options: KnapsackOptions, context: Context) -> Proposal:
-    """Choose what is saved by an integer programme for each W."""
+    """Choose the saved values by an integer programme for each W."""
     return _solve(problem, "knapsack-ilp", options, choose_by_programme, context)
 
 
 def solve_greedy(problem: Problem, options: KnapsackOptions, context: Context) -> Proposal:
-    """Choose what is saved by time per byte; O(items) for each W, then a minimum cut."""
+    """Choose the saved values by time per byte; O(items) for each W, then a minimum cut."""
     return _solve(problem, "knapsack-greedy", options, choose_greedily, context)

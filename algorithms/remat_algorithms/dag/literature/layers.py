@@ -1,8 +1,8 @@
-"""`layers`: whole layers are made again for their backward, as trainers of transformers let users choose.
+"""`layers`: recompute whole layers for their backward, as trainers of transformers let users choose.
 
-Of n layers r are checkpointed: of what their backward reads, only what later layers read as well stays, and all else is
-made again, once, just before its first reader. The first r, as in Megatron-LM's method `block` (Korthikanti et al.
-2022, section 5), or r that are spread evenly. What is outside of layers stays.
+Of n layers, r are checkpointed. Of the values that their backward reads, only those that later layers read as well
+stay. All others are recomputed once, just before their first reader. The r layers are the first ones, as in
+Megatron-LM's method `block` (Korthikanti et al. 2022, section 5), or evenly spread. Values outside of layers stay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from remat_algorithms.dag.literature.retention_phases import Training, training_
 from remat_algorithms.dag.recompute import MOST_TASKS, runs_with_remaking
 
 MOST_TRIED = 96
-"""Most numbers of layers that are tried."""
+"""Maximum number of values of r that are tried."""
 
 
 class LayersOptions(Options):
@@ -35,11 +35,11 @@ class LayersOptions(Options):
 
 
 def solve(problem: Problem, options: LayersOptions, context: Context) -> Proposal:
-    """Make as few layers again as fit.
+    """Recompute the smallest number of layers that fits.
 
     Takes instances of kind `chain`, `adjoint` or `dag`; uses the first processor and its memory. Every number of layers
-    is tried (`MOST_TRIED` of them where there are more), and the quickest schedule that fits is returned. Claims
-    makespan and peak. O(layers * accesses log accesses).
+    is tried (`MOST_TRIED` of them if there are more), and the fastest schedule that fits is returned. Claims makespan
+    and peak. O(layers * accesses log accesses).
     """
     training = training_of(problem, "layers", most=MOST_TASKS)
     layering = layers_of(training, options.layers, options.count)
@@ -60,9 +60,9 @@ def spread(count: int, many: int) -> list[int]:
 
 
 def _lost(training: Training, layering: Layering, chosen: set[int]) -> Iterator[int]:
-    """Yield what the forward does not keep when some layers are made again.
+    """Yield the values that the forward does not keep when some layers are recomputed.
 
-    Of these, what is not read outside of them; of all others, what the backward does not read.
+    For values of these layers, those not read outside of them; for all others, those that the backward does not read.
     """
     stages, layer = training.stages, layering.layer
     for value, maker in enumerate(stages.maker):

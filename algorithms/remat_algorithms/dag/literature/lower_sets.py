@@ -1,21 +1,21 @@
 """`kusumoto-exact`, `kusumoto-approx`: canonical strategies over sequences of lower sets.
 
 Kusumoto, Inoue, Watanabe, Akiba and Koyama 2019, "A graph theoretic framework of recomputation algorithms for
-memory-efficient backpropagation". In the forward graph (V, E) with bytes M_v and times T_v, a lower set is closed
-under predecessors, and its boundary d(L) are its vertices with a successor outside. A canonical strategy is a
-sequence L_1 < ... < L_k = V of lower sets: the forward keeps the boundaries U_i = d(L_1) + ... + d(L_i) and frees
-the rest of each V_i = L_i - L_{i-1}; the backward recomputes V_k, ..., V_1, one after the other. In the paper's model
+memory-efficient backpropagation". The forward graph (V, E) has bytes M_v and times T_v. A lower set is closed under
+predecessors. Its boundary d(L) consists of its vertices with a successor outside. A canonical strategy is a sequence
+L_1 < ... < L_k = V of lower sets. The forward keeps the boundaries U_i = d(L_1) + ... + d(L_i) and frees the rest of
+each V_i = L_i - L_{i-1}. The backward recomputes V_k, ..., V_1, one after the other. In the paper's model
 
 - overhead: sum over i of T(V_i - d(L_i));
-- memory: max over i of M(U_{i-1}) + 2 M(V_i) + M(S_i - L_i) + M(P_i - L_i), S_i the successors of L_i and P_i the
+- memory: max over i of M(U_{i-1}) + 2 M(V_i) + M(S_i - L_i) + M(P_i - L_i), with S_i the successors of L_i and P_i the
   predecessors of S_i.
 
-Dynamic programme over (L, t) with the least M(U): from L to L' > L, t' = t + T(V' - d(L')) and
-m' = m + M(d(L') - L), if the memory of V' is within the model's budget. The exact one takes all lower sets,
-O(T #L^2); the approximate one the ancestors of each vertex (itself included) and V, O(T n^2).
+A dynamic programme over (L, t) minimises M(U). From L to L' > L, t' = t + T(V' - d(L')) and m' = m + M(d(L') - L), if
+the memory of V' is within the model's budget. The exact algorithm uses all lower sets, O(T #L^2). The approximate one
+uses the ancestors of each vertex (itself included) and V, O(T n^2).
 
-The model's budget is not that of the true peak. A fixed set of model budgets is solved; what each yields is placed with
-its last segment not recomputed, measured, and the fastest schedule that fits is returned.
+The model's budget differs from the budget of the true peak. A fixed set of model budgets is solved. Each result is
+placed without recomputing its last segment, and measured. The fastest schedule that fits is returned.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from remat_algorithms.dag.literature.retention_phases import Training, training_
 
 FloatArray = NDArray[np.float64]
 LOWEST = 64
-"""The model budgets reach from that of keep-all down to this part of it."""
+"""Smallest model budget, as a share of the model budget of keep-all."""
 
 CONDENSED = 100
-"""Lower sets of a condensed graph: those of `kusumoto-approx` are searched with them."""
+"""Maximum number of lower sets of a condensed graph; the lower sets of `kusumoto-approx` are searched with them."""
 
 Objective = Literal["time", "memory"]
 
@@ -75,7 +75,7 @@ class Family:
     kept : (sets, sets) float64
         M(d(L') - L).
     memory : (sets, sets) float64
-        2 M(L' - L) + M(S' - L') + M(P' - L'), without M(U); infinite where L is not a part of L'.
+        2 M(L' - L) + M(S' - L') + M(P' - L'), without M(U); infinite if L is not a subset of L'.
     """
 
     sets: BoolArray
@@ -108,7 +108,7 @@ def family_of(sets: BoolArray, before: Sequence[Sequence[int]], size: FloatArray
 
 
 def all_lower_sets(before: Sequence[Sequence[int]], most: int) -> BoolArray | None:
-    """Return all lower sets, the empty one included; None if there are more than `most` others."""
+    """Return all lower sets, the empty one included; None if more than `most` others exist."""
     needs = [sum(1 << other for other in earlier) for earlier in before]
     found, frontier = {0}, [0]
     while frontier:
@@ -128,9 +128,9 @@ def all_lower_sets(before: Sequence[Sequence[int]], most: int) -> BoolArray | No
 def condensed(before: Sequence[Sequence[int]], weight: Sequence[int], most: int) -> tuple[list[list[int]], BoolArray]:
     """Join neighbouring vertices until a graph has few lower sets; return the groups, and the lower sets of these.
 
-    Joined are neighbours in a row (the second reads the first alone, which nobody else reads), those first whose cut
-    would keep most bytes; then vertices side by side, with the same neighbours; else neighbours in the order of the
-    graph. None of them makes a cycle.
+    First, neighbours in a row are joined (the second reads only the first, and is its only reader). Those whose cut
+    would keep most bytes come first. Then vertices with the same neighbours are joined, then neighbours in the order of
+    the graph. No join creates a cycle.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def condensed(before: Sequence[Sequence[int]], weight: Sequence[int], most: int)
     weight : sequence of int
         Bytes of each vertex.
     most : int
-        Lower sets, the empty one left out.
+        Maximum number of lower sets, without the empty one.
     """
     groups = [[vertex] for vertex in range(len(before))]
     while True:
@@ -162,7 +162,7 @@ def with_ancestors(before: Sequence[Sequence[int]], groups: Sequence[list[int]],
 
 
 def _joined(groups: list[list[int]], reads: Sequence[set[int]], weight: Sequence[int]) -> list[list[int]]:
-    """Join some groups, an eighth of them at most; the groups stay in an order in which each reads earlier ones."""
+    """Join some groups, at most an eighth of them; each group still reads earlier ones only."""
     readers: list[set[int]] = [set() for _ in groups]
     for index, row in enumerate(reads):
         for other in row:
@@ -222,7 +222,7 @@ def best_sequence(
         None if no sequence is within the budget, or the context is stopped.
     """
     sign = 1.0 if objective == "time" else -1.0
-    # All states so far: set, signed overhead, bytes kept, and the state that each came from.
+    # All states so far: set, signed overhead, bytes kept, and predecessor state.
     at, cost, held, origin = np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), np.full(1, -1)
     for target in range(1, len(family.sets)):
         if context.stopped:
@@ -289,8 +289,8 @@ def _solve(
 def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Proposal:
     """Search all lower sets, for each of the model budgets. Memory O(#L^2).
 
-    If the forward has more lower sets than option `most_sets`, those of its condensed graph are searched, and those of
-    `kusumoto-approx` with them.
+    If the forward has more lower sets than option `most_sets`, the search uses those of its condensed graph, and those
+    of `kusumoto-approx`.
     """
     training = training_of(problem, "kusumoto-exact")
     sets = all_lower_sets(training.before, options.most_sets)

@@ -1,16 +1,16 @@
 """`min-cut`: PyTorch's min-cut rematerialisation partitioner (AOTAutograd), on a task graph.
 
-Which values of the forward shall be saved for the backward? Those of a minimum cut: each forward value v is an edge
-v_in -> v_out of capacity size(v); the backward needs v_out of what it reads (edge to the sink); v may be recomputed
-from what its task reads (edges u_out -> v_in); what may not be recomputed hangs on the source. A cut is a set of saved
-values from which all the backward needs can be recomputed; a minimum cut has the fewest bytes. PyTorch weighs bytes by
-the distance from the backward, too; here they count plainly.
+A minimum cut decides which values of the forward are saved for the backward. Each forward value v is an edge
+v_in -> v_out of capacity size(v). Values that the backward reads have an edge from v_out to the sink. v may be
+recomputed from the values that its task reads (edges u_out -> v_in). Values that must not be recomputed are joined to
+the source. A cut is a set of saved values from which all values that the backward needs can be recomputed. A minimum
+cut saves the fewest bytes. PyTorch also weighs bytes by the distance from the backward; here they are not weighted.
 
-PyTorch bans compute-intensive operations from being recomputed. A task graph knows no operations, so the
-tasks of most time per byte are banned, and how many is searched for the budget: all banned is keep-all, none banned
+PyTorch bans compute-intensive operations from recomputation. A task graph knows no operations. The tasks with the most
+time per byte are banned instead, and their number is searched for the budget. Banning all gives keep-all; banning none
 saves the fewest bytes.
 
-Everything recomputed is recomputed once, when the backward first needs it, and stays until its last use.
+Every recomputed value is recomputed once, when the backward first needs it, and stays until its last use.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ Edge = tuple[int, int, int]
 
 
 def cut_network(training: Training, banned: Collection[int]) -> tuple[list[Edge], list[int]]:
-    """Return the network, and the values that it speaks of: value number k is the edge 2k -> 2k+1, the k-th one.
+    """Return the network and its values: value number k is the k-th edge, 2k -> 2k+1.
 
-    The source is vertex 2V, the sink 2V+1, of V values.
+    For V values, the source is vertex 2V, the sink 2V+1.
     """
     stages = training.stages
     forward = [v for v, maker in enumerate(stages.maker) if 0 <= maker < training.forward]
@@ -80,7 +80,7 @@ def cut_network(training: Training, banned: Collection[int]) -> tuple[list[Edge]
         if stages.fixed[value] or maker in held:
             edges.append((source, 2 * k, unbounded))
         else:
-            # What a later stage overwrites is fixed, so everything read here is in the network.
+            # A value that a later stage overwrites is fixed, so everything read here is in the network.
             edges += [(2 * number[other] + 1, 2 * k, unbounded) for other in stages.reads[maker]]
         if training.backward_uses[value]:
             edges.append((2 * k + 1, sink, unbounded))
@@ -88,14 +88,14 @@ def cut_network(training: Training, banned: Collection[int]) -> tuple[list[Edge]
 
 
 def nearest_cut(edges: Iterable[Edge], source: int, sink: int) -> tuple[int, set[int]]:
-    """Return the value of a maximum flow, and the smallest side of the source that a minimum cut can have.
+    """Return the value of a maximum flow, and the smallest source side of any minimum cut.
 
-    Capacities are whole and exact, up to a flow of 2^63 - 1. That side is the same for all maximum flows: what the
-    residual network reaches from the source.
+    Capacities are integral and exact, up to a flow of 2^63 - 1. All maximum flows have the same smallest side: the
+    vertices that the residual network reaches from the source.
     """
     from ortools.graph.python import max_flow
 
-    # The last edge carries nothing: it is there so that the solver knows both ends.
+    # The last edge carries no flow: it tells the solver both ends.
     tails, heads, capacities = zip(*edges, (source, sink, 0), strict=True)
     flow: Any = max_flow.SimpleMaxFlow()
     flow.add_arcs_with_capacity(

@@ -1,8 +1,8 @@
-"""What is retained after each stage, and the least that must run for it: shared by the algorithms on task graphs.
+"""Retained values after each stage, and the minimal runs for them: shared by the algorithms on task graphs.
 
-The needed tasks in reference order are *stages* 0..n-1; stage t ends with the first run of its task. A schedule is
-described by the matrix S of Checkmate (Jain et al. 2020): ``held[t, v]`` says that value v, once made, may stay
-resident on entry to stage t. `Stages.runs` completes it by the least R; `Stages.replay` measures the outcome.
+The needed tasks in reference order are *stages* 0..n-1; stage t ends with the first run of its task. The matrix S of
+Checkmate (Jain et al. 2020) describes a schedule: ``held[t, v]`` states that value v, once computed, may stay resident
+on entry to stage t. `Stages.runs` completes it by the minimal R; `Stages.replay` measures the outcome.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from remat.plugin import (
 )
 
 MOST_STAGES = 4_000
-"""Most stages: the matrices are quadratic."""
+"""Maximum number of stages: the matrices are quadratic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A list of runs, measured.
+    """A measured list of runs.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Stages:
-    """The needed tasks in an order in which each can run once, and what may run again.
+    """The needed tasks in an order in which each can run once, and the tasks that may recompute their values.
 
     Attributes
     ----------
@@ -63,15 +63,15 @@ class Stages:
     reads, writes : list of lists of int
         Values of each stage's task.
     maker : list of int
-        For each value the stage that makes it; -1 for inputs and values that no stage makes.
+        For each value the stage that produces it; -1 for inputs and values that no stage produces.
     fixed : (values,) bool
-        Values that stay resident while anyone may want them: inputs, values with several writers, and those whose
-        maker may not run again.
+        Values that stay resident while any reader remains: inputs, values with several writers, and those whose
+        producer may not be repeated.
     rivals : list of lists of int
-        For each stage, tasks that make some of its outputs from some of its reads (its own task among them),
+        For each stage, tasks that produce some of its outputs from some of its reads (its own task among them),
         cheapest first.
     must_run : list of bool
-        Stages whose own task runs in any case; others run if something of theirs is wanted.
+        Stages whose own task runs in any case; others run if one of their outputs is wanted.
     ends : tuple of int
         Values wanted at the end.
     """
@@ -132,12 +132,12 @@ class Stages:
         return np.zeros((len(self) + 1, len(self.graph.values)), dtype=bool)
 
     def runs(self, held: BoolArray) -> list[int]:
-        """Return the least runs for what is held: the minimal R of a given S.
+        """Return the minimal runs for the held values: the minimal R of a given S.
 
-        Going back from the last stage, D[t] are the values wanted on entry to stage t. Stage t must provide its
-        own reads and D[t+1]: what `held[t]` allows is wanted on entry, everything else is made in the stage, and
-        makes its own reads wanted in turn. Values that are held and that nobody wants cost nothing, and an
-        optional task of which nothing is wanted does not run.
+        Going back from the last stage, D[t] are the values wanted on entry to stage t. Stage t must provide its own
+        reads and D[t+1]. Of these, values that `held[t]` allows are wanted on entry. All others are computed in the
+        stage, and their reads become wanted, too. Held values that no stage wants cost nothing. An optional task runs
+        only if one of its outputs is wanted.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class Stages:
         return backwards[::-1]
 
     def _reruns(self, wanted: BoolArray, entering: BoolArray, backwards: list[int]) -> None:
-        """Make in this stage what is wanted and not there on entry, latest first."""
+        """Compute in this stage the wanted values that are not resident on entry, latest first."""
         open_values: dict[int, list[int]] = {}
         for value in np.flatnonzero(wanted & ~entering).tolist():
             open_values.setdefault(self.maker[value], []).append(value)
@@ -186,7 +186,7 @@ class Stages:
                         open_values[maker].append(value)
 
     def rival(self, stage: int, values: Sequence[int]) -> int:
-        """Return the cheapest task that makes these outputs of a stage."""
+        """Return the cheapest task that produces these outputs of a stage."""
         rivals = self.rivals[stage]
         if len(rivals) > 1:
             for task in rivals:
@@ -195,7 +195,7 @@ class Stages:
         return self.tasks[stage]
 
     def useful(self, runs: Sequence[int]) -> list[int]:
-        """Leave out of a schedule the runs all of whose values are dropped unread."""
+        """Remove from a schedule the runs all of whose values are dropped unread."""
         return useful_runs(self.graph, list(runs))
 
     def replay(self, runs: Sequence[int]) -> Replay:
@@ -240,7 +240,7 @@ def stages_of(problem: Problem, name: str, order: Sequence[int] | None = None, *
     order : sequence of int, optional
         The needed tasks in another topological order; default: the reference order.
     most : int
-        Needed tasks that are taken; those who use no matrices take more.
+        Maximum number of needed tasks; callers without matrices allow more.
 
     Raises
     ------
@@ -266,7 +266,7 @@ def stages_of(problem: Problem, name: str, order: Sequence[int] | None = None, *
     fixed = several.copy()
     latest = [-1] * len(graph.values)
     for stage, task in enumerate(tasks):
-        # A run reads the last version of a value only; an earlier one may be gone when it should be repeated.
+        # A run reads only the last version of a value; an earlier version may be gone when the run is repeated.
         stale = any(latest[value] != maker[value] for value in all_reads[task])
         for value in all_writes[task]:
             latest[value] = stage
@@ -294,7 +294,7 @@ def _rivals(
     all_reads: list[list[int]],
     all_writes: list[list[int]],
 ) -> list[int]:
-    """Return the tasks that may stand in for a task, and itself, cheapest first."""
+    """Return the tasks that may replace a task, and the task itself, cheapest first."""
     outputs, inputs = set(all_writes[task]), set(all_reads[task])
     if not repeatable[task] or any(several[value] for value in outputs):
         return [task]

@@ -16,7 +16,7 @@ BACKWARD = "backward"
 
 @dataclass(frozen=True)
 class Training:
-    """Stages of which the first ones are the forward pass.
+    """Stages whose first part is the forward pass.
 
     Attributes
     ----------
@@ -24,8 +24,8 @@ class Training:
     forward : int
         The stages below it are the forward, the others the backward.
     lean : bool
-        Whether a checkpoint keeps only the first of a task's outputs (chains: the activation, and not the saved
-        tensors); otherwise it keeps all that anyone reads.
+        Whether a checkpoint keeps only the first of a task's outputs (chains: the activation, without the saved
+        tensors); otherwise it keeps all outputs that any task reads.
     """
 
     stages: Stages
@@ -80,13 +80,13 @@ class Training:
 
     @cached_property
     def is_linear(self) -> bool:
-        """Whether each forward task reads from the one before it, and from nothing else that is computed."""
+        """Whether each forward task reads only from the one before it and from inputs."""
         return all(earlier == ([stage - 1] if stage else []) for stage, earlier in enumerate(self.before))
 
     def free_forward(self) -> BoolArray:
         """Return S for a forward pass that frees each value after its last forward use.
 
-        What the backward makes is held. (stages + 1, values)
+        Values that the backward produces are held. (stages + 1, values)
         """
         stages = self.stages
         held = stages.nothing_held()
@@ -100,7 +100,7 @@ class Training:
     def segments(self, checkpoints: Collection[int], segment: Sequence[int], last: int | None = None) -> BoolArray:
         """Return S for checkpoints, and segments that are recomputed as a whole.
 
-        Checkpoints stay. Other values of a segment come back when the backward first reads one of the segment's
+        Checkpoints stay. Other values of a segment are recomputed when the backward first reads one of the segment's
         values, and stay until it has read the last of them. Segment `last` is not freed before that.
 
         Parameters
@@ -108,7 +108,7 @@ class Training:
         checkpoints : collection of int
             Forward stages that are kept.
         segment : (forward,) ints
-            Segment of each forward stage; a checkpoint's other values come back with it.
+            Segment of each forward stage; a checkpoint's other values are recomputed with it.
         last : int, optional
 
         Returns
@@ -142,13 +142,13 @@ class Training:
     def saved(self, values: Collection[int]) -> BoolArray:
         """Return S for saved values: every other forward value is recomputed once, when the backward first needs it.
 
-        It then stays until its last use; it is first needed when the backward reads it, or when a value is
-        recomputed from it.
+        It then stays until its last use. It is first needed when the backward reads it, or when a value is recomputed
+        from it.
 
         Parameters
         ----------
         values : collection of int
-            Values that the forward makes and that stay.
+            Values that the forward produces and that stay.
 
         Returns
         -------
@@ -174,11 +174,11 @@ class Training:
 def training_of(problem: Problem, name: str, *, most: int = MOST_STAGES) -> Training:
     """Find the forward and the backward of a problem.
 
-    - Chains and adjoints: what runs before the loss is the forward.
+    - Chains and adjoints: the tasks before the loss are the forward.
     - Task graphs with phases: the tasks before the first one of phase ``backward``. Forward tasks that are listed
-      later, and do not depend on the backward, are taken along.
-    - Other task graphs: the reference order is cut where the keep-all schedule holds most, as training does at its
-      loss: the tasks before that stage play the forward.
+      later, and do not depend on the backward, are included.
+    - Other task graphs: the reference order is cut at the stage where the keep-all schedule holds most, as training
+      does at its loss. The tasks before that stage count as the forward.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def _depends_on_backward(stages: Stages, phases: Sequence[str]) -> list[bool]:
 
 
 def _peak_stage(stages: Stages) -> int:
-    """Return the stage at which the keep-all schedule holds most (the first such one)."""
+    """Return the first stage at which the keep-all schedule holds most."""
     count = len(stages)
     change = np.zeros(count + 1, dtype=object)
     for value, maker in enumerate(stages.maker):

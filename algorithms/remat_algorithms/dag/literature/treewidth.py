@@ -2,22 +2,22 @@
 
 Kumar, Purohit, Svitkina, Vee and Wang 2019, "Efficient rematerialization for deep networks": a graph of n vertices and
 treewidth k has a schedule of peak memory O(k log n). Some bag of a tree decomposition, a set X of at most k+1 vertices,
-leaves components of at most half the vertices. So, to perform a set of tasks,
+leaves components of at most half the vertices. To perform a set of tasks,
 
     perform(C):     choose X in C; for x in X, in order: make(x), and keep it; then perform each component of C - X
     make(x):        for each task p that x reads and that is not there: obtain(p) in its component of C - X; run x
     obtain(p, C):   choose X in C; for the x in X that p depends on, in order: make(x), and keep it;
                     then obtain p from its own component, and forget the x
 
-With d the most inputs of a task, each level of the recursion keeps at most k+1+d vertices more, and there are at most
-log2(n) + 1 levels:
+With d the maximum number of inputs of a task, each level of the recursion keeps at most k+1+d more vertices. The
+recursion has at most log2(n) + 1 levels:
 
     peak <= (k+1+d) (log2(n) + 1) + 1 vertices,    runs(n) <= n (d (k+1) + 2)^(log2(n) + 1).
 
 A component of at most `leaf` tasks is performed in reference order, each task once. Leaves of all sizes n, n/2, ..., 1
-are tried (until schedules become too long), and the fastest schedule that fits is returned: the largest
-is keep-all, the smallest is the paper's. The whole graph is decomposed, forward and backward alike, by the heuristics
-of networkx (minimum degree, or minimum fill-in).
+are tried until schedules become too long. The fastest schedule that fits is returned. The largest leaf is keep-all, the
+smallest is the paper's. The whole graph is decomposed, forward and backward alike, by the heuristics of networkx
+(minimum degree, or minimum fill-in).
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class Decomposition:
     def separator(self, part: frozenset[int]) -> tuple[int, ...]:
         """Return the vertices of a bag that leave components of at most half of a connected part, ascending.
 
-        Going from any bag towards the side that holds more than half of the part ends at such a bag. O(bags * width).
+        Repeatedly move from any bag towards the side that holds more than half of the part; this ends at a separating
+        bag. O(bags * width).
         """
         known = self.separators.get(part)
         if known is not None:
@@ -102,7 +103,7 @@ class Decomposition:
 
 
 def decompose(before: Sequence[Sequence[int]], heuristic: str) -> Decomposition:
-    """Return a tree decomposition by a heuristic of networkx, bags in an order that does not depend on hashing."""
+    """Return a tree decomposition by a heuristic of networkx, with an order of bags that does not depend on hashing."""
     import networkx as nx
     from networkx.algorithms.approximation import treewidth_min_degree, treewidth_min_fill_in
 
@@ -117,17 +118,17 @@ def decompose(before: Sequence[Sequence[int]], heuristic: str) -> Decomposition:
 
 
 class Pebbling:
-    """One schedule: what has run, what is kept, and the runs so far.
+    """The state of one schedule: completed stages, kept values, and the runs so far.
 
     Parameters
     ----------
     before : sequence of sequences of int
         For each stage, the earlier ones that it reads from.
     repeatable : sequence of bool
-        Stages that may run again; what the others made is kept for good.
+        Stages that may be repeated; the values of the others are kept until the end.
     decomposition : Decomposition
     leaf : int
-        Components of at most so many stages run in order.
+        Components of at most `leaf` stages run in order.
     most_runs : int
     context : Context
     """
@@ -158,7 +159,7 @@ class Pebbling:
         return self.runs
 
     def _perform(self, part: frozenset[int]) -> None:
-        """Run what has not run yet in a component whose neighbours are all kept (recursion: log2(n) levels)."""
+        """Run the remaining stages of a component whose neighbours are all kept (recursion: log2(n) levels)."""
         todo = [stage for stage in sorted(part) if not self.has_run[stage]]
         if not todo:
             return
@@ -172,7 +173,7 @@ class Pebbling:
         self._forget(held)
 
     def _obtain(self, goal: int, part: frozenset[int]) -> None:
-        """Make one stage of a component there, keeping nothing else; neighbours that it depends on are kept."""
+        """Provide one stage of a component, keeping no others; neighbours that it depends on are kept."""
         if len(part) <= self.leaf:
             self._in_order(part, [goal])
             return
@@ -186,7 +187,7 @@ class Pebbling:
         self._forget([stage for stage in held if stage != goal])
 
     def _make_all(self, stages: Sequence[int], inside: frozenset[int]) -> list[int]:
-        """Make some stages there in order, from the components that they leave; return those that were not."""
+        """Provide some stages in order, from the components that they leave; return those that it computed."""
         made = []
         for stage in stages:
             if self.kept[stage]:
@@ -203,7 +204,7 @@ class Pebbling:
         return made
 
     def _in_order(self, part: frozenset[int], goals: Sequence[int]) -> None:
-        """Run the goals and what they need of a part in reference order; one goal alone stays."""
+        """Run the goals and their ancestors in a part in reference order; keep a single goal only."""
         there = []
         for stage in sorted(self._ancestors(goals, part)):
             self._run(stage)
@@ -221,7 +222,7 @@ class Pebbling:
             self.kept[stage] = not self.repeatable[stage]
 
     def _ancestors(self, goals: Sequence[int], part: frozenset[int]) -> set[int]:
-        """Return the goals and what they depend on in a part, as far as it is not kept."""
+        """Return the goals and the ancestors in a part that are not kept."""
         found = {goal for goal in goals if not self.kept[goal]}
         frontier = sorted(found)
         while frontier:

@@ -1,1 +1,1 @@
-"""What holds for every schedule of a chain with memories behind the processor's."""
+"""Bounds for all schedules of a chain on a machine with memories besides the processor's."""

@@ -1,8 +1,9 @@
-"""Lower bounds for all schedules of a chain with memories behind the processor's: programs of one moment each.
+"""Lower bounds for all schedules of a chain with offloading: one program per moment.
 
-While the loss runs, or a backward, what later backwards read is in the processor's memory, or elsewhere, or its stage
-runs again: `dag.moments` has the program, `sweeps` what a chain is to it. The relaxation of each of the fullest moments
-says which one matters; that one is then solved in whole numbers.
+While the loss or a backward runs, each value that later backwards read is in the processor's memory, is elsewhere, or
+is recomputed by its stage. `remat_algorithms.dag.moments` has the program,
+`remat_algorithms.offload.chains.chain_moments` the chain's representation for it. The relaxations of the fullest
+moments show which ones matter. These are then solved as integer programs.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from remat_algorithms.offload.chains.chain_moments import setting_of
 from remat_algorithms.offload.swaps.gap_selection import quicker
 
 MOMENTS, STAGES = 12, 2000
-"""Moments whose relaxation is solved, at most: the fullest ones; and stages of them all, for long chains."""
+"""Maximum number of moments whose relaxation is solved (the fullest ones), and of their stages in total, for long
+chains.
+"""
 
 WHOLE = 2
-"""Of these, so many are solved in whole numbers: those of the highest bounds."""
+"""Maximum number of these that are solved as integer programs: those of the highest bounds."""
 
 RELAXED_WORK, WORK = 5.0, 1.0
-"""Most work on a relaxation, in GLOP's units, and on all programs in whole numbers, in CP-SAT's: about seconds."""
+"""Maximum work on a relaxation, in GLOP's units, and on all integer programs, in CP-SAT's: about seconds."""
 
 SOURCE = "moments of a chain"
 """Name of the bounds."""
@@ -36,7 +39,7 @@ SOURCE = "moments of a chain"
 
 @dataclass(frozen=True)
 class Solution:
-    """What the program of a moment would do.
+    """A solution of the program of a moment.
 
     Attributes
     ----------
@@ -51,7 +54,7 @@ class Solution:
 
 
 class ChainBound:
-    """The bound of a chain, from nothing on.
+    """The bound of a chain; it starts at zero.
 
     Parameters
     ----------
@@ -61,9 +64,9 @@ class ChainBound:
     Attributes
     ----------
     value : int or float
-        No schedule takes less.
+        No schedule takes less time.
     impossible : bool
-        Whether it is proved that there is no schedule at all.
+        Whether it is proved that no schedule exists.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -85,7 +88,7 @@ class ChainBound:
             self._raise(answer.bound)
 
     def whole(self, work: float, context: Context, enough: Callable[[], bool]) -> list[Solution]:
-        """Solve the moments that say most in whole numbers, and return what they would do.
+        """Solve the moments with the highest bounds as integer programs, and return their solutions.
 
         Parameters
         ----------
@@ -125,7 +128,7 @@ class ChainBound:
 
 
 def bounded(proposal: Proposal, problem: Problem, context: Context, *, work: float = WORK) -> Proposal:
-    """Return the proposal of a schedule with a bound for all schedules; it is optimal where that is met."""
+    """Return the proposal of a schedule with a bound for all schedules; it is optimal if it meets the bound."""
     makespan = proposal.makespan
     if makespan is None or context.stopped:
         return proposal
@@ -147,7 +150,7 @@ def bounded(proposal: Proposal, problem: Problem, context: Context, *, work: flo
 
 
 def _fullest(setting: Setting, length: int) -> list[int]:
-    """Return moments at which most bytes are wanted, and more than there are: the loss, and backwards."""
+    """Return the moments (the loss, and backwards) that need the most bytes and more than the capacity."""
     facts, levels = setting.facts, listed_levels(setting.facts)
     places = [
         place

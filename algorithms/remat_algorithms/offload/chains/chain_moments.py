@@ -1,10 +1,12 @@
-"""A chain as programs of moments see it best: one task a stage that goes forward, in one order for all schedules.
+"""A chain in the form that gives moment programs the best bounds: one forward task per stage, in one common order.
 
-A stage has two forwards, one of which saves, and a schedule may run either first. Whichever it is, the stage *has run*.
-So one task stands for both: it reads x_k, writes x_{k+1} and s_k, and takes the time of the quicker one. Where only
-the other one makes what the backward reads, what that takes longer is a task of its own, which comes sometime after
-the first run, or with it. Whatever a schedule does, the first runs then come in one order: forwards, loss, backwards.
-That a forward which saves nothing takes fewer bytes is lost, so that moments are those of the loss and the backwards.
+A stage has two forwards, one of which saves, and a schedule may run either first. In both cases, the stage *has run*.
+One task therefore represents both: it reads x_k, writes x_{k+1} and s_k, and takes the time of the faster one. If only
+the other forward produces the values that the backward reads, its additional time is a separate task. This task runs
+with the first run or any time after it.
+
+In every schedule, the first runs then have one order: forwards, loss, backwards. The model neglects that a forward
+without saving takes fewer bytes. Its moments are therefore those of the loss and the backwards.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from remat_algorithms.dag.moments.integer_facts import Facts, places_of, rows_wi
 
 
 def setting_of(problem: Problem) -> Setting | None:
-    """Return the setting of a chain's programs, whose bounds hold for all schedules; None where they do not know it.
+    """Return the setting of a chain's programs, whose bounds hold for all schedules; None if they do not apply.
 
     Parameters
     ----------
@@ -28,7 +30,7 @@ def setting_of(problem: Problem) -> Setting | None:
 
     Notes
     -----
-    O(L). Tasks are the forwards 0..L-1, the loss L, the backwards L+1..2L, and what saving takes longer.
+    O(L). Tasks are the forwards 0..L-1, the loss L, the backwards L+1..2L, and the additional times of saving.
     """
     if problem.chain.length == 0 or problem.chain.variants is not None:
         return None
@@ -41,7 +43,7 @@ def setting_of(problem: Problem) -> Setting | None:
 
 @dataclass
 class _Swept:
-    """The facts of a chain's task graph (forwards, saving ones if any, loss, backwards), with one forward a stage."""
+    """The facts of a chain's task graph (forwards, saving ones if any, loss, backwards), with one forward per stage."""
 
     problem: Problem
     given: Facts
@@ -92,7 +94,7 @@ class _Swept:
         return [stage, self.length + stage] if self.saves else [stage]
 
     def _written(self, stage: int, task: int) -> list[int]:
-        """Return what a stage's forward writes, as far as somebody reads it."""
+        """Return the values that a stage's forward writes and some task reads."""
         written = self.given.writes[task]
         return written if self.saved[stage] else [value for value in written if value <= self.length]
 
@@ -106,7 +108,7 @@ class _Swept:
         return [*order, length, *range(2 * length, length, -1)]
 
     def _base(self) -> Number:
-        """Return the time of all that every schedule runs."""
+        """Return the total time of the runs that every schedule contains."""
         chain = self.problem.chain
         plain: list[Number] = chain.forward_time.tolist()
         saving: list[Number] = chain.saving_forward_time.tolist() if self.saves else plain

@@ -1,1 +1,1 @@
-"""The exact program for offloading and recomputing on small graphs."""
+"""The exact program for offloading and recomputation on small graphs."""

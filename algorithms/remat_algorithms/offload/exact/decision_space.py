@@ -1,4 +1,4 @@
-"""What may happen in the schedules that `offload-exact` searches: runs, copies and residencies, without times."""
+"""Possible runs, copies and residencies in the schedules that `offload-exact` searches, without times."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from remat_algorithms.offload.exact.integer_scaling import Scale, rational, tran
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much a schedule of the class may do.
+    """Limits of the schedules in the class.
 
     Attributes
     ----------
     copies : int
-        Most copies of one value over one link.
+        Maximum copies of one value over one link.
     runs : int
-        Most runs of one task; 0 is none twice, no value made twice, and the reference order.
+        Maximum runs of one task. 0: the reference order, each task at most once, no value computed twice.
     """
 
     copies: int
@@ -28,7 +28,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """A run (`link` -1, `item` a task) or a copy (`item` a value) that may happen."""
+    """A possible run (`link` -1, `item` a task) or copy (`item` a value)."""
 
     item: int
     link: int
@@ -38,7 +38,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A residency of a value in a memory, made by an act (-1: there from the start)."""
+    """A residency of a value in a memory, created by an act (-1: resident from the start)."""
 
     value: int
     memory: int
@@ -47,7 +47,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A solution, as numbers.
+    """A solution in numbers.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Plan:
 
 
 class Setting:
-    """What may happen: the acts and the slots of a problem, without times.
+    """The possible acts and slots of a problem, without times.
 
     Acts are listed runs first, in the reference order. `reads[act]` are the (value, memory) pairs that an act reads.
     """
@@ -113,7 +113,7 @@ class Setting:
         self.rank.append(rank)
 
     def _links(self, value: int) -> list[int]:
-        """Return the links over which a value may usefully go: from where it can be, to where it can still serve."""
+        """Return the links over which a copy of a value may be useful."""
         links = self.problem.machine.links
         ways = [(link.source, link.target) for link in links]
         sources = {slot.memory for slot in self.slots if slot.value == value and slot.maker < self.runs}
@@ -127,7 +127,7 @@ class Setting:
         ]
 
     def _ample(self, memory: int) -> bool:
-        """Whether a memory away from the processor holds everything at once: then nothing need go there twice."""
+        """Whether a remote memory can hold everything at once; no value then needs to go there twice."""
         capacity = self.problem.machine.memories[memory].capacity
         return memory != self.home and (capacity is None or sum(self.size) + self.fixed[memory] <= capacity)
 
@@ -138,18 +138,18 @@ class Setting:
 
     @property
     def demands(self) -> list[int]:
-        """Bytes that anything may take at once."""
+        """Bytes of every value and every workspace."""
         graph = self.problem.graph
         return [*self.size, *graph.workspace.tolist()]
 
     @property
     def fixed(self) -> list[int]:
-        """Bytes that lie in each memory throughout, beyond values."""
+        """Bytes that are occupied in each memory throughout, in addition to values."""
         count = len(self.problem.machine.memories)
         return [self.problem.graph.static_memory if memory == 0 else 0 for memory in range(count)]
 
     def least_units(self, scale: Scale) -> int:
-        """Return what the runs that must be take together, in units of time."""
+        """Return the total time of the mandatory runs, in units of time."""
         return sum(scale.length(act.duration) for act in self.acts if act.must) // scale.ticks
 
     def resource(self, act: int) -> int:
@@ -158,10 +158,10 @@ class Setting:
         return 0 if link < 0 else self.problem.machine.resource_of_link[link]
 
     def latest_uses(self) -> dict[int, int]:
-        """Find for tasks that may run again the act before which they must end to be of any use, where there is one.
+        """Find for tasks that may be repeated the act before which they must end to be useful, if one exists.
 
-        That act is a run that happens once, and every other one that may use the task's values, directly or through
-        further runs, must come before it: it reads what can only be made from their outputs.
+        That act is a run that happens exactly once. Every other act that may use the task's values, directly or through
+        further runs, must come before it, because it reads values that only their outputs can provide.
         """
         graph = self.problem.graph
         last = {act.item: index for index, act in enumerate(self.acts[: self.runs]) if act.must}
@@ -190,7 +190,7 @@ class Setting:
 
 
 def _ancestors(last: dict[int, int], reads: list[list[int]], producers: list[list[int]]) -> dict[int, set[int]]:
-    """Return for each task that runs once those that must come before it, as sole makers of what it needs."""
+    """Return for each task that runs once the direct and indirect sole producers of its inputs: they precede it."""
     direct = {
         task: {
             producers[value][0] for value in reads[task] if len(producers[value]) == 1 and producers[value][0] in last

@@ -1,4 +1,4 @@
-"""Starts for `offload-exact`: what the quick heuristics of the zoo find, where it belongs to the class."""
+"""Initial schedules for `offload-exact`: results of fast heuristics that belong to the searched class."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from remat_algorithms.offload.exact.decision_space import Effort
 from remat_algorithms.offload.exact.steps import Timed
 
 SEARCHING = ("swapadvisor", "offload-dp", "pofo")
-"""They fill tables, or search for long, and are not asked."""
+"""Algorithms that fill tables or search for long, and are therefore not run."""
 
 FOR_PARAMETERS = ("weight-offload", "zero-offload", "l2l")
 PROGRAMS = ("poet", "offload-exact")
 
 
 def starts(problem: Problem, order: Sequence[int], effort: Effort, context: Context) -> Iterator[Timed]:
-    """Yield placed schedules of the class, each from another heuristic.
+    """Yield placed schedules of the class, each from a different heuristic.
 
     Parameters
     ----------
     problem : Problem
     order : sequence of int
-        All tasks in the order that is kept where nothing runs again.
+        All tasks in the order that is kept if there is no recomputation.
     effort : Effort
-        What bounds the class.
+        The limits of the class.
     context : Context
     """
     for entry in _heuristics():
@@ -44,7 +44,7 @@ def starts(problem: Problem, order: Sequence[int], effort: Effort, context: Cont
 
 
 def belongs(problem: Problem, steps: Steps, order: Sequence[int], effort: Effort) -> bool:
-    """Whether steps are whole copies, few enough, and runs in the order, or few enough."""
+    """Whether the copies are whole and few enough, and the runs follow the order or are few enough."""
     if steps.on is not None or (steps.amount[steps.kind == StepKind.COPY] != WHOLE).any():
         return False
     copies = steps.kind == StepKind.COPY

@@ -1,4 +1,4 @@
-"""Whole numbers for a constraint solver: times and sizes in units, exactly or rounded one way."""
+"""Integers for a constraint solver: times and sizes in units, exact or rounded in one direction."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from fractions import Fraction
 from remat.plugin import Link, Number
 
 MOST_UNITS = 2**31
-"""Times are exact if all steps together take at most so many units."""
+"""Times are exact if all steps together take at most this many units."""
 
 COARSE_UNITS = 2**22
-"""Units of all steps together, where times have to be rounded."""
+"""Units of all steps together if times must be rounded."""
 
 MOST_ENERGY = 2**59
-"""Most ticks times bytes that the solver is trusted with."""
+"""Maximum product of ticks and bytes that the solver handles safely."""
 
 MOST_DENOMINATOR = 10**6
-"""A float time that is a fraction of at most this denominator, but for its last bits, is read as that fraction."""
+"""A float time is read as a fraction of at most this denominator if it equals one up to its last bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Units of time and of memory, and the way in which they round.
+    """Units of time and of memory, and their direction of rounding.
 
     Attributes
     ----------
     time_unit : Fraction
         In the instance's time unit.
     ticks : int
-        Ticks to a unit. A step of no length takes one tick, so that its place among the events of its instant is a
-        time like any other; there are more ticks than such steps.
+        Ticks per unit. A step of zero length takes one tick, which makes its place among the events of its instant a
+        time like any other. A unit has more ticks than there are such steps.
     memory_unit : int
     exact : bool
         Whether nothing is rounded.
     up : bool
-        Where something is: whether to the safe side (a schedule of the model is one of the instance) or to the
-        other (a schedule of the instance is one of the model, which then gives bounds).
+        Direction of rounding. True is the safe side: a schedule of the model is one of the instance. False gives
+        bounds: a schedule of the instance is one of the model.
     """
 
     time_unit: Fraction
@@ -57,7 +57,7 @@ class Scale:
         return -(-size // self.memory_unit) if self.up else size // self.memory_unit
 
     def room(self, size: int) -> int:
-        """Return a capacity in units of memory, rounded to the other side."""
+        """Return a capacity in units of memory, rounded in the opposite direction."""
         return size // self.memory_unit if self.up or self.exact else -(-size // self.memory_unit)
 
     def time(self, tick: int) -> Fraction:
@@ -66,7 +66,7 @@ class Scale:
 
 
 def rational(time: Number) -> Fraction:
-    """Return a time as a fraction: the plainest one that float64 cannot tell from it."""
+    """Return a time as the simplest fraction that float64 cannot distinguish from it."""
     exact = Fraction(time)
     if isinstance(time, int):
         return exact
@@ -87,7 +87,7 @@ def scales(durations: Sequence[Fraction], sizes: Iterable[int]) -> tuple[Scale, 
     Returns
     -------
     tuple of Scale
-        One that is exact; or two, the one that rounds up and the one that rounds down.
+        One exact scale; or two, one that rounds up and one that rounds down.
     """
     total = sum(durations, Fraction(0))
     denominator = math.lcm(1, *(duration.denominator for duration in durations))

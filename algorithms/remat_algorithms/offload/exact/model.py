@@ -1,4 +1,4 @@
-"""The constraint program of `offload-exact`: when what may happen happens."""
+"""The constraint program of `offload-exact`: start times for the possible acts."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ class Model:
     ----------
     setting, scale
     most : int
-        The makespan to stay within, in units. The smaller it is, the sooner the solver is done.
+        Upper limit of the makespan, in units. Smaller limits let the solver finish sooner.
 
     Attributes
     ----------
     whole : bool
-        Whether no schedule of the class has to be longer than what is looked for.
+        Whether the horizon is long enough for every schedule of the class.
 
     Notes
     -----
-    Each act is an optional interval on its resource (`no-overlap`). Each slot is one on its value's place in its
-    memory: from the start of its maker to a free instant, no two at once, so a value is never made where it lies. A
-    slot is complete at its maker's end, and every act that reads a value picks one slot:
+    Each act is an optional interval on its resource (`no-overlap`). Each slot is an interval for its value in its
+    memory, from the start of its producer to a free instant. Slots of one value in one memory do not overlap, so a
+    value is never produced while it is resident. A slot is complete at its producer's end. Every act that reads a value
+    picks one slot:
 
         ready(slot) <= start(act),  end(act) <= free(slot).
 
-    Bytes (`cumulative`, one a memory): of a copied slot from its copy's start, of a written one from the run's end;
-    while a run lasts, all that it writes and its workspace. A run in place may take slots that it reads and that
-    are free at its end: it then adds max(0, written - taken) instead.
+    Bytes (`cumulative`, one per memory): a copied slot counts from its copy's start, a written one from the run's end.
+    During a run, all its outputs and its workspace count. A run in place may take over slots that it reads and that are
+    free at its end: it then adds max(0, written - taken) instead.
     """
 
     def __init__(self, setting: Setting, scale: Scale, most: int | None = None) -> None:
@@ -88,7 +89,7 @@ class Model:
             model.add(sum(self.length[act] * self.present[act] for act in mine) <= self.horizon)
 
     def _add_slots(self) -> None:
-        """Residencies: when each slot is free, its bytes, and one at a time for each value in each memory."""
+        """Add residencies: the free instant and the bytes of each slot, and no overlap per value and memory."""
         model, setting, scale = self.model, self.setting, self.scale
         self.free: list[Any] = []
         places: dict[tuple[int, int], list[Any]] = {}
@@ -153,7 +154,7 @@ class Model:
             model.add_bool_or(literals)
 
     def _add_uses(self) -> None:
-        """Let nothing happen in vain."""
+        """Exclude useless acts."""
         used: dict[int, list[Any]] = {}
         for (_, slot), pick in self.picks.items():
             used.setdefault(slot, []).append(pick)
@@ -187,7 +188,7 @@ class Model:
             self.demands[setting.home].append((interval, demand))
 
     def _reduced(self, act: int, written: int, workspace: int) -> Any:
-        """Return what a run in place adds: what it writes, less the slots that it takes, and its workspace."""
+        """Return the bytes that a run in place adds: its outputs less the slots it takes over, plus its workspace."""
         model, setting, scale = self.model, self.setting, self.scale
         credit = []
         for value, memory in setting.reads[act]:
@@ -198,11 +199,11 @@ class Model:
                 own = self.taken[act, index] = model.new_bool_var("")
                 model.add_implication(own, self.picks[act, index])
                 model.add(self.free[index] == self.end[act]).only_enforce_if(own)
-                if index in self.stays:  # an output is not given up, not even at the very end
+                if index in self.stays:  # an output is never taken over, not even at the very end
                     model.add_implication(own, ~self.stays[index])
                 self._keep_readers_off(act, index, own)
             model.add(sum(self.taken[act, index] for index in self.at.get((value, memory), ())) == taken)
-            # A credit is rounded the other way.
+            # A credit is rounded in the opposite direction.
             size = setting.size[value]
             credit.append((size // scale.memory_unit if scale.up else -(-size // scale.memory_unit)) * taken)
         least = scale.size(workspace)
@@ -211,9 +212,9 @@ class Model:
         return extra
 
     def _keep_readers_off(self, act: int, slot: int, taken: Any) -> None:
-        """Let nobody read what a run in place frees at the instant at which it ends.
+        """Forbid reads of a slot that a run in place frees, at the instant at which the run ends.
 
-        Copies that end there with it are no trouble; those of no length that start there would come too late, and where
+        Copies that end at that instant are allowed. Copies of zero length that start there would come too late. If
         times are rounded up, the run ends before its last tick.
         """
         model, setting, scale = self.model, self.setting, self.scale
@@ -249,7 +250,7 @@ class Model:
     # --- order and objective ------------------------------------------------------------------------------------------
 
     def _add_order(self) -> None:
-        """Keep the reference order, and make nothing twice that need not be."""
+        """Keep the reference order, and exclude needless repetitions."""
         model, setting = self.model, self.setting
         done: Any = 0
         for act in range(setting.runs):
@@ -268,7 +269,7 @@ class Model:
                 model.add(sum(self.present[act] for act in acts) <= max(1, forced))
 
     def _add_deadlines(self) -> None:
-        """End each optional run before the last one that can make any use of it."""
+        """End each optional run before the last one that can use its result."""
         latest = self.setting.latest_uses()
         for act in range(self.setting.runs):
             user = latest.get(self.setting.acts[act].item)
@@ -276,7 +277,7 @@ class Model:
                 self.model.add(self.end[act] <= self.start[user]).only_enforce_if(self.present[act])
 
     def _add_objective(self) -> None:
-        """Minimise the last instant at which anything ends."""
+        """Minimise the end of the last act."""
         ticks = self.scale.ticks
         self.makespan: Any = self.model.new_int_var(0, self.horizon // ticks, "")
         self.model.add(self.makespan >= self.setting.least_units(self.scale))

@@ -36,16 +36,16 @@ from remat_algorithms.offload.exact.steps import Timed, timed_steps
 COPIES = 2
 RUNS = 2
 MOST_ACTS = 600
-"""Most runs and copies that may happen; the program grows with their square."""
+"""Maximum number of possible runs and copies; the program grows with their square."""
 
 GROWTH = 1.3
-"""Ratio of the second makespan that is tried to the first; each further ratio is larger by this one."""
+"""Ratio of the second makespan limit to the first; each further ratio is larger by this factor."""
 
 NEARLY = 0.05
-"""Seconds before its limit from which a solver that stops without an answer has met it: its clock is another one."""
+"""A solver that stops without an answer this many seconds before its limit has met it: its clock is another one."""
 
 DEFAULT_WORK = 0.5
-"""Most work on each program where nobody sets a limit, in CP-SAT's units: five to twenty seconds."""
+"""Maximum work on each program without a limit from the caller, in CP-SAT's units: five to twenty seconds."""
 
 NAME = "offload-exact"
 
@@ -65,7 +65,7 @@ class OffloadExactOptions(Options):
 
 
 def scope_of(options: OffloadExactOptions) -> str:
-    """Return the class of schedules that is searched."""
+    """Return the name of the searched class of schedules."""
     copies = f"at most {options.copies} copies of a value over a link"
     if options.recompute:
         return f"whole-value offloading with recomputation, at most {options.runs} runs of a task, {copies}"
@@ -73,29 +73,29 @@ def scope_of(options: OffloadExactOptions) -> str:
 
 
 def solve(problem: Problem, options: OffloadExactOptions, context: Context) -> Proposal:
-    """Find the schedule of least makespan in which values come and go whole.
+    """Find the schedule of minimum makespan that moves values as a whole.
 
-    Without `recompute`, each task runs at most once, in the reference order (of a chain: F or Fe of each stage, the
-    loss, the B's backwards; of alternatives the best is chosen), and any value may be copied out and back between any
-    two of its uses, as the links allow. With it, tasks may run again, in any order that their reads allow.
-    `remat_algorithms.offload.exact.model` states the program, which CP-SAT solves.
+    Without `recompute`, each task runs at most once, in the reference order. For a chain, that is F or Fe of each
+    stage, the loss, and the B's backwards; the best of alternatives is chosen. Any value may be copied out and back
+    between any two of its uses, as the links allow. With `recompute`, tasks may be repeated, in any order that their
+    reads allow. `remat_algorithms.offload.exact.model` states the program, which CP-SAT solves.
 
-    Where times or sizes are too fine for whole numbers, the program is solved twice: rounded up, for the schedule, and
-    rounded down, for the bound. Only equality of both is then called optimal.
+    If times or sizes are too fine for integers, the program is solved twice: rounded up for the schedule, and rounded
+    down for the bound. The result is called optimal only if both are equal.
 
-    Takes instances of kind `chain`, `adjoint` or `dag`; uses the first processor, and all memories and links. Comes
-    with start times. It is optimal, or infeasible, within `scope_of(options)` where that is proved.
+    Takes instances of kind `chain`, `adjoint` or `dag`; uses the first processor, and all memories and links. The steps
+    have start times. The result is optimal, or infeasible, within `scope_of(options)` if that is proved.
 
     Raises
     ------
     OptionError
-        If more than `MOST_ACTS` runs and copies would have to be considered, or if a task reads what it writes.
+        If more than `MOST_ACTS` runs and copies would have to be considered, or if a task reads a value that it writes.
     """
     return solve_below(problem, options, context, None)
 
 
 def solve_below(problem: Problem, options: OffloadExactOptions, context: Context, known: Number | None) -> Proposal:
-    """Do what `solve` does, but for schedules of less than a known makespan only: there may be none."""
+    """Do the same as `solve`, but only for schedules shorter than a known makespan; there may be none."""
     search = _Search(problem, options, context, known)
     order = _order(problem)
     if len(order) > MOST_ACTS:  # counted before anything is built
@@ -170,14 +170,14 @@ class _Search(Incumbent[Timed]):
         several = len(problem.machine.processors) > 1
         scope = scope_of(options) + (", on the first processor" if several else "")
         super().__init__(context, lambda found: found.steps, scope=scope, known=known)
-        unlimited = context.seconds_left is not None  # who sets a limit has the time
+        unlimited = context.seconds_left is not None  # a caller who sets a time limit accepts its length
         self.problem, self.work = problem, options.work or (None if unlimited else DEFAULT_WORK)
         self.by_default = options.work is None and not unlimited
         self.notes: list[str] = []
         self.timed_out = False
 
     def keeping_all(self) -> Proposal | None:
-        """Return the schedule that runs all once and moves nothing, where it fits and nothing can be faster."""
+        """Return the schedule that runs each task once and moves nothing, if it fits and cannot be beaten."""
         problem = self.problem
         home = problem.machine.memories[problem.machine.processors[0].memory].name
         first = problem.machine.memories[0].name
@@ -199,13 +199,13 @@ class _Search(Incumbent[Timed]):
         return Proposal(steps=steps, makespan=least, bounds=self.bounds(NAME), optimal_within=self.scope)
 
     def start_from(self, setting: Setting) -> None:
-        """Look for a schedule of a smaller class first."""
+        """Search for a schedule of a smaller class first."""
         left = self.context.seconds_left
         scale = scales(setting.durations, setting.demands)[0]
         self._solve(setting, scale, None if left is None else left / 2, bounds=False)
 
     def run(self, setting: Setting) -> Proposal:
-        """Solve the program, or both of them."""
+        """Solve the program, or both programs."""
         chosen = scales(setting.durations, setting.demands)
         if len(chosen) == 1:
             outcome = self._solve(setting, chosen[0], self.context.seconds_left, bounds=True)
@@ -224,14 +224,15 @@ class _Search(Incumbent[Timed]):
         return self.propose(self.best is not None and self.bound == self.best.makespan)
 
     def _solve(self, setting: Setting, scale: Scale, seconds: float | None, *, bounds: bool) -> Outcome:
-        """Solve one program, within longer and longer makespans, and only for what is better than what is known.
+        """Solve one program within growing makespan limits, only for schedules better than the best known one.
 
-        Its bounds count where `bounds` says so, its schedules where they are some. Optimal, then, is what is the best.
+        Its bounds count if `bounds` is set; its schedules count if they are valid for the instance. "Optimal" then
+        refers to the best known schedule.
         """
         end = None if seconds is None else time.monotonic() + seconds
         top = None if self.least is None else math.ceil(rational(self.least) / scale.time_unit) - 1
         if top is not None and top < 0:
-            return Outcome.OPTIMAL  # nothing is quicker than no time at all
+            return Outcome.OPTIMAL  # no schedule takes less than zero time
         most, ratio, work = setting.least_units(scale), GROWTH, self.work
         while True:
             if self.context.stopped or (work is not None and work <= 0):
@@ -273,7 +274,7 @@ class _Search(Incumbent[Timed]):
             most, ratio = max(most + 1, int(most * ratio)), ratio * GROWTH
 
     def offer(self, model: Model, plan: Plan) -> None:
-        """Take over a schedule, if it is better; where the scale is coarse, with each step as early as may be."""
+        """Keep a schedule if it is better; on a coarse scale, first move each step to its earliest start."""
         found = timed_steps(model.setting, model.scale, model.length, plan)
         placed = timed(self.problem, found.steps)
         if placed is not None and placed[1] < found.makespan:
@@ -286,7 +287,7 @@ class _Search(Incumbent[Timed]):
         return Proposal(infeasible_within=self.scope, least=least, notes=tuple(self.notes))
 
     def propose(self, proved: bool = False) -> Proposal:
-        """Return what there is."""
+        """Return the best proposal so far."""
         context = self.context
         bounds = self.bounds(NAME)
         termination = Termination.COMPLETED

@@ -1,4 +1,4 @@
-"""From a solution of `offload-exact`'s program to steps with start times."""
+"""Conversion of a solution of `offload-exact`'s program to steps with start times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from remat_algorithms.offload.exact.integer_scaling import Scale
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Steps with start times, and the instant at which the last one ends."""
+    """Steps with start times, and the end of the last one."""
 
     steps: Steps
     makespan: Number
@@ -20,7 +20,7 @@ class Timed:
 
 @dataclass(slots=True)
 class _Entry:
-    """One step to be: when it starts, its place among those that start at one tick, what it is, what it frees."""
+    """A future step: its start, its rank among those that start at one tick, its act, and the slots that it frees."""
 
     tick: int
     place: int
@@ -32,7 +32,7 @@ _DROP, _INSTANT_COPY, _OTHER = range(3)
 
 
 def timed_steps(setting: Setting, scale: Scale, length: list[int], plan: Plan) -> Timed:
-    """Build the steps of a plan: without what it does in vain, each value freed after its last use.
+    """Build the steps of a plan without its useless acts; each value is freed after its last use.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ def timed_steps(setting: Setting, scale: Scale, length: list[int], plan: Plan) -
 
     Notes
     -----
-    Frees at the end of a run or copy take effect before anything starts at that instant, a drop takes its place in the
-    list. Where all steps take time and nothing is rounded, both are the same; else only what a run in place hands
-    on is freed by the run.
+    Frees at the end of a run or copy take effect before anything starts at that instant; a drop takes its place in the
+    list. If all steps take time and nothing is rounded, both are equivalent. Otherwise, a run frees only the slots that
+    it takes over in place.
     """
     acts = _useful(setting, plan)
     plain = scale.exact and scale.ticks == 1
@@ -73,7 +73,7 @@ def timed_steps(setting: Setting, scale: Scale, length: list[int], plan: Plan) -
 
 
 def _useful(setting: Setting, plan: Plan) -> list[int]:
-    """Return the acts that must happen, or of which something else makes use."""
+    """Return the mandatory acts and those whose results another useful act uses."""
     kept = set(plan.start)
     while True:
         used = plan.stays | {slot for act in kept for slot in plan.reads[act]}
@@ -108,7 +108,7 @@ def _instant_copy(setting: Setting, scale: Scale, length: list[int], act: int) -
 
 
 def _writes(setting: Setting, act: int, slot: int) -> bool:
-    """Whether a run makes a slot (and may hence free it: a copy frees only what it reads)."""
+    """Whether a run produces a slot (and may hence free it: a copy frees only the slot that it reads)."""
     return act < setting.runs and setting.slots[slot].maker == act
 
 

@@ -1,1 +1,1 @@
-"""A budget policy by layers: what each layer keeps, remakes and sends to the host."""
+"""A budget policy by layers: the shares that each layer keeps, recomputes and offloads."""

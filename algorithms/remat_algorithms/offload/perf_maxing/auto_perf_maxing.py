@@ -1,11 +1,13 @@
 """`auto-perf-maxing`: the budget policy of the same name in torchtitan (2026), layer by layer.
 
-Rules that its authors published with the code, re-created: a linear program gives each layer the shares of its saved
-bytes that it keeps, remakes and sends (`outer`); within a layer nodes are chosen by their own time for each byte
-(`inner`). A value is sent when it has been made, and the run behind the next layer waits until it has gone; it comes
-back from the first task of the next layer's backward on. What is remade is made once, just before its first reader.
-Forward values that the backward does not read, and all those in front of the first layer, are remade where they are
-needed; head and loss keep theirs.
+This re-creates the rules that its authors published with the code. A linear program gives each layer the shares of its
+saved bytes that it keeps, recomputes and offloads (`share_program`). Within a layer, nodes are chosen by the time per
+byte of their own task (`layer_choices`).
+
+An offloaded value leaves when it has been produced. The run after the next layer waits until it has gone. It returns
+from the first task of the next layer's backward on. Recomputed values are recomputed once, just before their first
+reader. Forward values that the backward does not read, and all those before the first layer, are recomputed on demand.
+Head and loss keep their values.
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ from remat_algorithms.offload.swaps.value_copies import Swap
 NAME = "auto-perf-maxing"
 
 MODEL_BUDGETS = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.0)
-"""Shares of the budget that the programs are given, until the schedule fits; at 0 all is remade that can be."""
+"""Shares of the budget that the programs are given, until the schedule fits; 0 recomputes everything possible."""
 
 HOW = {"auto": ("names", "narrow"), "names": ("names",), "narrow": ("narrow",)}
-"""Ways to find layers, one after the other."""
+"""Methods to find layers, in the order in which they are tried."""
 
 LARGE = 2**40
-"""Bytes of a transfer by which the bandwidth of a route is measured."""
+"""Bytes of the transfer that measures the bandwidth of a route."""
 
 
 class PerfMaxingOptions(Options):
@@ -60,11 +62,11 @@ class PerfMaxingOptions(Options):
 
 
 def solve(problem: Problem, options: PerfMaxingOptions, context: Context) -> Proposal:
-    """Keep, remake and send by layers' shares.
+    """Keep, recompute and offload by layers' shares.
 
-    Takes instances of kind `dag`; uses the first processor, its memory, and the nearest one with links both
-    ways, if there is one. Gives the schedule that runs all once where that fits. Where the policy's own schedule does
-    not fit, it is asked again with parts of the budget (`MODEL_BUDGETS`). O(programs + runs log runs).
+    Takes instances of kind `dag`; uses the first processor, its memory, and the nearest memory with links both ways, if
+    one exists. Gives the schedule that runs each task once if that fits. If the policy's schedule does not fit, the
+    policy runs again with shares of the budget (`MODEL_BUDGETS`). O(programs + runs log runs).
 
     Raises
     ------
@@ -113,7 +115,7 @@ class _Policy:
     ways: tuple[Route, ...]
 
     def plan(self, share: float) -> Plan | None:
-        """Return the placed schedule for a share of the budget; None where it does not fit."""
+        """Return the placed schedule for a share of the budget; None if it does not fit."""
         chosen = self._chosen(share)
         lost = self._lost({node for node, what in chosen.items() if what == REMAKE})
         tasks, places = runs_with_remaking(self.storages.training, lost)
@@ -150,7 +152,7 @@ class _Policy:
         )
 
     def _chosen(self, share: float) -> dict[int, str]:
-        """Return what becomes of each node, by its forward stage; those in front of the layers are remade."""
+        """Return the decision for each node, by its forward stage; nodes before the layers are recomputed."""
         storages = self.storages
         limits = self._limits(share)
         shares = shares_of(storages, limits, self.context, even=self.options.split == "even") if share else None
@@ -170,7 +172,7 @@ class _Policy:
     # --- runs ---------------------------------------------------------------------------------------------------------
 
     def _lost(self, remade: set[int]) -> Iterator[int]:
-        """Yield what the forward makes in front of the head and does not keep: of some nodes, and what is not saved."""
+        """Yield the values before the head that the forward does not keep: those of some nodes, and unsaved ones."""
         storages = self.storages
         for stage in range(storages.behind):
             for value in storages.training.stages.writes[stage]:
@@ -179,7 +181,7 @@ class _Policy:
                     yield value
 
     def _swaps(self, choice: Choice, sent: set[int], places: list[int]) -> Iterator[Swap]:
-        """Yield when each value that is sent leaves, is waited for, and comes back."""
+        """Yield for each offloaded value when it leaves, which run waits for it, and when it returns."""
         if not sent:
             return
         storages, order = self.storages, choice.order

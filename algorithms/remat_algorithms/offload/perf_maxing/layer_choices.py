@@ -1,4 +1,4 @@
-"""The inner choices of `auto-perf-maxing`: which nodes of a layer are kept, remade and sent, given the shares."""
+"""The choices within a layer of `auto-perf-maxing`: nodes to keep, recompute and offload, given the shares."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from remat_algorithms.offload.perf_maxing.layer_storages import Node
 
 MEBIBYTE = 2**20
 OVERSHOOT = 1.05
-"""What the program may send, over the layer's share."""
+"""Excess over the layer's share that the program may offload."""
 
 MOST_CELLS = 512
-"""Cells of the knapsack's grid on each side; they are a mebibyte, or more where there would be too many."""
+"""Maximum cells per side of the knapsack's grid; a cell is one mebibyte, or more if there were too many."""
 
 WORK = 0.05
-"""Most work of the program for one layer, in CP-SAT's units."""
+"""Maximum work on the program of one layer, in CP-SAT's units."""
 
 KEEP, REMAKE, SEND = "keep", "remake", "send"
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Bytes of a layer that may be kept, beside those that stay, are to be remade, and may be sent."""
+    """Bytes of a layer that may be kept in addition to the fixed ones, must be recomputed, and may be offloaded."""
 
     keep: float
     remake: float
@@ -35,14 +35,14 @@ class Room:
 
 
 def by_density(nodes: Sequence[Node]) -> list[int]:
-    """Return the nodes by time of their task for each byte, least first."""
+    """Return the nodes by time of their task per byte, ascending."""
     return sorted(range(len(nodes)), key=lambda index: (float(nodes[index].time) / max(1, nodes[index].size), index))
 
 
 def greedy(nodes: Sequence[Node], room: Room, stopped: Callable[[], bool]) -> list[str]:
-    """Send from the dearest for its bytes down, whatever fits; remake from the cheapest up; keep the rest.
+    """Offload nodes that fit by descending time per byte; recompute by ascending time per byte; keep the rest.
 
-    What is then kept too much is remade, from the cheapest up, until it is not: the last one may be too much.
+    If the kept bytes exceed their share, more nodes are recomputed in ascending order; the last one may overshoot.
     """
     chosen = [KEEP] * len(nodes)
     order, sent = by_density(nodes), 0
@@ -68,16 +68,16 @@ def greedy(nodes: Sequence[Node], room: Room, stopped: Callable[[], bool]) -> li
 
 
 def program(nodes: Sequence[Node], room: Room, stopped: Callable[[], bool]) -> list[str]:
-    """Remake the least time: at most what may be kept is kept, a little more than the share is sent.
+    """Minimise the recomputation time: keep at most the share, and offload little more than the share.
 
-    Only values of a mebibyte or more are sent. A program of two columns a node, for CP-SAT.
+    Only values of at least one mebibyte are offloaded. The program has two columns per node, for CP-SAT.
     """
     builder, chosen = ProgramBuilder(), [KEEP] * len(nodes)
     free = [index for index, node in enumerate(nodes) if node.size]
     kept, sent = [], []
     for index in free:
         node = nodes[index]
-        # What is not kept or sent is remade: its time is saved otherwise. CP-SAT wants costs from 0 up.
+        # All other nodes are recomputed. The cost is expressed as time saved, because CP-SAT needs costs from 0 up.
         kept.append((builder.add_column(integer=True), -node.size))
         sendable = node.alone and node.size >= MEBIBYTE
         sent.append((builder.add_column(upper=1 if sendable else 0, integer=True), -node.size))
@@ -96,9 +96,9 @@ def program(nodes: Sequence[Node], room: Room, stopped: Callable[[], bool]) -> l
 
 
 def knapsack(nodes: Sequence[Node], room: Room, stopped: Callable[[], bool]) -> list[str]:
-    """Remake the least time, bytes counted in mebibytes, rounded up: a knapsack in two dimensions.
+    """Minimise the recomputation time with bytes in mebibytes, rounded up: a two-dimensional knapsack.
 
-    O(nodes cells^2) for cells of what may be kept and sent.
+    O(nodes cells^2) for cells of kept and offloaded bytes.
     """
     free = [index for index, node in enumerate(nodes) if node.size]
     unit = max(MEBIBYTE, math.ceil(max(room.keep, room.send) / MOST_CELLS))

@@ -1,4 +1,4 @@
-"""What `auto-perf-maxing` knows of a training graph: storages by layers, and the high waters of the rest."""
+"""The view of a training graph in `auto-perf-maxing`: storages by layer, and peaks of the remaining values."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Node:
     size : int
         Bytes of these.
     time : number
-        Of the task alone: what it reads may have to be made again as well, which the policy does not count.
+        Time of the task alone. The policy does not count recomputation of its inputs.
     alone : bool
-        Whether the task writes one value; only such values are sent.
+        Whether the task writes one value; only such values are offloaded.
     """
 
     stage: int
@@ -39,7 +39,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Storages:
-    """A training graph through the policy's eyes.
+    """The policy's view of a training graph.
 
     Attributes
     ----------
@@ -51,14 +51,14 @@ class Storages:
     layering: Layering
 
     def is_activation(self, value: int) -> bool:
-        """Whether the forward makes a value and the backward reads it last; outputs stay anyway."""
+        """Whether the forward produces a value and its last reader is in the backward; outputs stay anyway."""
         maker = self.training.stages.maker[value]
         if not 0 <= maker < self.training.forward or value in self.training.stages.ends:
             return False
         return bool(self.training.backward_uses[value])
 
     def stays(self, value: int) -> bool:
-        """Whether an activation stays in any case: what cannot be made again, and what other layers' forwards read."""
+        """Whether an activation always stays: it cannot be recomputed, or other layers' forwards read it."""
         stages, layer = self.training.stages, self.layering.layer
         mine = layer[stages.maker[value]]
         return bool(stages.fixed[value]) or any(layer[use] != mine for use in self.training.forward_uses[value])
@@ -86,7 +86,7 @@ class Storages:
 
     @cached_property
     def staying(self) -> list[int]:
-        """Bytes of these that stay in any case."""
+        """Bytes of these that always stay."""
         stages = self.training.stages
         found = []
         for layer in self._forward:
@@ -110,12 +110,12 @@ class Storages:
 
     @cached_property
     def behind(self) -> int:
-        """The first forward stage behind the last layer: head and loss begin there."""
+        """The first forward stage after the last layer: head and loss begin there."""
         return max((stages[-1] + 1 for stages in self._forward if stages), default=self.training.forward)
 
     @cached_property
     def backward_waters(self) -> list[int]:
-        """The most bytes made by the backward that are there while each layer's backward runs."""
+        """Maximum bytes of values produced by the backward that are resident while each layer's backward runs."""
         forward = self.training.forward
         made = [value for value, maker in enumerate(self.training.stages.maker) if maker >= forward]
         water, found = self._live(made), [0] * self.layering.count
@@ -127,14 +127,14 @@ class Storages:
 
     @cached_property
     def head_water(self) -> int:
-        """The most bytes of what head and loss make, the backward's before the last layer's included."""
+        """Maximum bytes of values from head and loss, including those of the backward before the last layer's."""
         layer, forward = self.layering.layer, self.training.forward
         last = next((s for s in range(forward, len(layer)) if layer[s] == self.layering.count - 1), len(layer))
         made = [value for value, maker in enumerate(self.training.stages.maker) if self.behind <= maker < last]
         return int(self._live(made)[:last].max(initial=0))
 
     def _live(self, values: Sequence[int]) -> np.ndarray:
-        """Bytes of some values during each stage, from their making to their last use."""
+        """Bytes of some values during each stage, from production to last use."""
         stages = self.training.stages
         change = np.zeros(len(stages) + 1, dtype=np.int64)
         for value in values:
@@ -146,5 +146,5 @@ class Storages:
         return water
 
     def signature(self, layer: int) -> tuple[tuple[int, Number, bool], ...]:
-        """What makes layers alike."""
+        """Return the key that equal layers share."""
         return tuple((node.size, node.time, node.alone) for node in self.nodes[layer])

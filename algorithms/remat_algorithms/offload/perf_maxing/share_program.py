@@ -1,4 +1,4 @@
-"""The outer program of `auto-perf-maxing`: which share of its bytes each layer keeps, remakes and sends."""
+"""The program over layers of `auto-perf-maxing`: the shares of bytes that each layer keeps, recomputes and offloads."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from remat_algorithms.kit.programs.solvers import LINEAR, solve_program
 from remat_algorithms.offload.perf_maxing.layer_storages import Storages
 
 SLACK = 1e-6
-"""Share by which an even split may remake more than the least."""
+"""Share by which an even split may recompute more than the minimum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a machine allows.
+    """The limits of a machine.
 
     Attributes
     ----------
     room : int
-        Bytes of the device beside what always lies there.
+        Bytes of the device without permanent residents.
     out, back : float
-        Bytes that cross the link during the forward, or the backward, of one layer; 0 where there is none.
+        Bytes that cross the link during the forward, or the backward, of one layer; 0 without a link.
     host : float
-        Bytes at the host; infinite where it is unbounded.
+        Bytes at the host; infinite if unbounded.
     """
 
     room: int
@@ -35,34 +35,35 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Of each layer's bytes: what is kept and what is sent; the rest is remade."""
+    """Shares of each layer's bytes to keep and to offload; the rest is recomputed."""
 
     keep: list[float]
     send: list[float]
 
     @property
     def remake(self) -> list[float]:
-        """What is remade."""
+        """The recomputed shares."""
         return [max(0.0, 1 - keep - send) for keep, send in zip(self.keep, self.send, strict=True)]
 
     @property
     def parts(self) -> tuple[list[float], list[float], list[float]]:
-        """What is kept, remade and sent."""
+        """The shares kept, recomputed and offloaded."""
         return self.keep, self.remake, self.send
 
 
 def shares_of(storages: Storages, limits: Limits, context: Context, *, even: bool) -> Shares | None:
-    """Solve the program; None where nothing fits.
+    """Solve the program; None if nothing fits.
 
-    With a, b and m the bytes of a layer, those that its backward holds besides, and those that stay, B the room, H what
-    is outside the layers, and d, u what crosses the link during a layer's forward and backward:
+    a, b and m are the bytes of a layer, those that its backward holds in addition, and those that stay. B is the
+    capacity, H the bytes outside the layers. d and u are the bytes that cross the link during a layer's forward and
+    backward:
 
         minimise sum_L r_L,  k_L + r_L + o_L = 1,  k_L >= min(1, m_L / a_L),  o_last = 0
         o_{L-1} a_{L-1} + sum_{l<L} k_l a_l + a_L (+ b_L) <= B,    sum_l k_l a_l + H <= B
         o_L a_L <= d, u,    sum_l o_l a_l <= host
 
-    All layers take the mean time, so that many solutions are best. The solver's vertex is taken; or, `even`, a second
-    program looks, among these, for one whose largest r_L is least. O(1) programs of 2 columns a layer, O(layers) rows.
+    All layers take the mean time, and many solutions are optimal. The solver's vertex is taken. With `even`, a second
+    program finds, among these, one whose largest r_L is minimal. O(1) programs of 2 columns per layer, O(layers) rows.
     """
     least = _solved(storages, limits, context, most=None)
     if least is None or not even:
@@ -71,7 +72,7 @@ def shares_of(storages: Storages, limits: Limits, context: Context, *, even: boo
 
 
 def frugal(storages: Storages, limits: Limits) -> Shares:
-    """Return the shares of least memory, for where nothing fits."""
+    """Return the shares of minimum memory, for the case that nothing fits."""
     keep = [min(1.0, stay / size) if size else 0.0 for size, stay in zip(storages.sizes, storages.staying, strict=True)]
     return Shares(keep, [0.0] * len(keep))
 
@@ -91,7 +92,7 @@ def _solved(storages: Storages, limits: Limits, context: Context, *, most: float
     held: list[tuple[int, float]] = []
     for layer in range(count):
         entries = [*held, *([(send[layer - 1], share[layer - 1])] if layer else [])]
-        # The backward's row is the forward's with more in it.
+        # The backward's row dominates the forward's.
         own = sizes[layer] + storages.backward_waters[layer]
         builder.add_row(entries, upper=(limits.room - own) / unit)
         held.append((keep[layer], share[layer]))
@@ -99,7 +100,7 @@ def _solved(storages: Storages, limits: Limits, context: Context, *, most: float
     if limits.host < float("inf"):
         builder.add_row(zip(send, share, strict=True), upper=limits.host / unit)
     if most is not None:
-        # 1 - k - o <= z for all layers, and no more in all than the least.
+        # 1 - k - o <= z for all layers, with the minimum total.
         worst = builder.add_column(cost=1, upper=1)
         for pair in zip(keep, send, strict=True):
             builder.add_row([(pair[0], 1), (pair[1], 1), (worst, 1)], lower=1)

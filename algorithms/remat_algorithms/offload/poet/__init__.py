@@ -1,1 +1,1 @@
-"""POET: recomputing and paging of a graph in one integer program."""
+"""POET: recomputation and paging of a graph in one integer program."""

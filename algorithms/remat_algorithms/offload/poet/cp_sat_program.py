@@ -1,4 +1,4 @@
-"""`poet`'s program for CP-SAT: all columns whole, in whole units of time and memory."""
+"""`poet`'s program for CP-SAT: all columns integral, in integral units of time and memory."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from remat_algorithms.kit.programs.program import INFINITY, FloatArray
 from remat_algorithms.offload.poet.program import IDLE, PoetProgram
 
 COARSE = 2**26
-"""Units of all times together, where they are no whole numbers."""
+"""Units of all times together, if they are not integers."""
 
 HUGE = 2**62
-"""Stands for a bound that there is not."""
+"""Represents an absent bound."""
 
 LOOK = 1000
-"""Rows that are handed over between two looks at whether to stop."""
+"""Rows that are handed over between two checks whether to stop."""
 
 
 class SatProgram:
-    """The program in whole numbers, times rounded up; some of its columns may be fixed.
+    """The program in integers, with times rounded up; some of its columns may be fixed.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class SatProgram:
         self.lower = program.lower.astype(np.int64)
         longest = int(np.ceil(times / unit).sum())
         self.upper = np.where(program.upper == INFINITY, longest, program.upper).astype(np.int64)
-        # A unit of a stage costs a thousand times as much as one of a copy or a rerun beside it.
+        # A unit of a stage costs a thousand times as much as one of an overlapped copy or recomputation.
         self.cost = np.ceil(program.cost / np.where(taus, IDLE, IDLE * unit) - 1e-6).astype(np.int64)
 
     @property
@@ -65,9 +65,9 @@ class SatProgram:
     def model(
         self, stopped: Callable[[], bool], values: IntArray | None = None, free: BoolArray | None = None
     ) -> Partial | None:
-        """Return a model of the free columns, all others having the values given; None where it was stopped.
+        """Return a model of the free columns, with all others fixed to the given values; None if it was stopped.
 
-        Where `free` is left out, all are free, and the values a hint.
+        Without `free`, all columns are free, and the values are a hint.
         """
         from ortools.sat.python import cp_model
 
@@ -107,7 +107,7 @@ class SatProgram:
         return sums
 
     def total(self, values: IntArray) -> int:
-        """Return what values cost."""
+        """Return the cost of values."""
         return int(self.cost @ values)
 
 
@@ -138,7 +138,7 @@ class Partial:
 
 
 def _whole(bounds: FloatArray, rounded: Callable[[FloatArray], FloatArray]) -> IntArray:
-    """Return bounds as whole numbers, those that are infinite as `HUGE`."""
+    """Return bounds as integers, infinite ones as `HUGE`."""
     finite = np.isfinite(bounds)
     whole = rounded(np.where(finite, bounds, 0)).astype(np.int64)
     result: IntArray = np.where(finite, whole, np.where(bounds > 0, HUGE, -HUGE))

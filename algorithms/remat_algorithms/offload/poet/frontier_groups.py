@@ -1,4 +1,4 @@
-"""Frontiers of fewer stages: several of them become one, so that the program of a large graph can be built."""
+"""Frontiers of fewer stages: several stages are merged to build the program of a large graph."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from remat_algorithms.dag.programs.frontier import Frontier
 def grouped(front: Frontier, ends: Sequence[int]) -> Frontier:
     """Return a frontier whose stages are groups of stages.
 
-    In a group, tasks of its own stages run for the first time, and all earlier ones at most once: its schedules are
-    some of those of the frontier. O(size of the frontier).
+    In a group, tasks of its stages run for the first time, and all earlier ones at most once. Its schedules are a
+    subset of those of the frontier. O(size of the frontier).
 
     Parameters
     ----------
     front : Frontier
     ends : sequence of int
-        The last stage of each group, ascending; the last one of all is among them.
+        The last stage of each group, ascending, including the last stage.
     """
     count = len(ends)
 
@@ -38,14 +38,14 @@ def grouped(front: Frontier, ends: Sequence[int]) -> Frontier:
 
 
 def even_ends(front: Frontier, count: int) -> list[int]:
-    """Return the ends of about `count` groups of equally many stages; a stage without an end of its own stays alone."""
+    """Return the ends of about `count` groups of equally many stages."""
     whole = front.stages if front.terminal[-1] else front.stages - 1
     ends = {max(0, whole * (index + 1) // count - 1) for index in range(count)} if whole else set[int]()
     return sorted(ends | {front.stages - 1})
 
 
 def entries(front: Frontier) -> int:
-    """Estimate the coefficients of the program: each run in a stage sees what may be there in it.
+    """Estimate the coefficients of the program: each run of a stage depends on the values that may be resident in it.
 
     O(stages * values).
     """

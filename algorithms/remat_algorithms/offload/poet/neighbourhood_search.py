@@ -1,7 +1,7 @@
-"""Better and better solutions of `poet`'s program: some values are decided anew, the others stay as they are.
+"""Large neighbourhood search on `poet`'s program: some values are decided again, the others stay fixed.
 
-Large neighbourhood search (Shaw 1998) by values: where a value is, when it leaves and comes back, and when its makers
-run again are free for a few values, and fixed for all others. Each neighbourhood is a small program for CP-SAT.
+The neighbourhoods (Shaw 1998) are sets of a few values. Their residency, their paging and the recomputation by their
+producers are free; all others are fixed. Each neighbourhood is a small program for CP-SAT.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from remat_algorithms.kit.programs.solver_status import Outcome, watched
 from remat_algorithms.offload.poet.cp_sat_program import Partial, SatProgram
 
 FEWEST, MOST = 4, 24
-"""Values that are free at once."""
+"""Minimum and maximum number of values that are free at once."""
 
 STEP_WORK = 0.02
-"""Most work on one neighbourhood, in CP-SAT's units."""
+"""Maximum work on one neighbourhood, in CP-SAT's units."""
 
 FRUITLESS = 60
-"""Neighbourhoods without a better solution after which the search ends."""
+"""Number of neighbourhoods without improvement after which the search ends."""
 
 
 class Descent:
-    """A solution that gets better, and the work that is left.
+    """The best solution so far, and the remaining work.
 
     Parameters
     ----------
@@ -49,11 +49,11 @@ class Descent:
 
     @property
     def over(self) -> bool:
-        """Whether the time, or the work, is at its end."""
+        """Whether the time or the work is used up."""
         return self.context.stopped or (self.work is not None and self.work <= 0)
 
     def take(self, values: IntArray) -> bool:
-        """Take a solution over if it is better."""
+        """Keep a solution if it is better."""
         if self.best is not None and self.program.total(values) >= self.program.total(self.best):
             return False
         self.best = values
@@ -61,15 +61,15 @@ class Descent:
         return True
 
     def complete(self, decided: BoolArray, values: IntArray) -> bool:
-        """Look for the rest of a solution of which some columns are decided; return whether there is one."""
+        """Complete a partially decided solution; return whether a completion exists."""
         return self._solve(~decided, values, STEP_WORK) in (Outcome.OPTIMAL, Outcome.FEASIBLE)
 
     def whole(self, share: float = 1.0) -> Outcome:
-        """Solve the whole program, from the best solution, with a share of the work."""
+        """Solve the whole program from the best solution, with a share of the work."""
         return self._solve(None, self.best, None if self.work is None else share * self.work)
 
     def descend(self) -> None:
-        """Decide a few values anew, again and again."""
+        """Repeatedly optimise over a few values."""
         form = self.program.form
         values = sorted(form.columns_of, key=lambda value: form.columns_of[value][0])
         many, fruitless = FEWEST, 0
@@ -83,14 +83,14 @@ class Descent:
                 many = max(FEWEST, many - 1)
 
     def _some(self, values: list[int], many: int) -> list[int]:
-        """Choose neighbours in the order in which they are made, or any."""
+        """Choose neighbours in order of production, or random values."""
         if self.random.random() < 0.5:
             return self.random.sample(values, min(many, len(values)))
         first = self.random.randrange(len(values))
         return values[first : first + many]
 
     def _free(self, values: list[int]) -> BoolArray:
-        """Return the columns that decide of some values; how long stages are is always open."""
+        """Return the columns that decide about some values; lengths of stages are always free."""
         form = self.program.form
         front, free = form.front, np.zeros(self.program.columns, dtype=bool)
         free[form.taus] = True
@@ -99,7 +99,7 @@ class Descent:
             free[form.columns_of[value]] = True
         makers = {position for value in values for position in front.makers[value]}
         free[[column for (_, position), column in form.runs.items() if position in makers]] = True
-        # What the makers read and write has to follow.
+        # The values that the producers read and write are free, too.
         for position in makers:
             for value in (*front.reads[position], *front.writes[position]):
                 free[form.columns_of.get(value, [])] = True

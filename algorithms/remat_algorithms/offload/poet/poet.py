@@ -40,19 +40,19 @@ SCOPE = f"{FRONTIER}, paging by whole stages"
 CP_SAT = "cp-sat"
 
 MOST_ENTRIES = 1_000_000
-"""Most coefficients of a program, by an estimate: of larger graphs several stages become one."""
+"""Maximum estimated coefficients of a program; for larger graphs, stages are merged."""
 
 MOST_WITHOUT_START = 200_000
-"""The same, where there is nothing to start from."""
+"""The same, without an initial schedule."""
 
 MOST_AT_ONCE = 60_000
-"""Coefficients up to which a program is solved as a whole."""
+"""Maximum coefficients of a program that is solved as a whole."""
 
 SMALL = 400
-"""Pairs of a stage and a task up to which a program is solved without looking for a schedule first."""
+"""Maximum (stage, task) pairs of a program that is solved without an initial schedule."""
 
 DEFAULT_WORK = 1.0
-"""Most work where nobody sets a limit, in CP-SAT's units: some ten to forty seconds."""
+"""Maximum work without a limit from the caller, in CP-SAT's units: about ten to forty seconds."""
 
 NAME = "poet"
 ROUNDED = "a solution of the program does not fit, by the solver's rounding"
@@ -83,33 +83,32 @@ class PoetOptions(Options):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A placed schedule, and what is to be said of it."""
+    """A placed schedule, and its note."""
 
     steps: Steps
     note: str
 
 
 def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
-    """Choose what to run again and what to page out, by integer programming.
+    """Choose recomputation and paging by integer programming.
 
-    `remat_algorithms.offload.poet.program` states the program: its stages wait for each other, and each is as long as
-    its busiest resource, transfers included (the published code lets paging take no time). The steps that follow from a
-    solution are then placed without such waiting: they end when the stages do, or sooner. Of all solutions that
-    CP-SAT finds on its way the one that is quickest when placed is reported; it need not be the best schedule.
+    `remat_algorithms.offload.poet.program` states the program. Its stages wait for each other, and each is as long as
+    its busiest resource, transfers included (in the published code, paging takes no time). The steps that follow from a
+    solution are then placed without that waiting. They end no later than the stages. Of all solutions that CP-SAT
+    finds, the one that is fastest when placed is reported; it need not be the best schedule.
 
-    Where the program would be too large, groups of stages become one. Where there is much to do, the greedy of
-    `dag-auto` and, on machines with links, `offload-greedy` and `capuchin` are asked first, and the answer is never
-    worse than theirs.
+    If the program would be too large, stages are merged. For larger programs, the greedy of `dag-auto` and, on machines
+    with links, `offload-greedy` and `capuchin` run first. The answer is never worse than theirs.
 
     Takes instances of kind `chain`, `adjoint` or `dag`; uses the first processor, its memory and one more. With one
-    thread and no time limit, CP-SAT's answer does not depend on the clock. Comes with start times, and without a claim;
-    infeasible within `SCOPE` if the solver says so. A note has the stages' makespan.
+    thread and no time limit, CP-SAT's answer does not depend on the clock. The steps have start times, without a claim;
+    infeasible within `SCOPE` if the solver proves it. A note has the stages' makespan.
 
     Raises
     ------
     OptionError
         If PuLP does not find the solver, the memory is unknown or not linked both ways, or a value begins or must end
-        in another memory than the processor's alone.
+        only in another memory than the processor's.
     """
     pager = _pager(problem, options)
     search = Search(problem, context, SCOPE, NAME)
@@ -135,7 +134,7 @@ class _Pages(Incumbent[Found]):
             self._take_runs(search.best.runs)
 
     def run(self) -> Proposal:
-        """Look for a start, build the program, solve it."""
+        """Find an initial schedule, build the program, and solve it."""
         search, context = self.search, self.context
         if context.stopped:
             return self._propose(proved=False)
@@ -159,7 +158,7 @@ class _Pages(Incumbent[Found]):
         return self._propose(proved=outcome in (Outcome.OPTIMAL, Outcome.INFEASIBLE))
 
     def _groups(self) -> int:
-        """Return how many stages the program is to have."""
+        """Return the number of stages of the program."""
         front = self.search.front
         if self.options.stages:
             return min(self.options.stages, front.stages)
@@ -203,7 +202,7 @@ class _Pages(Incumbent[Found]):
     # --- solvers ------------------------------------------------------------------------------------------------------
 
     def _by_cp_sat(self, form: PoetProgram) -> Outcome:
-        """Solve the program as a whole, where it is small; or from a start, a few values at a time."""
+        """Solve a small program as a whole, and a large one from an initial schedule, a few values at a time."""
         program = SatProgram(form)
         descent = Descent(program, self.context, self.work, lambda values: self._offer(form, form.choice(values)))
         if form.builder.entries <= MOST_AT_ONCE:
@@ -224,9 +223,9 @@ class _Pages(Incumbent[Found]):
         return answer.outcome
 
     def _offer(self, form: PoetProgram, choice: Choice) -> None:
-        """Place what a solution decides; keep it if nothing known is better. Of equal ones the quicker stages count.
+        """Place the choice of a solution, and keep it if it is better; ties are broken by shorter stages.
 
-        Solvers that round may return what fits their program but for rounding: it does not count.
+        Solvers that round may return a solution that satisfies the program only up to rounding: it does not count.
         """
         steps, staged = steps_of(self.problem, form.front, self.pager, choice), form.makespan(choice)
         placed = place(self.problem.graph, self.problem.machine, steps)
@@ -249,7 +248,7 @@ class _Pages(Incumbent[Found]):
 
 
 def _rules() -> list[tuple[Algorithm, dict[str, Number | bool]]]:
-    """Return the quick rules that are asked for a start, with their options."""
+    """Return the fast algorithms for an initial schedule, with their options."""
     from remat_algorithms.offload.catalogue import ALGORITHMS
 
     given: dict[str, dict[str, Number | bool]] = {"offload-greedy": {"bound": False}, "capuchin": {}}
@@ -257,7 +256,7 @@ def _rules() -> list[tuple[Algorithm, dict[str, Number | bool]]]:
 
 
 def _pager(problem: Problem, options: PoetOptions) -> Pager | None:
-    """Choose the second memory; None if there is none."""
+    """Choose the second memory; None if none exists."""
     machine, graph = problem.machine, problem.graph
     home = machine.processors[0].memory
     names = [memory.name for memory in machine.memories]

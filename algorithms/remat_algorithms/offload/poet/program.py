@@ -14,15 +14,15 @@ from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.kit.programs.program import INFINITY, FloatArray, ProgramBuilder
 
 IDLE = 1e-3
-"""What a copy or a rerun costs besides, in its own time: none is made only because there is time for it."""
+"""Relative extra cost of a copy or a recomputation: none happens only because time is left for it."""
 
 FINEST = 2**22
-"""Sizes are exact in the program if the capacities are at most so many times their greatest common divisor."""
+"""Sizes are exact in the program if the capacities are at most this multiple of their greatest common divisor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pager:
-    """The second memory and the ways to it.
+    """The second memory and its links.
 
     Attributes
     ----------
@@ -31,13 +31,13 @@ class Pager:
     out, back : int
         Links of the machine.
     out_time, back_time : list of numbers
-        What each value of the graph takes.
+        Transfer time of each value of the graph.
     room : int or None
-        Bytes in the second memory, beside what stays there; None is unbounded.
+        Bytes in the second memory without permanent residents; None is unbounded.
     begin : frozenset of int
-        Values that lie in the second memory from the start.
+        Values that begin in the second memory.
     stays : frozenset of int
-        Those of them that lie there to the end, since they are pinned or outputs there.
+        Those of them that stay there to the end, since they are pinned or outputs there.
     """
 
     home: int
@@ -53,7 +53,7 @@ class Pager:
 
 @dataclass(slots=True)
 class Choice:
-    """What a solution decides: runs (stage, position), and (stage, value) that are paged out and back in."""
+    """The decisions of a solution: runs (stage, position), and (stage, value) pairs that are paged out and back in."""
 
     runs: set[tuple[int, int]] = field(default_factory=set)
     out: set[tuple[int, int]] = field(default_factory=set)
@@ -73,7 +73,7 @@ class PoetProgram:
     budget : int
         Bytes in the working memory.
     stopped : callable
-        Asked stage by stage while the program is built; `complete` is whether it was built to the end.
+        Called for each stage while the program is built; `complete` tells whether it was built to the end.
 
     Notes
     -----
@@ -87,16 +87,16 @@ class PoetProgram:
         SRam[t+1,v] <= what is there of v at the end of stage t + MIn[t,v],      MIn[t,v]  <= SSd[t,v]
         SSd[t+1,v]  <= SSd[t,v] + MOut[t,v],     MOut[t,v] <= all that is there of v throughout stage t
 
-    A value that is paged in takes its bytes for the whole stage, in which it is neither there nor made. Within a stage
-    the residency of a value is a chain of segments between the runs that touch it, as in `dag.programs`;
-    given integer R, MOut and MIn, the least feasible segments are integers. Stages follow each other, each as long as
-    its busiest resource:
+    A value that is paged in takes its bytes for the whole stage, in which it is neither readable nor computed. Within a
+    stage, the residency of a value is a chain of segments between the runs that touch it, as in `dag.programs`. Given
+    integral R, MOut and MIn, the smallest feasible segments are integral. Stages run one after the other, each as long
+    as its busiest resource:
 
         minimise the sum of tau_t,   tau_t >= sum of the times of all in stage t that occupies one resource,
 
-    and a thousandth of the time of all copies and runs, so that there are none in vain;
-    so what a channel takes beyond the runs beside it is paid for, and on the processor's own channel all of it. Sizes
-    are rounded up where they are too fine (`FINEST`).
+    plus a thousandth of the time of all copies and runs, which excludes useless ones. The objective therefore counts
+    the time by which a channel exceeds the overlapped runs. On the processor's own channel, it counts all of it. Sizes
+    are rounded up if they are too fine (`FINEST`).
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class PoetProgram:
         self.complete = self._add_stages(stopped)
 
     def _column(self, value: int, *, integer: bool = False) -> int:
-        """Add a column that says where a value is, or goes."""
+        """Add a column for the residency or the move of a value."""
         column = self.builder.add_column(integer=integer)
         self.columns_of.setdefault(value, []).append(column)
         return column
@@ -147,9 +147,9 @@ class PoetProgram:
                 self.builder.add_row(columns, upper=1)
 
     def _add_stages(self, stopped: Callable[[], bool]) -> bool:
-        """Add stage after stage; each leaves out what nothing has made before it, or nobody asks for behind it.
+        """Add the stages one by one, without values that no earlier run produces or no later stage needs.
 
-        Return whether all were added before somebody said stop.
+        Return whether all were added before a stop.
         """
         front, builder, pager = self.front, self.builder, self.pager
         begin = frozenset() if pager is None else pager.begin
@@ -182,7 +182,7 @@ class PoetProgram:
         return True
 
     def _add_paging(self, stage: int, pager: Pager, ram: dict[int, int], disk: dict[int, int]) -> None:
-        """Let values that are there leave, if they can come back in time, and those that are away come back."""
+        """Page out resident values that can return in time, and page in those that are away."""
         front, builder = self.front, self.builder
         held = []
         for v, resident in ram.items():
@@ -203,7 +203,7 @@ class PoetProgram:
             builder.add_row(held, upper=float(pager.room // self.unit))
 
     def _add_tau(self, stage: int, ram: dict[int, int]) -> None:
-        """Make the stage as long as each of its resources is busy."""
+        """Bound the length of the stage by the load of each of its resources."""
         front, machine, pager = self.front, self.machine, self.pager
         busy: dict[int, list[tuple[int, float]]] = {0: []}
         for position in range(front.end[stage] + 1):
@@ -225,7 +225,7 @@ class PoetProgram:
             self.builder.add_row([(tau, 1), *((column, -time) for column, time in entries if time)], lower=0)
 
     def _add_segments(self, stage: int, ram: dict[int, int]) -> dict[int, int]:
-        """Follow each value through the runs of a stage; return the columns of what is left at its end."""
+        """Follow each value through the runs of a stage; return the columns of the residents at its end."""
         front, builder = self.front, self.builder
         live = dict(ram)
         for position in range(front.end[stage] + 1):
@@ -233,7 +233,7 @@ class PoetProgram:
             if run is None:
                 continue
             reads, writes = front.reads[position], front.writes[position]
-            if not live.keys() >= set(reads):  # nothing can have made them
+            if not live.keys() >= set(reads):  # no earlier run can have produced them
                 builder.add_row([(run, 1)], upper=0)
                 continue
             after = {v: self._column(v) for v in dict.fromkeys((*reads, *writes))}
@@ -245,7 +245,7 @@ class PoetProgram:
                 else:
                     builder.add_row([*before, (run, 1)], upper=1)
                     builder.add_row([(column, -1), (run, 1), *before], lower=0)
-                # What is on its way in is not made meanwhile; what is on its way out does not go yet.
+                # A value is not computed while it is paged in, and not freed while it is paged out.
                 out, back = self.out.get((stage, v)), self.back.get((stage, v))
                 if back is not None and v not in reads:
                     builder.add_row([(back, 1), (run, 1)], upper=1)
@@ -287,19 +287,19 @@ class PoetProgram:
         return Choice(chosen(self.runs), chosen(self.out), chosen(self.back))
 
     def decided(self, front: Frontier, runs: Iterable[tuple[int, int]]) -> tuple[BoolArray, IntArray]:
-        """Return which columns are decided by runs without paging, and the values of these.
+        """Return a mask of the columns that runs without paging decide, and their values.
 
         Parameters
         ----------
         front : Frontier
-            That of the runs (stage, position); this program's own, or the one whose stages it has grouped.
+            That of the runs (stage, position): this program's own, or the one whose stages it has merged.
         runs : iterable of pairs
         """
         decided = np.zeros(len(self.builder.cost), dtype=bool)
         values = np.zeros(len(self.builder.cost), dtype=np.int64)
         decided[[*self.runs.values(), *self.out.values(), *self.back.values()]] = True
         for stage, position in runs:
-            # The stage that ends at the same position, or behind it.
+            # The stage that ends at the same position or after it.
             values[self.runs[bisect_left(self.front.end, front.end[stage]), position]] = 1
         for key, column in self.runs.items():
             if self.builder.lower[column]:
@@ -307,7 +307,7 @@ class PoetProgram:
         return decided, values
 
     def makespan(self, choice: Choice) -> Number:
-        """Return how long the stages of a choice take together: each as long as its busiest resource."""
+        """Return the total length of the stages of a choice: each as long as its busiest resource."""
         busy: dict[tuple[int, int], Number] = {}
         for stage, position in choice.runs:
             busy[stage, 0] = busy.get((stage, 0), 0) + self.front.time[position]

@@ -1,4 +1,4 @@
-"""From what `poet`'s program decides to an ordered list of steps."""
+"""Conversion of a choice of `poet`'s program to an ordered list of steps."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from remat_algorithms.offload.poet.program import Choice, Pager
 
 @dataclass(slots=True)
 class _Needs:
-    """What is done to what end: frees after runs and at the ends of stages, and the paging that serves something.
+    """Frees after runs and at the ends of stages, and the useful paging.
 
-    `useless` and `useless_beyond` lie in the first and in the second memory from the start, and serve nothing there.
+    `useless` and `useless_beyond` are in the first and in the second memory from the start, and nothing uses them
+    there.
     """
 
     free_after_run: dict[tuple[int, int], list[int]]
@@ -39,13 +40,13 @@ class _Entry:
 def steps_of(problem: Problem, front: Frontier, pager: Pager | None, choice: Choice) -> Steps:
     """List a choice's steps in the order in which they start if each stage waits for the one before.
 
-    In a stage, what occupies one resource follows each other from the stage's start on, copies first. Placed in this
-    order, each step as soon as it can, all end no later. Each value is freed after its last use, and paging that serves
-    nothing is left out.
+    In a stage, the steps on one resource follow each other from the stage's start on, copies first. Placed in this
+    order, each as early as possible, all end no later. Each value is freed after its last use, and useless paging is
+    left out.
     """
     graph, machine = problem.graph, problem.machine
     home = machine.processors[0].memory
-    # What a task writes and nobody reads is not in the program.
+    # Values that a task writes and no task reads are not in the program.
     unread = [
         [
             v
@@ -99,7 +100,7 @@ def _entries(front: Frontier, pager: Pager | None, choice: Choice, needs: _Needs
 
 
 def _needs(front: Frontier, pager: Pager | None, choice: Choice, unread: list[list[int]]) -> _Needs:
-    """Go backwards through each value's life.
+    """Go backwards through each value's lifetime.
 
     `out` and `back` map the values of each stage to whether the copy frees its source.
     """
@@ -117,7 +118,7 @@ def _needs(front: Frontier, pager: Pager | None, choice: Choice, unread: list[li
             leaves = beyond and (stage, value) in choice.out
             own = [position for position in touching if (stage, position) in choice.runs]
             if leaves:
-                # Read in this stage as well, it goes when both are done.
+                # If this stage reads it as well, it is freed when both are done.
                 needs.out[stage][value] = not wanted and not own
                 if not wanted and own:
                     needs.free_at_end[stage].append(value)

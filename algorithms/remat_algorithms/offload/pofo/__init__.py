@@ -1,1 +1,1 @@
-"""POFO: optimal offloading and recomputing of chains whose copies overlap."""
+"""POFO: optimal offloading and recomputation of chains with overlapped copies."""

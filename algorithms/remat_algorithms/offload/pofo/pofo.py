@@ -1,4 +1,4 @@
-"""`offload-dp` and `pofo`: dynamic programs over a chain's stages, with bytes that flow; the placed schedule counts."""
+"""`offload-dp` and `pofo`: dynamic programs over a chain's stages with fluid transfers; the placed schedule counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from remat_algorithms.offload.swaps.routes import Route, device_of, required_rou
 from remat_algorithms.offload.swaps.swaps import Order
 
 MARGINS = (1.0, 0.97, 0.93, 0.87)
-"""Shares of the memory that the model is given: what it neglects may need the rest."""
+"""Shares of the memory that the model is given; the rest covers what it neglects."""
 
 MOST_STAGES = 2000
 """Longest chain whose table is filled."""
@@ -47,22 +47,22 @@ class PofoOptions(OffloadDpOptions):
 
 @dataclass(frozen=True)
 class Modelled:
-    """A plan and the time that the model promised for it."""
+    """A plan and its time in the model."""
 
     plan: Plan
     estimate: float
 
 
 def solve_offload_dp(problem: Problem, options: OffloadDpOptions, context: Context) -> Proposal:
-    """Choose what each stage of a chain offloads, nothing recomputed.
+    """Choose what each stage of a chain offloads, without recomputation.
 
-    Takes instances of kind `chain`, on a machine with a way out of the processor's memory and back. Gives the quickest
-    of the plans of the table and of `offload-greedy`, as placed; a note gives the table's estimate.
+    Takes instances of kind `chain`, on a machine with links out of the processor's memory and back. Gives the fastest
+    placed plan of the table and of `offload-greedy`; a note gives the table's estimate.
 
     Raises
     ------
     remat.OptionError
-        If the machine has no way out, or none back, or a stage has variants.
+        If the machine has no link out, or none back, or a stage has variants.
 
     Notes
     -----
@@ -87,11 +87,11 @@ def solve_offload_dp(problem: Problem, options: OffloadDpOptions, context: Conte
 
 
 def solve_pofo(problem: Problem, options: PofoOptions, context: Context) -> Proposal:
-    """Offload and recompute on a chain, chosen in one dynamic program.
+    """Choose offloading and recomputation on a chain in one dynamic program.
 
-    Takes instances of kind `chain`. Without a way out of the processor's memory and back, the answer is that of
-    `rotor`. Gives the quickest of the table's plans, as placed, and of the schedules of `rotor` and `offload-greedy`; a
-    note gives the table's estimate. Its bound holds for all schedules (`remat_algorithms.offload.chains.bound`).
+    Takes instances of kind `chain`. Without links out of the processor's memory and back, the answer is that of
+    `rotor`. Gives the fastest of the table's placed plans and of the schedules of `rotor` and `offload-greedy`; a note
+    gives the table's estimate. Its bound holds for all schedules (`remat_algorithms.offload.chains.bound`).
 
     Raises
     ------
@@ -119,7 +119,7 @@ def solve_pofo(problem: Problem, options: PofoOptions, context: Context) -> Prop
 
 
 def rotor_plan(problem: Problem, ways: tuple[Route, ...], context: Context) -> Plan | None:
-    """Return rotor's schedule, which offloads nothing; None if there is none."""
+    """Return rotor's schedule, which offloads nothing; None if it finds none."""
     alone = solve_rotor(problem, RotorOptions(gap=None), context)
     if alone.steps is None:
         return None
@@ -130,7 +130,7 @@ def rotor_plan(problem: Problem, ways: tuple[Route, ...], context: Context) -> P
 def modelled_plans(
     problem: Problem, ways: tuple[Route, ...], slots: int, context: Context, *, remake: bool
 ) -> list[Modelled]:
-    """Return what the table proposes for several shares of the memory, as placed."""
+    """Return the table's proposals for several shares of the memory, placed."""
     chain = problem.chain
     if chain.length > MOST_STAGES:
         raise OptionError(
@@ -146,7 +146,7 @@ def modelled_plans(
     if remake and remade is None:
         return []
     for margin in MARGINS:
-        if context.stopped:  # the table takes a while to be laid out
+        if context.stopped:  # setting up the table takes a while
             break
         memory = int((capacity - chain.static_memory) * margin)
         table = PofoTable(chain, memory, rates, slots, remade=remade)
@@ -189,7 +189,7 @@ def spanning(order: Order, position: int) -> dict[int, int]:
 
 
 def _placed(problem: Problem, ways: tuple[Route, ...], table: PofoTable) -> Plan | None:
-    """Dispatch what a table decides; what the model overlooked leaves as well."""
+    """Dispatch the decisions of a table; values that the model overlooked are offloaded as well."""
     chain = problem.chain
     decisions = table.decisions()
     tasks = tasks_of(chain, table, decisions)
@@ -224,7 +224,7 @@ def _bandwidth(bandwidth: float | None) -> float:
 
 
 def _notes(plan: Plan, modelled: list[Modelled]) -> list[str]:
-    """Report what the model promised for the plan that is returned."""
+    """Report the model's time of the plan that is returned."""
     for found in modelled:
         if found.plan is plan:
             return [f"the table's estimate is {found.estimate:.6g}, the placed schedule takes {plan.makespan:.6g}"]

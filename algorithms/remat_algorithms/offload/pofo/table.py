@@ -1,21 +1,21 @@
-"""POFO's table: which stages of a chain keep, send away or remake what their backwards need.
+"""POFO's table: the stages of a chain that keep, offload or recompute the values that their backwards need.
 
 Beaumont, Eyraud-Dubois, Shilova 2021, "Efficient combination of rematerialization and offloading for training DNNs".
-Bytes flow: while a forward runs, what has been given to the link leaves at the link's rate; while a backward runs, the
-same happens with time reversed. At the boundary before stage i the state is
+Transfers are fluid: while a forward runs, the bytes given to the link leave at the link's rate. While a backward runs,
+the same happens with time reversed. At the boundary before stage i, the state is
 
     A    bytes of earlier stages that stay,
     d_f  bytes of earlier stages that are still to be sent when forward i begins,
     d_b  bytes of earlier stages that are already back when backward i ends.
 
-A stage saved through keeps or sends its item (its input, what its forward saves, or both). If bytes are missing, the
-link works alone for a while: eps_f = A + d_f + item + need - M before the forward, eps_b likewise after the backward.
-Stages i..j together may be run without saving; their input stays or is sent, and rotor's table says how long their
-backwards take with the room that is left. At the loss, what was sent and what is back overlap: they are the items of
-the last stages.
+A stage with a saving forward keeps or offloads its item (its input, the values that its forward saves, or both). If
+bytes are missing, only the link works for a while: eps_f = A + d_f + item + need - M before the forward, eps_b likewise
+after the backward. Stages i..j together may run without saving. Their input stays or is offloaded, and rotor's table
+gives the time of their backwards within the free memory. At the loss, the bytes still to be sent and those already back
+overlap: they are the items of the last stages.
 
-Sizes are rounded to slots so that their sums stay right, not each of them: the schedule that is placed afterwards is
-what counts.
+Sizes are rounded to slots such that their sums are right, rather than each size. The schedule that is placed afterwards
+counts.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from remat_algorithms.chain.segments import Segments
 FloatArray = NDArray[np.float64]
 
 POINTS = 64
-"""Most points of the front of a remade segment: more than slots tell apart."""
+"""Maximum points of the front of a recomputed segment: more than slots can distinguish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of some stages.
+    """The decision for some stages.
 
     Attributes
     ----------
     first, last : int
-        One stage that is saved through, or a segment that is remade.
+        One stage with a saving forward, or a segment that is recomputed.
     remade : bool
     input_leaves, saved_leaves : bool
-        Whether the input of the first stage, and what its forward saves, are sent away.
+        Whether the input of the first stage, and the values that its forward saves, are offloaded.
     room : int
-        Bytes beyond its input that a remade segment has for its backwards.
+        Bytes in addition to its input that a recomputed segment has for its backwards.
     """
 
     first: int
@@ -64,19 +64,19 @@ class Decision:
 
 
 LONGEST = 1e300
-"""Time of a slot on a link, at most, in units of the table's time."""
+"""Maximum time of a slot on a link, in units of the table's time."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Bytes that leave, and come back, in a unit of time."""
+    """Bytes out and back per unit of time."""
 
     out: float
     back: float
 
 
 def remade_segments(chain: Chain, memory: int, stopped: Callable[[], bool]) -> Cells | None:
-    """Return the fronts of all segments within so many bytes, thinned; None if they were stopped."""
+    """Return the fronts of all segments within `memory` bytes, thinned; None if stopped."""
     segments = Segments.of(chain)
     most = memory - segments.activation[segments.states.stage]
     allowed, work = Allowed.anywhere(segments, most), Work(stopped=stopped)
@@ -94,13 +94,13 @@ class PofoTable:
     chain : Chain
         Without variants.
     memory : int
-        Bytes, static ones taken off.
+        Bytes without the static ones.
     rates : Rates
         Infinite ones are allowed.
     slots : int
-        O(L slots^3) memory; O(L slots^3) time without remade segments, O(L^2 slots^3) with them.
+        O(L slots^3) memory; O(L slots^3) time without recomputed segments, O(L^2 slots^3) with them.
     remade : Cells, optional
-        The fronts of remade segments; default: none may be remade.
+        The fronts of recomputed segments; default: no recomputation.
     """
 
     def __init__(self, chain: Chain, memory: int, rates: Rates, slots: int, *, remade: Cells | None) -> None:
@@ -125,7 +125,7 @@ class PofoTable:
         self.sent = self._moved(self.segments.save_time.astype(np.float64), rates.out)
         self.returned = self._moved(chain.backward_time.astype(np.float64), rates.back)
         self.swept = self._moved(chain.forward_time.astype(np.float64), rates.out)
-        # A power of two near the chain's own time, so that times fit into float32, and only what is cut off is lost.
+        # A power of two near the chain's own time makes times fit into float32 with only their last bits cut off.
         own = float((self.segments.save_time + chain.backward_time).astype(np.float64).sum())
         self.time_unit = 2.0 ** min(1000, int(np.frexp(own)[1]))
         shape = (self.length + 1, *[self.slots + 2] * 3)
@@ -137,9 +137,9 @@ class PofoTable:
         return float(self.value[0, 0, 0, 0]) * self.time_unit
 
     def fill(self, stopped: Callable[[], bool]) -> bool:
-        """Fill the table from the loss back; False if it was stopped.
+        """Fill the table from the loss back; return False if stopped.
 
-        What takes so much longer than the chain itself that float32 has no such number counts as impossible.
+        States whose time float32 cannot represent, relative to the chain's own time, count as impossible.
         """
         with np.errstate(over="ignore"):
             return self._fill(stopped)
@@ -147,7 +147,7 @@ class PofoTable:
     def _fill(self, stopped: Callable[[], bool]) -> bool:
         index = np.arange(self.slots + 1)
         kept, sent, back = index[:, None, None], index[None, :, None], index[None, None, :]
-        # What is still to be sent at the loss, and what is back, are the items of the same last stages.
+        # At the loss, the bytes still to be sent and those already back are the items of the same last stages.
         over = kept + np.maximum(sent, back) + self.loss_need - self.slots
         waits = self._wait(np.maximum(back - sent, 0), self.rates.back) + self._wait(
             np.maximum(over, 0), self.rates.out
@@ -163,7 +163,7 @@ class PofoTable:
         return True
 
     def decisions(self) -> list[Decision]:
-        """Return what a quickest way through the table does."""
+        """Return the decisions of a shortest path through the table."""
         found = []
         stage, state = 0, (0, 0, 0)
         while stage < self.length:
@@ -179,7 +179,7 @@ class PofoTable:
     # --- one stage ----------------------------------------------------------------------------------------------------
 
     def _ways(self, stage: int) -> Iterator[tuple[Decision, FloatArray]]:
-        """Yield what can be done at a stage, with the cost in every state."""
+        """Yield the possible decisions at a stage, with the cost in every state."""
         index = np.arange(self.slots + 1)
         for decision in self._options(stage):
             ahead, rows, columns, planes = self._next(decision, index[:, None], index[None, :])
@@ -189,7 +189,7 @@ class PofoTable:
     def _ways_at(
         self, stage: int, state: tuple[int, int, int]
     ) -> Iterator[tuple[Decision, float, tuple[int, int, int]]]:
-        """Yield what can be done in one state, with its cost and the state that follows."""
+        """Yield the possible decisions in one state, with cost and next state."""
         kept = np.array([[state[0]]])
         for decision in self._options(stage):
             ahead, _, _, planes = self._next(decision, kept, np.array([[state[1]]]))
@@ -214,11 +214,11 @@ class PofoTable:
     def _next(
         self, decision: Decision, kept: NDArray[np.int64], other: NDArray[np.int64]
     ) -> tuple[tuple[FloatArray, FloatArray], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the times on the way forward (kept x sent) and back (kept x back), and the states that follow."""
+        """Return the times of the forward (kept x sent) and of the backward (kept x back), and the next states."""
         stage = decision.first
         inputs, saved = int(self.input_slots[stage]), int(self.saved_slots[stage])
         if decision.remade:
-            # x_i itself waits for the backwards, whether its own backward reads it or not.
+            # x_i itself waits for the backwards, whether or not its own backward reads it.
             inputs, saved = int(self._up(self.chain.activation_size[stage : stage + 1])[0]), 0
         item = inputs + saved
         leaves_now = inputs if decision.input_leaves else 0
@@ -246,7 +246,7 @@ class PofoTable:
         return (ahead, behind), rows, columns, planes
 
     def _remade(self, decision: Decision, held: NDArray[np.int64]) -> tuple[FloatArray, NDArray[np.int64]]:
-        """Return the time that remaking adds, and the slots that come back meanwhile, for the slots held by others."""
+        """Return the time that recomputation adds and the slots that return meanwhile, by slots that others hold."""
         assert self.remade is not None
         first, last = decision.first, decision.last
         taken = self.remade.times(first, last, self._rooms)
@@ -261,7 +261,7 @@ class PofoTable:
 
     @cached_property
     def _rooms(self) -> NDArray[np.int64]:
-        """Bytes that are left beside so many slots."""
+        """Free bytes for each number of occupied slots."""
         return np.array([int(self.memory - slots * self.unit) for slots in range(2 * self.slots + 3)], dtype=np.int64)
 
     def _with_room(self, decision: Decision, state: tuple[int, int, int]) -> Decision:
@@ -276,21 +276,21 @@ class PofoTable:
         return np.minimum(slots, self.slots + 1)
 
     def _diffused(self, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Round sizes so that the sums of any first ones are right to a slot."""
+        """Round sizes such that the sum of every prefix is right to a slot."""
         sums = np.concatenate(([0], np.cumsum(sizes)))
         slots = np.round(sums / self.unit).astype(np.int64)
         return slots[1:] - slots[:-1]
 
     def _moved(self, times: FloatArray, rate: float) -> NDArray[np.int64]:
-        """Slots that leave, or come back, in some times."""
+        """Slots that leave, or return, in some times."""
         if np.isinf(rate):
             return np.full(len(times), self.slots + 1, dtype=np.int64)
         sums = np.concatenate(([0], np.cumsum(times * (rate / self.unit))))
-        with np.errstate(invalid="ignore"):  # times beyond all range move whatever there is
+        with np.errstate(invalid="ignore"):  # infinite times move everything
             moved = np.diff(np.floor(sums))
         return np.where(moved <= self.slots, moved, self.slots + 1).astype(np.int64)
 
     def _wait(self, slots: NDArray[np.int64], rate: float) -> FloatArray:
-        """Return the times of so many slots on a link, in the table's unit."""
+        """Return the times of numbers of slots on a link, in the table's unit."""
         waits: FloatArray = slots.astype(np.float64) * min(self.unit / rate / self.time_unit, LONGEST)
         return waits

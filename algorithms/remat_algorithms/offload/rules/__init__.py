@@ -1,1 +1,1 @@
-"""Published rules for offloading: vDNN, SuperNeurons, Capuchin and their like."""
+"""Published offloading rules: vDNN, SuperNeurons, Capuchin and similar ones."""

@@ -1,15 +1,15 @@
-"""`autoswap`: gaps are scored by how long, how large and under what load their values are absent; weights are searched.
+"""`autoswap`: score gaps by length, size and load of the absence; search the weights of the scores.
 
 Zhang, Yeung, Shu, He, Wang 2019, "Efficient memory management for GPU-based deep learning systems". A gap lasts from
-t1, when the run before it ends, to t2, when the run after it starts. Its value has left at t1' = t1 + out and starts to
-come back at t2' = t2 - back, by the times of its transfers. Four scores:
+t1, when the run before it ends, to t2, when the run after it starts. By the times of its transfers, its value has left
+at t1' = t1 + out and starts to return at t2' = t2 - back. The four scores are:
 
     DOA = t2' - t1'                                  duration of absence
     AOA = size DOA                                   area of absence (DOA / size, where DOA is negative)
     WDOA = integral of the load from t1' to t2'      AOA, where DOA is negative
     SWDOA = WDOA of the load that what has been picked leaves behind
 
-Each is scaled to at most 1. Gaps are picked by a weighted sum of the four until the load fits; the quickest of the
+Each is scaled to at most 1. Gaps are picked by a weighted sum of the four until the load fits. The fastest of the
 schedules of all weights on a grid is taken. The paper searches the weights by Bayesian optimisation.
 """
 
@@ -41,14 +41,14 @@ class AutoswapOptions(Options):
 def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Proposal:
     """Offload whole values of the reference order, picked by weighted scores.
 
-    Takes instances of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back. When
-    stopped, the search ends with the weights at hand. Finds a schedule whenever the budget holds each run by itself and
-    the other memories hold the rest.
+    Takes instances of kind `chain` or `dag`, on a machine with links out of the processor's memory and back. A stop
+    ends the search with the weights tried so far. Finds a schedule whenever the budget holds each single run and the
+    other memories hold the rest.
 
     Raises
     ------
     remat.OptionError
-        If the machine has no way out, or none back.
+        If the machine has no link out, or none back.
 
     Notes
     -----
@@ -57,7 +57,7 @@ def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Propo
     choice = Choice(problem, Order.of(problem), required_routes(problem, "autoswap"))
     if choice.fits:
         plan = choice.plan([])
-        if plan is None:  # what must leave, or begins elsewhere, is too much there
+        if plan is None:  # the values that must leave, or begin elsewhere, exceed a memory
             return nothing_fits(choice, "autoswap")
         return proposal_of(plan, context, bound=plan.makespan, source="autoswap")
     scores = Scores.of(choice)
@@ -66,7 +66,7 @@ def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Propo
     for weights in _weights(options.grid):
         chosen = choice.select(scores.ranking(choice, weights, context))
         if chosen is None:
-            break  # all gaps together are not enough, whatever their order
+            break  # all gaps together are not enough, in any order
         if frozenset(chosen) not in seen:
             seen.add(frozenset(chosen))
             search.consider(choice.plan(chosen))
@@ -114,9 +114,9 @@ class Scores:
         return Scores(gaps, leaves, returns, absence, area, load)
 
     def ranking(self, choice: Choice, weights: tuple[float, float, float, float], context: Context) -> list[int]:
-        """Return the gaps in the order in which they are picked until the load fits, the others behind them.
+        """Return the gaps in the order in which they are picked until the load fits, followed by the others.
 
-        When stopped, those that are left follow by their scores of that moment.
+        After a stop, the remaining gaps follow by their current scores.
         """
         fixed = sum(
             weight * _scaled(score)
@@ -141,7 +141,7 @@ class Scores:
             inside = slice(int(choice.after[gap]) + 1, int(choice.before[gap]))
             if int(profile[inside].max()) > choice.budget:  # as they are taken
                 profile[inside] -= choice.size[gap]
-        # The load fits: no score changes any more.
+        # The load fits: the scores do not change any more.
         order = np.argsort(-score, kind="stable")
         return picked + [int(gap) for gap in self.gaps[order[left[order]]]]
 

@@ -1,15 +1,15 @@
-"""`capuchin`: first the swaps that other runs hide, then, value by value, the cheaper of swapping and remaking.
+"""`capuchin`: first the swaps that computation hides, then for each value the cheaper of swapping and recomputing.
 
-After Peng, Shi, Dai et al. 2020, "Capuchin: tensor-based GPU memory management for deep learning", the accesses known
-instead of measured. The free time of a gap is
+After Peng, Shi, Dai et al. 2020, "Capuchin: tensor-based GPU memory management for deep learning", with the accesses
+known instead of measured. The free time of a gap is
 
     FT = length of the gap - time out - time back,
 
-less where the channels are busy with swaps that have been chosen before; with FT >= 0 a swap is hidden. Of the gaps
-that make room where there is none, those leave first, the most free time first. If that is not enough, the others are
-looked at in the order of MSPS, the bytes that they save per second of remaking their value: a value is remade where
-that takes less time than what its swap adds to the longest wait, -FT. What is remade makes the values that are made
-from it dearer, so that MSPS changes with every choice.
+less the time during which earlier chosen swaps occupy the channels. A swap with FT >= 0 is hidden. Of the gaps that
+free memory at overfull runs, hidden ones leave first, by descending free time. If that is not enough, the others follow
+in the order of MSPS, the bytes that they save per second of recomputing their value. A value is recomputed if that
+takes less time than its swap adds to the longest wait, -FT. A recomputed value makes the values that are computed from
+it more expensive, and MSPS changes with every choice.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from remat_algorithms.offload.swaps.swaps import Order
 
 
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
-    """Swap what is hidden, then swap or remake, value by value, until the load fits.
+    """Choose hidden swaps, then swap or recompute one value after the other, until the load fits.
 
-    Takes instances of kind `chain` or `dag`. Without a way out of the processor's memory and back, values are only
-    remade. When stopped, the choice ends early: nothing but swaps is tried then. Gives the quicker of two schedules:
-    one keeps what is remade on the way to other values, one does not.
+    Takes instances of kind `chain` or `dag`. Without links out of the processor's memory and back, values are only
+    recomputed. A stop ends the choice early; then only swaps are tried. Gives the faster of two schedules: one keeps
+    values that are recomputed on the path to other values, the other does not.
 
     Notes
     -----
-    O(gaps^2) estimates of what remaking takes, each O(runs) at worst.
+    O(gaps^2) estimates of the recomputation time, each O(runs) at worst.
     """
     ways = routes(problem.machine)
 
@@ -51,13 +51,13 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     choice = Choice(problem, order, ways)
     if choice.fits:
         plan = choice.plan([])
-        if plan is None:  # what must leave, or begins elsewhere, is too much there
+        if plan is None:  # the values that must leave, or begin elsewhere, exceed a memory
             return nothing_fits(choice, "capuchin")
         return proposal_of(plan, context, source="capuchin")
     hidden, exposed = by_free_time(choice, stopped)
     plan = best_of(_mixed(choice, hidden, exposed, stopped, keep=keep) for keep in (True, False))
     if plan is None and ways:
-        # What is remade needs room as well; and the other memories may be too small.
+        # Recomputed values need memory as well; and the other memories may be too small.
         plan = choice.plan(choice.select([*hidden, *exposed]))
         if plan is None:
             alone = Choice(problem, choice.order, ())
@@ -68,10 +68,10 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
 
 
 def by_free_time(choice: Choice, stopped: Callable[[], bool]) -> tuple[list[int], list[int]]:
-    """Return the gaps that leave as they are hidden and make room where there is none, and all other candidates.
+    """Return the hidden gaps that free memory at overfull runs, and all other candidates.
 
-    Both the most free time first, as it is on channels that are idle otherwise. Once `stopped` is true, what has not
-    been looked at counts as not hidden.
+    Both lists have the most free time first, computed on otherwise idle channels. After a stop, gaps that were not
+    examined count as not hidden.
     """
     gaps = choice.candidates
     if not choice.routes:
@@ -92,7 +92,7 @@ def by_free_time(choice: Choice, stopped: Callable[[], bool]) -> tuple[list[int]
 
 
 def free_time(choice: Choice) -> np.ndarray:
-    """Return FT of each gap, alone; minus infinity where there is no way out and back."""
+    """Return FT of each gap alone; minus infinity without a route out and back."""
     if not choice.routes:
         return np.full(len(choice.size), -math.inf)
     free: np.ndarray = choice.length - choice.round_trip
@@ -102,8 +102,8 @@ def free_time(choice: Choice) -> np.ndarray:
 def wait(choice: Choice, gaps: Sequence[int]) -> float:
     """Return the longest time for which a run would wait for one of several swaps; at most 0: all are hidden.
 
-    One after the other on the way out, in the order in which their gaps begin, and back, in that in which these end, as
-    late as can be. On a processor's own channel nothing is hidden. O(gaps log gaps).
+    Transfers out follow each other in the order in which their gaps begin. Transfers back follow each other in the
+    order in which the gaps end, as late as possible. On a processor's own channel nothing is hidden. O(gaps log gaps).
     """
     if not choice.routes:
         return math.inf
@@ -125,7 +125,7 @@ def wait(choice: Choice, gaps: Sequence[int]) -> float:
 
 
 class _Mixture:
-    """Gaps that are swapped and gaps whose values are remade."""
+    """Swapped gaps, and gaps whose values are recomputed."""
 
     def __init__(self, choice: Choice, *, keep: bool) -> None:
         self.choice, self.keep = choice, keep
@@ -135,9 +135,9 @@ class _Mixture:
         self._repeated: tuple[int, _Repeated | None] = (-1, None)
 
     def arranged(self) -> _Arranged | None:
-        """Return the order with its repeats, and the swapped gaps there; None if something cannot be remade.
+        """Return the order with recomputation, and its swapped gaps; None if a value cannot be recomputed.
 
-        O(swapped gaps), and O(runs) where something more is remade than at the last call.
+        O(swapped gaps), and O(runs) if more is recomputed than at the last call.
         """
         if self._repeated[0] != len(self.lost):
             self._repeated = len(self.lost), self._repeat()
@@ -145,7 +145,7 @@ class _Mixture:
         if repeated is None:
             return None
         gaps, place = repeated.choice.order.gaps, repeated.place
-        # A value that something is remade from has several gaps where it had one.
+        # A value that others are recomputed from has several gaps in place of one.
         swapped = []
         for index in self.swapped:
             gap = base.gaps[index]
@@ -169,7 +169,7 @@ class _Mixture:
 
 @dataclass(frozen=True)
 class _Repeated:
-    """An order with repeats, the gaps of each value in it, and where the runs of the first order are in it."""
+    """An order with recomputation, the gaps of each value in it, and the new positions of the original runs."""
 
     choice: Choice
     gaps_of: Mapping[int, Sequence[int]]
@@ -178,7 +178,7 @@ class _Repeated:
 
 @dataclass(frozen=True)
 class _Arranged:
-    """An order with repeats, the gaps that are swapped in it, and where the runs of the first order are in it."""
+    """An order with recomputation, its swapped gaps, and the new positions of the original runs."""
 
     choice: Choice
     swapped: list[int]
@@ -194,7 +194,7 @@ class _Arranged:
         return room
 
     def plan(self) -> Plan | None:
-        """Dispatch what has been chosen; None where it does not fit."""
+        """Dispatch the choice; None if it does not fit."""
         chosen = self.choice.select(self.swapped)
         return self.choice.plan(chosen)
 
@@ -202,7 +202,7 @@ class _Arranged:
 def _mixed(
     choice: Choice, hidden: Sequence[int], exposed: list[int], stopped: Callable[[], bool], *, keep: bool
 ) -> Plan | None:
-    """Decide gap after gap until the load fits; None where it never does."""
+    """Decide one gap after the other until the load fits; None if it never does."""
     if stopped():  # before what remaking needs to know is gathered
         return None
     mixture = _Mixture(choice, keep=keep)
@@ -244,7 +244,7 @@ def _added_wait(choice: Choice, swapped: Sequence[int], gap: int) -> float:
 
 
 def _within(place: np.ndarray, after: int, before: int) -> slice:
-    """Return the runs of a gap where they are now."""
+    """Return the runs of a gap at their new positions."""
     return slice(0 if after < 0 else int(place[after]) + 1, int(place[before]))
 
 

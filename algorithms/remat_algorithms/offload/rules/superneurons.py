@@ -1,17 +1,17 @@
-"""`superneurons`: what dear stages produce leaves where it must, what cheap stages between them produce is remade.
+"""`superneurons`: offload outputs of expensive stages if necessary, recompute those of the cheap stages between them.
 
 After Wang, Ye, Zhao et al. 2018, "SuperNeurons: dynamic GPU memory management for training deep neural networks".
-Convolutions are dear; their outputs and the input are checkpoints. A maximal run of cheap stages a+1 .. b between two
-dear ones is a segment, remade from its checkpoint x_a:
+Convolutions are expensive; their outputs and the input are checkpoints. A maximal run of cheap stages a+1 .. b between
+two expensive ones is a segment, recomputed from its checkpoint x_a:
 
 - speed-centric: all of it once, before the first backward that reads any of it, B_{b+1}; b - a forwards;
-- memory-centric: for each of B_{b+1} .. B_{a+2} anew, as far as it reads; (b-a)(b-a+1)/2 forwards.
+- memory-centric: separately for each of B_{b+1} .. B_{a+2}, up to the values it reads; (b-a)(b-a+1)/2 forwards.
 
-By segment, the first is chosen where what it holds is not above the most that any single run holds, else the second.
-Checkpoints leave as from a cache: only while there is no room, the least recently used one first.
+A segment is speed-centric if it holds no more than the maximum that any single run holds, otherwise memory-centric.
+Checkpoints leave as from a cache: only while memory is short, the least recently used one first.
 
-In a graph with forks and joins, segments are what dear tasks leave of the forward: the connected components of cheap
-tasks that some dear task depends on. What a segment reads is the output of dear tasks, and stays or leaves like these.
+In a graph with forks and joins, segments are the connected components of cheap tasks that some expensive task depends
+on. Segments read outputs of expensive tasks, which stay or leave like these.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ class SuperneuronsOptions(Options):
 
 
 def solve(problem: Problem, options: SuperneuronsOptions, context: Context) -> Proposal:
-    """Remake cheap stages and offload what dear ones produce.
+    """Recompute cheap stages and offload outputs of expensive ones.
 
-    Takes instances of kind `chain` or `dag`. Without a way out of the processor's memory and back, checkpoints stay.
-    Gives the quickest of three schedules that fits: nothing remade, remade by segment, all segments memory-centric.
+    Takes instances of kind `chain` or `dag`. Without links out of the processor's memory and back, checkpoints stay.
+    Gives the fastest of three schedules that fits: no recomputation, recomputation by segment, all segments
+    memory-centric.
 
     Raises
     ------
@@ -74,7 +75,7 @@ def solve(problem: Problem, options: SuperneuronsOptions, context: Context) -> P
     reference = Choice(problem, order, ways)
     if reference.fits:
         plan = reference.plan([])
-        if plan is None:  # what must leave, or begins elsewhere, is too much there
+        if plan is None:  # the values that must leave, or begin elsewhere, exceed a memory
             return nothing_fits(reference, "superneurons")
         return proposal_of(plan, context, source="superneurons")
     orders = [order, *(Order(problem.graph, problem.machine, tasks) for tasks in remade)]
@@ -85,7 +86,7 @@ def solve(problem: Problem, options: SuperneuronsOptions, context: Context) -> P
 
 
 def dear_stages(problem: Problem, words: str | None) -> list[int]:
-    """Return the stages (0-based) that are never remade.
+    """Return the stages (0-based) that are never recomputed.
 
     Raises
     ------
@@ -102,13 +103,13 @@ def dear_stages(problem: Problem, words: str | None) -> list[int]:
 
 
 def cheap_segments(dear: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the maximal ranges (first, end) of cheap stages before a dear one; what follows the last one stays."""
+    """Return the maximal ranges (first, end) of cheap stages before an expensive one; those after the last stay."""
     ends = [-1, *dear]
     return [(first + 1, end) for first, end in zip(ends, dear, strict=False) if end > first + 1]
 
 
 def _remade(chain: Chain, phases: Phases, dear: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the runs with segments remade: as each should be, then all memory-centric."""
+    """Yield the runs with segments recomputed: each by its rule, then all memory-centric."""
     segments = cheap_segments(dear)
     if not segments:
         return
@@ -127,7 +128,7 @@ def _remade(chain: Chain, phases: Phases, dear: Sequence[int]) -> Iterator[list[
 
 
 def _largest_need(chain: Chain) -> int:
-    """Return the most bytes that one stage's run reads, writes and works with."""
+    """Return the maximum bytes that one stage's run reads, writes and uses as workspace."""
     x, y = chain.activation_size, chain.gradient_size
     forward = x[:-1] + x[1:] + chain.saved_size + chain.saving_workspace
     backward = x[:-1] * chain.reads_input + x[1:] * chain.reads_output + chain.saved_size * chain.reads_saved
@@ -136,7 +137,7 @@ def _largest_need(chain: Chain) -> int:
 
 
 def _kept_of_chain(chain: Chain, dear: Sequence[int]) -> set[int]:
-    """Return x0, the outputs x_{k+1} of dear stages k, and what those save (s_k, behind all x)."""
+    """Return x0, the outputs x_{k+1} of expensive stages k, and the values that those save (s_k, after all x)."""
     kept = {0, *(stage + 1 for stage in dear)}
     if chain.saves:
         kept |= {chain.length + 1 + stage for stage in dear}
@@ -144,9 +145,9 @@ def _kept_of_chain(chain: Chain, dear: Sequence[int]) -> set[int]:
 
 
 def dear_tasks(problem: Problem, training: Training, words: str | None) -> list[int]:
-    """Return the forward stages of a graph that are never remade.
+    """Return the forward stages of a graph that are never recomputed.
 
-    The words are looked for in a task's operator or, where its origin names none, in the last part of its name.
+    The words are searched in a task's operator or, if its origin names none, in the last part of its name.
 
     Raises
     ------
@@ -165,14 +166,14 @@ def dear_tasks(problem: Problem, training: Training, words: str | None) -> list[
 
 
 def _kept_of_graph(training: Training, dear: Sequence[int]) -> set[int]:
-    """Return inputs, and what dear stages make."""
+    """Return the inputs and the values that expensive stages produce."""
     stages = training.stages
     inputs = (value for value, maker in enumerate(stages.maker) if maker < 0)
     return {*inputs, *(value for stage in dear for value in stages.writes[stage])}
 
 
 def cheap_components(training: Training, dear: Sequence[int]) -> list[int]:
-    """Return for each forward stage the number of its segment; -1 for dear ones and for what no dear one depends on."""
+    """Return for each forward stage the number of its segment; -1 for expensive ones and those that none depends on."""
     behind, kept = [False] * training.forward, set(dear)
     segment = [-1] * training.forward
     for stage in range(training.forward - 1, -1, -1):
@@ -192,7 +193,7 @@ def cheap_components(training: Training, dear: Sequence[int]) -> list[int]:
 
 
 def remade_in_graph(training: Training, dear: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the runs with segments remade: as each should be, then all memory-centric."""
+    """Yield the runs with segments recomputed: each by its rule, then all memory-centric."""
     stages, segment = training.stages, cheap_components(training, dear)
     lost: dict[int, list[int]] = {}
     for stage, mine in enumerate(segment):
@@ -229,7 +230,7 @@ def _bytes_of_run(stages: Stages, stage: int) -> int:
 
 
 def _plan(choice: Choice, kept: set[int]) -> Plan | None:
-    """Let checkpoints leave, the least recently used first, while there is no room; None where that is not enough."""
+    """Offload checkpoints, the least recently used first, while memory is short; None if that is not enough."""
     if not choice.fits and not choice.routes:
         return None
     gaps = [gap for gap in choice.candidates.tolist() if choice.order.gaps[gap].value in kept]

@@ -1,16 +1,16 @@
-"""`swapadvisor`: a genetic search over the order of the runs and over what may leave.
+"""`swapadvisor`: a genetic search over the order of the runs and the values that may leave.
 
-After Huang, Jin, Li 2020, "SwapAdvisor: pushing deep learning beyond the GPU memory limit via smart swapping"; memory
-pools, the paper's third gene, have no counterpart here. An individual is a priority for each task and, for each value,
+After Huang, Jin, Li 2020, "SwapAdvisor: pushing deep learning beyond the GPU memory limit via smart swapping". Memory
+pools, the paper's third gene, have no counterpart here. An individual has a priority for each task and, for each value,
 whether it may leave:
 
-- of the tasks whose reads are there, the one of highest priority runs next (chains have one order only);
-- at each run that finds too little room, of the values that may leave and are not in use, the one of furthest next use
-  leaves until there is enough; where that fails, every value may leave;
+- of the tasks whose inputs are ready, the one of highest priority runs next (chains have one order only);
+- at each run that lacks memory, of the values that may leave and are not in use, the one with the furthest next use
+  leaves, until the memory suffices; if that fails, every value may leave;
 - the fitness is the makespan of the schedule, transfers placed.
 
-A child takes each gene from one of two parents, each the better of two that are drawn, and a few of its genes change;
-it replaces the worst individual if it is better than that.
+A child takes each gene from one of two parents, each the better of two random individuals, and a few of its genes
+mutate. It replaces the worst individual if it is better.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POPULATION = 16
 """Individuals."""
 
 MOST, WORK = 400, 40_000
-"""Individuals that are looked at by default: so many, or fewer where each is long."""
+"""Default number of individuals: at most `MOST`, fewer if each is long."""
 
 
 class SwapadvisorOptions(Options):
@@ -48,13 +48,13 @@ class SwapadvisorOptions(Options):
 def solve(problem: Problem, options: SwapadvisorOptions, context: Context) -> Proposal:
     """Search orders and sets of values that may leave.
 
-    Takes instances of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back. Gives the
-    quickest schedule found; the first individual is the reference order, and every value may leave.
+    Takes instances of kind `chain` or `dag`, on a machine with links out of the processor's memory and back. Gives the
+    fastest schedule found. In the first individual, runs follow the reference order and every value may leave.
 
     Raises
     ------
     remat.OptionError
-        If the machine has no way out, or none back.
+        If the machine has no link out, or none back.
 
     Notes
     -----
@@ -98,7 +98,7 @@ class _Search(BestPlan):
 
     @cached_property
     def free(self) -> bool:
-        """Whether there may be several orders: no chain, and nothing is written twice."""
+        """Whether several orders may exist: no chain, and no value is written twice."""
         graph = self.problem.graph
         tasks = np.array(self.reference.tasks, dtype=np.int64)
         written = np.bincount(graph.writes.gather(tasks).items, minlength=len(graph.size))
@@ -106,7 +106,7 @@ class _Search(BestPlan):
         return self.problem.kind == "dag" and int(written.max(initial=0)) <= 1 and not written[inputs].any()
 
     def first(self) -> Genes:
-        """Return the reference order, in which everything may leave."""
+        """Return the reference order, in which every value may leave."""
         count = len(self.reference.tasks)
         priority = tuple(1 - position / max(1, count) for position in range(count)) if self.free else ()
         return Genes(priority, (True,) * len(self.problem.graph.values))
@@ -130,7 +130,7 @@ class _Search(BestPlan):
         )
 
     def look_at(self, genes: Genes) -> None:
-        """Place an individual, and take it into the population if it is good enough."""
+        """Place an individual, and add it to the population if it is good enough."""
         makespan = self._makespan(genes)
         if len(self.population) < POPULATION:
             self.population.append((makespan, genes))
@@ -143,7 +143,7 @@ class _Search(BestPlan):
         return min(draw.choice(self.population), draw.choice(self.population), key=lambda one: one[0])[1]
 
     def _makespan(self, genes: Genes) -> Number:
-        """Return the makespan of an individual's schedule; infinite where there is none."""
+        """Return the makespan of an individual's schedule; infinite if it has none."""
         order = self.reference
         if self.free:
             order = Order(order.graph, order.machine, prioritised(order, genes.priority))
@@ -162,12 +162,12 @@ class _Search(BestPlan):
 
 
 def prioritised(order: Order, priority: Sequence[float]) -> list[int]:
-    """Return the tasks of an order, each of them once what it reads is there, the highest priority first.
+    """Return the tasks of an order, each once its inputs are ready, the highest priority first.
 
     Parameters
     ----------
     order : Order
-        Nothing is written twice in it.
+        It writes no value twice.
     priority : sequence of float
         Of each run.
 
@@ -197,7 +197,7 @@ def prioritised(order: Order, priority: Sequence[float]) -> list[int]:
 
 
 def evicted(choice: Choice, leaves: Sequence[bool]) -> list[int] | None:
-    """Return the gaps whose values leave: at each run without room those of furthest next use; None: not enough."""
+    """Return the gaps whose values leave: at each overfull run those of furthest next use; None if not enough."""
     if choice.fits:
         return []
     assert choice.budget is not None

@@ -1,19 +1,19 @@
-"""`tflms`: whatever is not used for long leaves at once, and comes back with a run that the rule finds ahead of use.
+"""`tflms`: values with long gaps leave at once, and return with a run that the rule finds ahead of their use.
 
 After Le, Imai, Negishi, Kawachiya 2018, "TFLMS: large model support in TensorFlow by graph rewriting". Edges of the
-graph whose two ends lie more than a threshold of runs apart are rewritten, the longest first: the copy out follows the
-run before the edge, and the copy back waits for a run on which its use depends, between `ahead` (their lower bound) and
-`upper` runs before it. Two strategies find that run:
+graph that span more runs than a threshold are rewritten, the longest first. The copy out follows the run before the
+edge. The copy back waits for a run on which its use depends, between `ahead` (their lower bound) and `upper` runs
+before it. Two strategies find that run:
 
 - `direct-order` goes back from the use, one run at a time, from the lower bound on;
-- `chain-rule` goes forward from the run before the edge, level by level: of each run that it meets, it looks at those
-  of the backward that read what it makes.
+- `chain-rule` goes forward from the run before the edge, level by level. For each run that it meets, it examines the
+  runs of the backward that read its outputs.
 
-If neither bound can be met, the copy comes back with the run at the lower bound. `grouped` swap-ins serve all later
-uses: of each value only the gap from forward to backward is rewritten, so that it comes back once.
+If neither bound can be met, the copy returns with the run at the lower bound. `grouped` swap-ins serve all later uses:
+of each value only the gap from forward to backward is rewritten, and the value returns once.
 
-The authors tune these by hand. What is left open is searched here: both strategies, with lower bounds of 1, 2, 4 and 8
-runs, single and grouped.
+The authors tune these by hand. Here, a search covers the open options: both strategies, with lower bounds of 1, 2, 4
+and 8 runs, single and grouped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BACKWARD = "backward"
 LOWER_BOUNDS = (1, 2, 4, 8)
 
 MOST_RUNS = 10_000
-"""Of longer orders, only the first lower bound is tried, and no run is looked for on which a use depends."""
+"""For longer orders, only the first lower bound is tried, without a search for a run on which a use depends."""
 
 Strategy = Literal["direct-order", "chain-rule"]
 STRATEGIES: tuple[Strategy, ...] = ("direct-order", "chain-rule")
@@ -69,17 +69,17 @@ class TflmsOptions(Options):
 def solve(problem: Problem, options: TflmsOptions, context: Context) -> Proposal:
     """Offload all gaps longer than a threshold.
 
-    Takes instances of kind `chain` or `dag`, on a machine with a way out of the processor's memory and back. Gives the
-    schedule of the given threshold, or of the largest one that fits; of several rules the quickest schedule.
+    Takes instances of kind `chain` or `dag`, on a machine with links out of the processor's memory and back. Gives the
+    schedule of the given threshold, or of the largest one that fits; of several rules, the fastest schedule.
 
     Raises
     ------
     remat.OptionError
-        If the machine has no way out, or none back.
+        If the machine has no link out, or none back.
 
     Notes
     -----
-    O((runs + gaps) log gaps) for each rule, and O(runs^2 / 64) once to know what depends on what.
+    O((runs + gaps) log gaps) for each rule, and O(runs^2 / 64) once for the dependencies.
     """
     order = Order.of(problem)
     choice = Choice(problem, order, required_routes(problem, "tflms"))
@@ -110,13 +110,13 @@ def solve(problem: Problem, options: TflmsOptions, context: Context) -> Proposal
     nearest = [swaps for swaps in failed if swaps is not None]
     if len(nearest) < len(failed):
         return nothing_fits(choice, "tflms")
-    # What all rules need at least is what the one that needs least needs.
+    # The smallest need of any rule is needed by all.
     leanest = min(nearest, key=lambda swaps: int(order.profile(swaps).max(initial=0)))
     return rule_proposal(order, order.program(leanest), None, "tflms", context)
 
 
 def _rules(options: TflmsOptions, runs: int) -> Iterator[tuple[Strategy, int, bool]]:
-    """Yield strategy, lower bound and whether swap-ins are grouped, the plainest first."""
+    """Yield strategy, lower bound and whether swap-ins are grouped, the simplest first."""
     strategies = STRATEGIES if options.strategy is None else (options.strategy,)
     bounds = LOWER_BOUNDS if options.ahead is None else (options.ahead,)
     groupings = (False, True) if options.grouped is None else (options.grouped,)
@@ -127,7 +127,7 @@ def _rules(options: TflmsOptions, runs: int) -> Iterator[tuple[Strategy, int, bo
 
 
 class Triggers:
-    """With which run each gap's value comes back."""
+    """The run with which each gap's value returns."""
 
     def __init__(self, choice: Choice, upper: int) -> None:
         self.choice, self.upper = choice, upper
@@ -142,14 +142,14 @@ class Triggers:
         """Return the gaps that may leave, the longest first."""
         choice = self.choice
         spans, found = choice.before - choice.after, choice.candidates
-        # A value that would come back with the first run of its gap stays.
+        # A value that would return with the first run of its gap stays.
         found = found[spans[found] > ahead + 1] if ahead else found
         if grouped:
             found = found[(choice.after[found] < self.backward) & (choice.before[found] >= self.backward)]
         return found[np.argsort(-spans[found], kind="stable")]
 
     def trigger(self, gap: int, ahead: int, strategy: Strategy) -> int:
-        """Return the run with which a gap's value comes back; -1: as early as it is in nobody's way."""
+        """Return the run with which a gap's value returns; -1: as early as it obstructs no other step."""
         if not ahead:
             return -1
         after, before = int(self.choice.after[gap]), int(self.choice.before[gap])
@@ -183,7 +183,7 @@ class Triggers:
 
     @cached_property
     def _readers(self) -> list[list[int]]:
-        """For each run those that read what it makes."""
+        """For each run the runs that read its outputs."""
         graph, tasks = self.choice.problem.graph, self.choice.order.tasks
         reads, writes = graph.reads.to_lists(), graph.writes.to_lists()
         latest: dict[int, int] = {}
@@ -197,7 +197,7 @@ class Triggers:
 
     @cached_property
     def _behind(self) -> list[int]:
-        """For each run those that depend on it, as bits."""
+        """For each run its descendants, as bits."""
         behind = [0] * self.runs
         for run in range(self.runs - 1, -1, -1):
             for reader in self._readers[run]:
@@ -210,9 +210,9 @@ def _first_fitting(
 ) -> tuple[Plan | None, list[Swap] | None]:
     """Return the plan of the fewest gaps that fit, or, without a plan, the swaps that come nearest to it.
 
-    Once `stopped` is true, of more gaps: the fewest that are known to fit.
+    After a stop, return more gaps: the fewest that are known to fit.
     """
-    # What leaves only ever makes room in the processor's memory, so that the fewest gaps are found by bisection.
+    # Offloading more gaps only frees memory of the processor, so bisection finds the fewest gaps.
     low, high = 0, len(counts) - 1
     while low < high and not stopped():
         middle = (low + high) // 2

@@ -1,16 +1,16 @@
-"""`vdnn-all`, `vdnn-conv`, `vdnn-pp`: the inputs of stages leave during their forwards and come back a stage ahead.
+"""`vdnn-all`, `vdnn-conv`, `vdnn-pp`: inputs of stages leave during their forwards and return one stage ahead.
 
 Rhu et al. 2016, "vDNN: virtualized deep neural networks for scalable, memory-efficient neural network design";
-`vdnn-pp` after Shriram et al. 2019, "Dynamic memory management for GPU-based training of deep neural networks". Of an
+`vdnn-pp` after Shriram et al. 2019, "Dynamic memory management for GPU-based training of deep neural networks". For an
 offloaded stage i, s_i is the size of its input x_{i-1}. While its forward runs, x_{i-1} leaves; the next run waits
-until it has gone. From the loss on, each run brings back the input of the nearest earlier stage that is away, j(i),
-unless one that is back already still waits for its use; the next run waits for that, too. On two channels, and with all
-the room that this needs, the makespan is
+until it has gone. From the loss on, each run prefetches the input of the nearest earlier stage that is away, j(i),
+unless a prefetched one still waits for its use. The next run waits for that, too. On two channels, with enough memory,
+the makespan is
 
     T = sum_i max(uF_i, s_i / bwD) + sum_i max(uB_i, s_j(i) / bwH),
 
-the loss being one of the runs of the second sum. `vdnn-pp` has neither of the two barriers: what has arrived elsewhere
-is freed, and a run waits for what it reads alone.
+where the loss is one of the runs of the second sum. `vdnn-pp` drops both barriers: a value that has arrived elsewhere
+is freed, and a run waits only for its own inputs.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class VdnnConvOptions(VdnnOptions):
 def solve_all(problem: Problem, options: VdnnOptions, context: Context) -> Proposal:
     """Offload the input of every stage.
 
-    Takes instances of kind `chain`, on a machine with a way out of the processor's memory and back. Gives one schedule,
-    whatever the budget; infeasible within this rule where that schedule needs more.
+    Takes instances of kind `chain`, on a machine with links out of the processor's memory and back. Gives one schedule
+    for all budgets; infeasible within this rule if that schedule needs more.
 
     Raises
     ------
     remat.OptionError
-        If the machine has no way out, or none back, no stage has such a name, or stages have parameters.
+        If the machine has no link out, or none back, no stage has such a name, or stages have parameters.
 
     Notes
     -----
@@ -71,13 +71,13 @@ def solve_conv(problem: Problem, options: VdnnConvOptions, context: Context) -> 
 
 
 def solve_pp(problem: Problem, options: VdnnOptions, context: Context) -> Proposal:
-    """Offload the input of every stage, no run waiting for a transfer whose value or room it does not need."""
+    """Offload the input of every stage; runs wait only for transfers whose value or memory they need."""
     return _solve(problem, options, context, "vdnn-pp", barriers=False)
 
 
 def _solve(problem: Problem, options: VdnnOptions, context: Context, name: str, *, barriers: bool) -> Proposal:
     ways = required_routes(problem, name)
-    # Updates are no stage's forward or backward: a chain with parameters is refused where its arrays are asked for.
+    # Updates are no stage's forward or backward. Access to the arrays of a chain with parameters refuses it.
     assert problem.chain.length
     order = Order.of(problem)
     chosen = (
@@ -117,7 +117,7 @@ def stage_swaps(order: Order, stages: Sequence[int], route: Route, *, saved: boo
         if stage not in offloaded or gap.before <= length or not order.graph.size[gap.value]:
             continue
         written = gap.value in order.graph.writes[order.tasks[stage]].tolist()
-        # What a forward saves is complete at its end only; the last stage's is needed again too soon.
+        # The values that a forward saves are complete only at its end; the last stage's are needed again too soon.
         if written and (not saved or stage + 1 == length):
             continue
         leave = stage + written
@@ -126,7 +126,7 @@ def stage_swaps(order: Order, stages: Sequence[int], route: Route, *, saved: boo
     swaps: list[Swap] = []
     away, latest = sorted(leaving), length
     for run in range(length, 2 * length):
-        # One stage ahead: nothing comes back while the latest one to do so still waits for its backward.
+        # One stage ahead: nothing returns while the latest returned value still waits for its backward.
         if away and latest >= 2 * length - run:
             latest = away.pop()
             back = run + 1 if barriers else None

@@ -1,17 +1,17 @@
-"""`vdnn-dyn`: which stages offload their inputs, and which run quick kernels or those that need little memory.
+"""`vdnn-dyn`: choose which stages offload their inputs, and which run fast kernels or kernels with small workspaces.
 
 Rhu et al. 2016, "vDNN: virtualized deep neural networks for scalable, memory-efficient neural network design", section
-III-C. A convolution has kernels that are quick and take a large workspace, and others that take little or none: here
-these are the `variants` of a stage. The passes of the paper, in its order:
+III-C. A convolution has fast kernels with a large workspace, and others with little or none: here these are the
+`variants` of a stage. The passes of the paper, in its order:
 
-1. nothing leaves, the quickest kernels;
-2. the inputs of convolutions leave (`vdnn-conv`), the quickest kernels; then the inputs of all stages (`vdnn-all`);
-3. the same three, but wherever a run does not fit, its stage takes the next kernel that needs less;
+1. nothing leaves, the fastest kernels;
+2. the inputs of convolutions leave (`vdnn-conv`), the fastest kernels; then the inputs of all stages (`vdnn-all`);
+3. the same three, but if a run does not fit, its stage takes the next kernel that needs less;
 4. the inputs of all stages leave, and every kernel is the smallest.
 
-The paper takes the first pass that fits; here the quickest one is taken. What a kernel needs during a run is its
-workspace and what it saves. If a run does not fit with the smallest kernel of its stage, the stage whose saved bytes
-shrink most there takes its next kernel.
+The paper takes the first pass that fits; here the fastest one is taken. The need of a kernel during a run is its
+workspace plus the values that it saves. If a run does not fit with the smallest kernel of its stage, the stage whose
+saved bytes shrink most there takes its next kernel.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class VdnnDynOptions(VdnnOptions):
 def solve(problem: Problem, options: VdnnDynOptions, context: Context) -> Proposal:
     """Offload the inputs of no stage, of convolutions or of all, with the kernels that fit.
 
-    Takes instances of kind `chain`, on a machine with a way out of the processor's memory and back. Gives the quickest
+    Takes instances of kind `chain`, on a machine with links out of the processor's memory and back. Gives the fastest
     of the passes that fit.
 
     Raises
     ------
     remat.OptionError
-        If the machine has no way out, or none back.
+        If the machine has no link out, or none back.
 
     Notes
     -----
-    O(kernels L log L): a pass ends after as many changes as there are kernels at most.
+    O(kernels L log L): each change of a pass replaces a kernel by a smaller one.
     """
     ways = required_routes(problem, "vdnn-dyn")
     kernels = _Kernels(problem, ways, saved=options.saved)
@@ -68,7 +68,7 @@ def solve(problem: Problem, options: VdnnDynOptions, context: Context) -> Propos
 
 
 class _Kernels:
-    """The kernels of each stage, the quickest first, and the schedules that they make."""
+    """The kernels of each stage, the fastest first, and the resulting schedules."""
 
     def __init__(self, problem: Problem, ways: tuple[Route, ...], *, saved: bool) -> None:
         self.problem, self.ways, self.saved = problem, ways, saved
@@ -82,7 +82,7 @@ class _Kernels:
         forward = (listed.saved_size + listed.saving_workspace).tolist()
         backward = (listed.saved_size * listed.reads_saved + listed.backward_workspace).tolist()
         need = [max(pair) for pair in zip(forward, backward, strict=True)]
-        # Of each stage the kernels that are quickest for their need, so that the next one needs less.
+        # For each stage, its Pareto-optimal kernels by time and need: each one needs less than the one before.
         self.ladder: list[list[int]] = []
         for stage in range(self.length):
             kept: list[int] = []
@@ -92,7 +92,7 @@ class _Kernels:
             self.ladder.append(kept)
 
     def passes(self, convolutions: Sequence[int]) -> Iterator[Plan | None]:
-        """Yield what each pass makes; None where it does not fit."""
+        """Yield the plan of each pass; None if it does not fit."""
         quickest = [0] * self.length
         everything = range(self.length)
         for stages in ([], convolutions, everything):
@@ -127,7 +127,7 @@ class _Kernels:
         return choice.dispatched([replace(swap, route=way.route) for swap, way in zip(swaps, routed, strict=True)])
 
     def _lowered(self, stages: Sequence[int]) -> Plan | None:
-        """Take kernels that need less wherever a run does not fit."""
+        """Take smaller kernels until every run fits."""
         rungs = [0] * self.length
         device = device_of(self.problem.machine)
         budget = self.problem.machine.memories[device].capacity

@@ -1,1 +1,1 @@
-"""What the offloading algorithms share: swaps, their routes, and when each transfer starts."""
+"""Shared by the offloading algorithms: swaps, their routes, and start times of transfers."""

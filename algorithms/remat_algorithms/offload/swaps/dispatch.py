@@ -1,15 +1,15 @@
-"""The dispatcher: runs in a given order and transfers beside them, each started as early as memory and channels allow.
+"""The dispatcher: runs in a given order and overlapped transfers, each started as early as memory and channels allow.
 
-When each run and transfer of a `Program` starts is decided by simulation:
+A simulation decides when each run and transfer of a `Program` starts:
 
-- a processor runs its tasks in the order of the program, a channel prefers what leaves to what comes back, unless the
-  next run waits for it; what leaves goes in the order in which it became ready, what comes back in that of its use;
-- what comes back starts as soon as its bytes fit beside everything that the runs up to its use will hold. That
-  *planned* profile counts nothing that is on its way out longer than it must; a run waits until it really is out.
-  So no transfer that comes early can block a run for good.
+- A processor runs its tasks in the order of the program. A channel prefers transfers out to transfers back, unless the
+  next run waits for one back. Transfers out go in the order in which they became ready, those back in order of use.
+- A transfer back starts as soon as its bytes fit in addition to all that the runs up to its use will hold. That
+  *planned* profile counts values under way out no longer than necessary; a run waits until they really are out. An
+  early transfer can therefore never block a run for good.
 
-The starts are those of the schedule: a list without them could be placed otherwise, since placement knows nothing of
-what a transfer is kept waiting for.
+The steps keep their start times. Placement could place a list without them differently, since it does not know what a
+transfer is kept waiting for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from remat.plugin import IntArray, Machine, Number, StepBuilder, Steps, TaskGrap
 from remat_algorithms.offload.swaps.program import Program, Run, planned_profile, reused_bytes, run_time
 
 INSTANT = 1e-9
-"""Share of the makespan within which float times are one instant."""
+"""Share of the makespan within which float times count as equal."""
 
 _LOOKED_AT = 8
 """Waiting transfers of a channel that are tried before it stays idle."""
@@ -31,7 +31,7 @@ _LOOKED_AT = 8
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """Steps with start times, and when the last one ends."""
+    """Steps with start times, and the end of the last one."""
 
     steps: Steps
     makespan: Number
@@ -53,13 +53,13 @@ def dispatch(graph: TaskGraph, machine: Machine, program: Program) -> Dispatched
     ----------
     graph, machine
     program : Program
-        Its order of runs is topological; what a run reads has been written before in its memory, or a transfer that
-        is `needed` by a run no later brings it.
+        Its order of runs is topological. Each value that a run reads was written before in its memory, or a transfer
+        that is `needed` by a run no later brings it.
 
     Returns
     -------
     Dispatched or Overfull
-        Overfull where the planned profile exceeds a capacity.
+        Overfull if the planned profile exceeds a capacity.
 
     Notes
     -----
@@ -81,7 +81,7 @@ class _Simulation:
         self.graph, self.machine = graph, machine
         self.runs, self.transfers = program.runs, program.transfers
         count = len(self.runs)
-        # Plain lists: what walks over many programs waits for this.
+        # Plain lists: searches over many programs depend on the speed of this.
         self.size: list[int] = graph.size.tolist()
         self.writes = graph.writes.to_lists()
         self.in_place: list[bool] = graph.in_place.tolist()
@@ -105,9 +105,9 @@ class _Simulation:
         self.ended = [False] * len(self.transfers)
         self.unfinished = 0  # the first run that has not ended
         self.latest = -1  # the latest run that has started
-        # Where a transfer found no room beside what is planned: there is none before that run has ended.
+        # The run before whose end a transfer found no free memory next to the planned profile.
         self.full = [-1] * len(self.transfers)
-        # What runs hold: a processor, or, collectives, a channel; those without a way around wait for each other.
+        # Runs occupy a processor or, as collectives, a channel; those without a ring wait for each other.
         self.free_ring = len(machine.resources)
         self.resource = [self._resource(run) for run in self.runs]
         self.queue: list[list[int]] = [[] for _ in range(self.free_ring + 1)]
@@ -138,7 +138,7 @@ class _Simulation:
         self.waits = self._hazards()
         self.events: list[tuple[Number, int, bool, int]] = []
         self.now: Number = 0
-        # What started, in order: (start, what, index); and who frees what.
+        # Started items in order: (start, what, index); and who frees what.
         self.log: list[tuple[Number, str, int]] = []
         self.carried: list[list[int]] = [list(run.drops) for run in self.runs]
         self.replaced: dict[int, list[int]] = {}
@@ -161,10 +161,10 @@ class _Simulation:
         return Dispatched(self._steps(), self.now)
 
     def _stuck(self) -> Overfull:
-        """Return what waits for ever: a run, or, behind all runs, a transfer that finds no room.
+        """Return what waits for ever: a run, or, after all runs, a transfer that does not fit.
 
-        Only where several bounded memories wait for each other, or what must end elsewhere does not fit there: the
-        planned profile, which ends with the last run, rules out all else.
+        This happens only if several bounded memories wait for each other, or if a value that must end elsewhere does
+        not fit there. The planned profile, which ends with the last run, rules out all other cases.
         """
         if self.unfinished < len(self.runs):
             processor = self.runs[self.unfinished].processor
@@ -186,7 +186,7 @@ class _Simulation:
                     again |= self._start_transfer(resource)
 
     def _resource(self, run: Run) -> int:
-        """Return what a run occupies."""
+        """Return the resource that a run occupies."""
         if run.task not in self.graph.parts:
             return run.processor
         memory = self.machine.processors[run.processor].memory
@@ -205,7 +205,7 @@ class _Simulation:
             if not self.run_ended[other]:
                 return False
         run = self.runs[position]
-        # What has left by now goes with the run that uses it last.
+        # Values that have left by now are freed with the run that uses them last.
         gone = [self.transfers[index].value for index in self.used_last.get(position, ()) if ended[index]]
         memory = self.memory_of[run.processor]
         needed = self.workspace[run.task] - self._reused(run.task, [*run.drops, *gone])
@@ -263,7 +263,7 @@ class _Simulation:
         slack = self.slack[target]
         if transfer.leaves or transfer.begin >= 0 or slack is None or transfer.needed <= self.unfinished:
             return True
-        # From its use on, the profile counts it; what no run waits for is counted during the last one.
+        # From its use on, the profile counts it; a value that no run waits for counts during the last one.
         if self.full[index] >= self.unfinished:
             return False
         window = slack[self.unfinished : min(transfer.needed, len(self.runs) - 1)]
@@ -300,7 +300,7 @@ class _Simulation:
             self._free(memory, value)
         for index in self.used_last.get(position, ()):
             if self.ended[index] and self.transfers[index].value not in dropped:
-                # It left while the run was using it: freed by a step of its own.
+                # It left while the run was using it: a separate step frees it.
                 self.log.append((self.now, "drop", index))
                 self._free(memory, self.transfers[index].value)
 
@@ -338,7 +338,7 @@ class _Simulation:
         heapq.heappush(self.events, (end, len(self.log), is_run, index))
 
     def _await_sources(self) -> None:
-        """Let the run that writes a value afresh wait for the transfers that still read the old one."""
+        """Make the run that overwrites a value wait for the transfers that still read the old version."""
         writers: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for position, run in enumerate(self.runs):
             memory = self.memory_of[run.processor]
@@ -371,9 +371,9 @@ class _Simulation:
         return waits
 
     def _untangled(self) -> list[tuple[Number, str, int]]:
-        """Return the log, in which no transfer frees its source at an instant at which a run that reads it begins.
+        """Return the log, in which no transfer frees its source at the instant at which a run that reads it begins.
 
-        Float times within a share of the makespan are one instant: such a source is freed by a step of its own.
+        Float times within a share of the makespan count as equal: a separate step then frees the source.
         """
         if isinstance(self.now, int):
             return self.log

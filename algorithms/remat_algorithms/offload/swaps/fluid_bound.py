@@ -1,16 +1,17 @@
-"""Lower bounds for schedules that run given tasks in a given order, each once, whatever they offload where.
+"""Lower bounds for schedules that run given tasks once in a given order, with any offloading.
 
 The fluid relaxation is after Beaumont, Eyraud-Dubois, Shilova 2020, "Optimal GPU-CPU offloading strategies for deep
-neural network training". Slot t lasts from the end of run t-1 to the end of run t, tau_t; what is minimised is the sum
-of the slots. Of each value, S_t bytes have left by the end of slot t, R_t still have to come back after it, and
-a_t <= min(S_t, R_t) are away while run t goes on:
+neural network training". Slot t lasts from the end of run t-1 to the end of run t, tau_t; the sum of the slots is
+minimised. Of each value, S_t bytes have left by the end of slot t, R_t still have to return after it, and
+a_t <= min(S_t, R_t) are away during run t:
 
 - tau_t is at least the time of run t, and that of the bytes that each channel moves in slot t;
-- what run t reads is back before it starts: tau_t less the run's time is at least the time of its last bytes;
-- the bytes that run t and the values that are not away take fit into the memory.
+- the values that run t reads are back before it starts: tau_t less the run's time is at least the time of their last
+  bytes;
+- the bytes of run t and of the values that are not away fit into the memory.
 
-Latencies, values moved whole and bytes under way only make schedules longer. Where several links lead out of the
-processor's memory (or in), they count as one of all their bandwidth.
+Latencies, transfers of whole values and bytes in flight only make schedules longer. If several links lead out of the
+processor's memory (or in), they count as one with their total bandwidth.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from remat_algorithms.offload.swaps.gap_selection import Choice
 from remat_algorithms.offload.swaps.routes import device_of
 
 MOST_COLUMNS = 30_000
-"""Largest program that is solved (some seconds); beyond, there is only the bound by volume."""
+"""Largest program that is solved (some seconds); above it, only the bound by volume is computed."""
 
 _SAFETY = 1e-6
-"""Share by which a solver's optimum may be off."""
+"""Relative error that is allowed for a solver's optimum."""
 
 
 def volume_bound(choice: Gaps) -> Number:
-    """Return a bound from the fullest runs: what must be away there leaves before and comes back after. O(runs)."""
+    """Return a bound from the fullest runs: bytes that must be away there leave before and return after. O(runs)."""
     times = choice.start_times
     total: Number = times[-1].item()
     if choice.fits or not len(choice.profile):
@@ -53,7 +54,7 @@ def volume_bound(choice: Gaps) -> Number:
 
 
 def _free_to_leave(choice: Gaps) -> IntArray:
-    """Return for each run the bytes across it that lie elsewhere anyhow, and need not be sent."""
+    """Return for each run the bytes across it that are elsewhere anyway, and need not be sent."""
     change = np.zeros(len(choice.profile) + 1, dtype=np.int64)
     gaps = choice.candidates[choice.goes_anyhow[choice.candidates]]
     np.add.at(change, choice.after[gaps] + 1, choice.size[gaps])
@@ -64,8 +65,8 @@ def _free_to_leave(choice: Gaps) -> IntArray:
 def fluid_bound(choice: Choice, context: Context, *, seconds: float | None = None) -> Number:
     """Return the optimum of the fluid relaxation.
 
-    The bound by volume takes its place where the program has more than `MOST_COLUMNS`, or the time runs out. Three
-    columns for each run that each gap spans.
+    The bound by volume replaces it if the program has more than `MOST_COLUMNS`, or if the time runs out. The program
+    has three columns for each run that each gap spans.
     """
     bound = volume_bound(choice)
     if choice.fits or 3 * int((choice.before - choice.after).sum()) > MOST_COLUMNS:
@@ -87,7 +88,7 @@ def _links(choice: Gaps) -> tuple[list[Link], list[Link]]:
 
 
 def _time_per_byte(links: Sequence[Link]) -> float:
-    """Return the time of a byte if all the links share the work; without a link, nothing ever moves."""
+    """Return the time of a byte if all the links share the work; infinite without a link."""
     rate = sum(math.inf if link.bandwidth is None else float(link.bandwidth) for link in links)
     return 1 / rate if rate else math.inf
 
@@ -106,7 +107,7 @@ class _Relaxation:
         self.byte_unit = float(choice.profile.max()) or 1.0
         self.times = (order.graph.time[order.tasks] / self.time_unit).tolist()
         self.slots = [self.builder.add_column(cost=1, lower=time, upper=INFINITY) for time in self.times]
-        # Of each slot: what leaves and comes back (times), what comes back for its run, what is away.
+        # For each slot: what leaves and returns (times), what returns for its run, what is away.
         self.leaving: list[Entries] = [[] for _ in range(count)]
         self.coming: list[Entries] = [[] for _ in range(count)]
         self.urgent: list[Entries] = [[] for _ in range(count)]
@@ -124,14 +125,14 @@ class _Relaxation:
         size = float(choice.size[index]) / self.byte_unit
         written = choice.order.gaps[choice.order.gaps_of_copy[gap.copy][0]].after
         sent = missing = -1
-        # What lies elsewhere anyhow has nothing to send, and whatever else crosses the links is left out.
+        # Values that are elsewhere anyway send nothing; other traffic on the links is left out.
         anyhow = bool(choice.goes_anyhow[index])
         for slot in range((gap.after if anyhow else written) + 1, gap.before):
             if not anyhow:
                 sent = self._add_sent(slot, size, sent)
                 if slot <= gap.after:
                     continue
-            before, missing = missing, builder.add_column(upper=size)  # still to come back after this slot
+            before, missing = missing, builder.add_column(upper=size)  # still to return after this slot
             if before >= 0:
                 self.coming[slot].extend([(before, self.back_time), (missing, -self.back_time)])
                 builder.add_row([(before, 1.0), (missing, -1.0)], lower=0)

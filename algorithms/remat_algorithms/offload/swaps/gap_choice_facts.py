@@ -1,4 +1,4 @@
-"""What is known of choosing among the gaps of an order of runs, however that is found."""
+"""Facts for choosing among the gaps of an order of runs, independent of their computation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Gaps:
     profile : (runs,) int
         Bytes that each run must hold when nothing leaves.
     value, size, after, before : (gaps,) int
-        Its value and that one's bytes, and the runs around it (see `copies.Gap`).
+        Its value, the value's bytes, and the runs around it (see `copies.Gap`).
     """
 
     problem: Problem
@@ -33,27 +33,27 @@ class Gaps:
 
     @cached_property
     def start_times(self) -> NumberArray:
-        """When each run would start if nothing made it wait, and, last, when the last one would end."""
+        """Start of each run if no run waits for transfers and, last, the end of the last one."""
         raise NotImplementedError
 
     @cached_property
     def candidates(self) -> IntArray:
-        """Gaps with a run between, of values that take room."""
+        """Gaps with at least one run between, of values with at least one byte."""
         raise NotImplementedError
 
     @cached_property
     def goes_anyhow(self) -> BoolArray:
-        """Whether each gap's value lies in another memory whatever is chosen, so that nothing has to be sent."""
+        """Whether each gap's value is in another memory in any case, so that nothing needs to be sent."""
         raise NotImplementedError
 
     @cached_property
     def transfer_times(self) -> tuple[np.ndarray, np.ndarray]:
-        """Times of each gap's transfers on the nearest route, out and back; what leaves anyhow goes at once."""
+        """Times of each gap's transfers on the nearest route, out and back; out is 0 for values elsewhere anyway."""
         raise NotImplementedError
 
     @cached_property
     def length(self) -> np.ndarray:
-        """Time that each gap lasts when nothing waits."""
+        """Length of each gap if no run waits."""
         begins = self.start_times
         length: np.ndarray = begins[self.before] - begins[self.after + 1]
         return length
@@ -67,5 +67,5 @@ class Gaps:
 
     @property
     def fits(self) -> bool:
-        """Whether nothing has to leave."""
+        """Whether everything fits without offloading."""
         return self.budget is None or int(self.profile.max(initial=0)) <= self.budget

@@ -1,4 +1,4 @@
-"""Choosing what leaves: gaps that can be spent elsewhere, taken in some order until everything fits."""
+"""Selection of the gaps to offload: taken in some order until everything fits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Plan:
 
     @property
     def makespan(self) -> Number:
-        """When the last step ends."""
+        """End of the last step."""
         return self.outcome.makespan
 
 
@@ -49,7 +49,7 @@ class Leg:
     gap, after, before : int
         The gap, and the positions of the runs around it.
     begin, end : float
-        When it begins, and ends, when nothing waits.
+        Its begin and end if no run waits.
     out, back : int or float
         Times of the transfers.
     """
@@ -64,7 +64,7 @@ class Leg:
 
 
 class Choice(Gaps):
-    """An order of runs on a machine, and what is known of choosing among its gaps.
+    """An order of runs on a machine, with the facts for choosing among its gaps.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Choice(Gaps):
     routes : tuple of Route
         At least one.
     outputs : bool
-        Whether what must be there at the end may be elsewhere until then.
+        Whether outputs may be elsewhere until the end.
     """
 
     def __init__(self, problem: Problem, order: Order, routes: tuple[Route, ...], *, outputs: bool = False) -> None:
@@ -87,12 +87,12 @@ class Choice(Gaps):
 
     @cached_property
     def start_times(self) -> NumberArray:
-        """When each run would start if nothing made it wait, and, last, when the last one would end."""
+        """Start of each run if no run waits for transfers and, last, the end of the last one."""
         return self.order.start_times
 
     @cached_property
     def candidates(self) -> IntArray:
-        """Gaps with a run between, of values that take room."""
+        """Gaps with at least one run between, of values with at least one byte."""
         inner = (self.before - self.after > 1) & (self.size > 0)
         if not self.outputs:
             inner &= self.before < len(self.order.tasks)
@@ -102,15 +102,15 @@ class Choice(Gaps):
 
     @cached_property
     def goes_anyhow(self) -> BoolArray:
-        """Whether each gap's value lies in another memory whatever is chosen, so that nothing has to be sent."""
+        """Whether each gap's value is in another memory in any case, so that nothing needs to be sent."""
         copies = self.order.copies
         return np.array([copies[gap.copy].refuge is not None for gap in self.order.gaps], dtype=bool)
 
     @cached_property
     def transfer_times(self) -> tuple[np.ndarray, np.ndarray]:
-        """Times of each gap's transfers on the nearest route, out and back; what leaves anyhow goes at once."""
+        """Times of each gap's transfers on the nearest route, out and back; out is 0 for values elsewhere anyway."""
         machine, route = self.problem.machine, self.routes[0]
-        sizes, which = np.unique(self.size, return_inverse=True)  # many values are of one size
+        sizes, which = np.unique(self.size, return_inverse=True)  # many values have equal sizes
         out, back = (
             np.array([way(machine, size) for size in sizes.tolist()], dtype=np.float64)[which]
             for way in (route.out_time, route.back_time)
@@ -133,7 +133,7 @@ class Choice(Gaps):
         return legs
 
     def select(self, ranking: Iterable[int]) -> list[int] | None:
-        """Take gaps in the order of a ranking, each where it helps, until everything fits; spare what can be spared.
+        """Take gaps in the order of a ranking, each if it helps, until everything fits; then drop needless ones.
 
         Returns
         -------
@@ -155,7 +155,7 @@ class Choice(Gaps):
         return None
 
     def _spare(self, chosen: list[int], room: IntArray) -> list[int]:
-        """Put back what is not needed any more, the latest choice first."""
+        """Drop gaps that are not needed any more, the latest choice first."""
         kept = []
         for index in reversed(chosen):
             inside = slice(int(self.after[index]) + 1, int(self.before[index]))
@@ -166,7 +166,7 @@ class Choice(Gaps):
         return kept
 
     def routed(self, gaps: Sequence[int]) -> list[Swap] | None:
-        """Send each gap's value to the nearest memory that has room for it, the longest stays furthest.
+        """Send each gap's value to the nearest memory that can hold it, the longest stays furthest.
 
         Gaps of one copy share a route. None if some memory is too small.
         """
@@ -207,45 +207,45 @@ class Choice(Gaps):
                 return swaps
 
     def plan(self, gaps: Sequence[int] | None) -> Plan | None:
-        """Dispatch the swaps of some gaps; None where they do not fit."""
+        """Dispatch the swaps of some gaps; None if they do not fit."""
         if gaps is None:
             return None
         swaps = self.routed(gaps)
         return None if swaps is None else self.dispatched(swaps)
 
     def dispatched(self, swaps: Sequence[Swap]) -> Plan | None:
-        """Dispatch swaps; None where they do not fit."""
+        """Dispatch swaps; None if they do not fit."""
         outcome = dispatch(self.problem.graph, self.problem.machine, self.order.program(swaps))
         return Plan(self.order, tuple(swaps), outcome) if isinstance(outcome, Dispatched) else None
 
 
 class BestPlan(Incumbent[Plan]):
-    """The best plan of a search so far, and whether to look for a better one."""
+    """The best plan of a search so far, and whether to continue."""
 
     def __init__(self, problem: Problem, context: Context) -> None:
         super().__init__(context, lambda plan: plan.outcome.steps, better=quicker)
         self.problem = problem
 
     def consider(self, plan: Plan | None, message: str = "") -> None:
-        """Take a plan over if it is quicker."""
+        """Keep a plan if it is faster."""
         if plan is not None:
             self.take(plan, plan.makespan, message=message)
 
     @property
     def done(self) -> bool:
-        """Whether nothing better can be found, or the time is over."""
+        """Whether no better plan exists, or the time is over."""
         if self.context.stopped:
             return True
         return self.best is not None and not quicker(self.problem.no_recompute_time, self.best.makespan)
 
 
 def best_of(plans: Iterable[Plan | None]) -> Plan | None:
-    """Return the quickest plan, the first of equally quick ones."""
+    """Return the fastest plan, the first of equally fast ones."""
     return min((plan for plan in plans if plan is not None), key=lambda plan: plan.makespan, default=None)
 
 
 def quicker(makespan: Number, other: Number) -> bool:
-    """Whether a makespan is below another one by more than rounding; whole ones are not rounded."""
+    """Whether a makespan is smaller than another one by more than rounding; integers are not rounded."""
     if isinstance(makespan, int) and isinstance(other, int):
         return makespan < other
     return makespan < other and not math.isclose(makespan, other, rel_tol=1e-12)

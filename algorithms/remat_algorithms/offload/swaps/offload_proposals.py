@@ -1,4 +1,4 @@
-"""What the offloading algorithms propose: a plan's steps, and bounds for schedules of the same order of runs."""
+"""Proposals of the offloading algorithms: a plan's steps, and bounds for schedules of the same order of runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from remat_algorithms.offload.swaps.routes import device_of
 from remat_algorithms.offload.swaps.swaps import Order
 
 REFERENCE_ORDER = "whole-value offloading in the reference order"
-"""Name of the class of schedules: each needed task once, in the reference order; values leave and come back whole."""
+"""Name of the class of schedules: each needed task once, in the reference order; values leave and return whole."""
 
 
 def proposal_of(
@@ -22,7 +22,7 @@ def proposal_of(
     source: str,
     notes: Sequence[str] = (),
 ) -> Proposal:
-    """Propose a plan; where its makespan meets a bound of its class, it is optimal in it."""
+    """Propose a plan; if its makespan meets a bound of its class, it is optimal within the class."""
     bounds = () if bound is None else (Bound(min(bound, plan.makespan), REFERENCE_ORDER, source),)
     rounded = isinstance(plan.makespan, float)
     met = bound is not None and plan.makespan <= (bound * (1 + 1e-12) if rounded else bound)
@@ -37,9 +37,10 @@ def proposal_of(
 
 
 def nothing_fits(choice: Choice, name: str, *, within: str | None = REFERENCE_ORDER) -> Proposal:
-    """Answer a budget for which nothing was found, with a proof if the runs alone take more than there is.
+    """Answer a budget for which no plan was found, with a proof if the runs alone exceed it.
 
-    Every schedule of the class `within` holds, during a run, what that run reads and writes; None: of no class.
+    Every schedule of the class `within` holds, during a run, the values that the run reads and writes; None: of no
+    class.
     """
     order, budget = choice.order, choice.budget
     least = _least_profile(choice)
@@ -54,7 +55,7 @@ def nothing_fits(choice: Choice, name: str, *, within: str | None = REFERENCE_OR
 
 
 def rule_proposal(order: Order, program: Program, plan: Plan | None, name: str, context: Context) -> Proposal:
-    """Propose the one plan that a rule makes, or name the budget that it needs."""
+    """Propose the single plan of a rule, or name the budget that it needs."""
     if plan is not None:
         return Proposal(steps=plan.outcome.steps, makespan=plan.makespan, termination=context.termination)
     machine = order.machine

@@ -1,6 +1,6 @@
-"""How long orders of runs take with what leaves, by compiled functions over columns; the steps only when asked for.
+"""Makespans of orders of runs with offloading, by compiled functions over arrays; the steps only on demand.
 
-They know the usual machine (`Columns.of`), and say to the bit what `choice.Choice` says.
+They support the usual machine (`Columns.known`). Their results equal those of `choice.Choice` to the bit.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from remat_algorithms.offload.swaps.swaps import Order
 from remat_algorithms.offload.swaps.value_copies import Swap
 
 EXACT = 2**53
-"""Whole times from which floats are not exact."""
+"""Integral times above which floats are not exact."""
 
 LONGEST = 64
-"""Runs, and transfers, as a multiple of the graph's tasks and values that is far above what is looked at."""
+"""Maximum of runs and of transfers, as a multiple of the graph's tasks and values; far above any real order."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """An order of runs with what leaves, and how long it takes.
+    """An order of runs with offloading, and its makespan.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Timed:
 
 
 class Columns:
-    """A problem, and room for orders of its runs.
+    """A problem, and arrays for orders of its runs.
 
     Parameters
     ----------
@@ -66,10 +66,10 @@ class Columns:
 
     @staticmethod
     def known(problem: Problem, routes: Sequence[Route]) -> bool:
-        """Whether columns have all that matters of a problem.
+        """Whether the arrays represent everything that matters of a problem.
 
-        The processor's memory has a budget; links lead to the nearest memory, which holds anything, and back, beside
-        what runs; nothing begins or ends elsewhere, no run is of a special kind.
+        The processor's memory has a budget. Links lead to the nearest memory, which is unbounded, and back, overlapped
+        with runs. No value begins or ends elsewhere, and no run is of a special kind.
         """
         machine, graph = problem.machine, problem.graph
         special = graph.parts or graph.types or graph.tied or graph.placeable or graph.pairs
@@ -87,7 +87,7 @@ class Columns:
         return float(given.time.sum() + given.out.sum() + given.back.sum()) * LONGEST < EXACT
 
     def look(self, tasks: Sequence[int]) -> Outline | None:
-        """Look at an order of runs; None if something is not there when it is read."""
+        """Analyse an order of runs; None if a value is not resident when a run reads it."""
         order = np.asarray(tasks, dtype=np.int64)
         self._grow(order)
         self.runs.asked[: len(order)] = order
@@ -98,7 +98,7 @@ class Columns:
         return self.latest
 
     def _grow(self, order: IntArray) -> None:
-        """Make room for an order, and bind the functions to it."""
+        """Enlarge the arrays for an order, and bind the functions to them."""
         accesses = sum(int(each[order].sum()) for each in self._accesses)
         accesses += len(self.given.inputs) + len(self.given.outputs)
         if len(order) <= self._most_runs and accesses <= self._most_accesses:
@@ -115,12 +115,12 @@ class Columns:
 
 
 class Outline(Gaps):
-    """An order of runs, and what is known of choosing among its gaps: `Choice` without its objects.
+    """An order of runs, with the facts for choosing among its gaps: `Choice` without its objects.
 
     Parameters
     ----------
     columns : Columns
-        They have just looked at it.
+        They have just analysed it.
     """
 
     def __init__(self, columns: Columns) -> None:
@@ -135,17 +135,17 @@ class Outline(Gaps):
 
     @cached_property
     def start_times(self) -> NumberArray:
-        """When each run would start if nothing made it wait, and, last, when the last one would end."""
+        """Start of each run if no run waits for transfers and, last, the end of the last one."""
         return np.concatenate(([0], np.cumsum(self.problem.graph.time[self.tasks])))
 
     @cached_property
     def candidates(self) -> IntArray:
-        """Gaps with a run between, of values that take room."""
+        """Gaps with at least one run between, of values with at least one byte."""
         return np.flatnonzero((self.before - self.after > 1) & (self.size > 0))
 
     @cached_property
     def goes_anyhow(self) -> BoolArray:
-        """Whether each gap's value lies in another memory whatever is chosen: none does."""
+        """Whether each gap's value is in another memory in any case: none is."""
         return np.zeros(len(self.after), dtype=bool)
 
     @cached_property
@@ -166,7 +166,7 @@ class Outline(Gaps):
         return chosen
 
     def timed(self, gaps: Sequence[int], leave_with: Sequence[int], return_with: Sequence[int]) -> Timed | None:
-        """Return how long it takes when the values of some gaps leave; None where they do not fit.
+        """Return the makespan when the values of some gaps leave; None if they do not fit.
 
         Parameters
         ----------
@@ -195,14 +195,14 @@ class Outline(Gaps):
         )
 
     def _again(self) -> None:
-        """Look at the order anew, if another one has been looked at since."""
+        """Analyse the order again if another one has been analysed since."""
         if self.columns.latest is not self:
             self.columns.look(self.tasks)
             self.columns.latest = self
 
 
 def _given(problem: Problem, route: Route) -> Given:
-    """Return the columns of a problem."""
+    """Return the arrays of a problem."""
     graph, machine = problem.graph, problem.machine
     sizes = graph.size.tolist()
     run_times = [run_time(machine.processors[0], time) for time in graph.time.tolist()]
@@ -245,7 +245,7 @@ def _whole(values: Any) -> IntArray:
 
 
 def _room_of_runs(given: Given, runs: int, accesses: int) -> Runs:
-    """Return room for so many runs, which read and write so much."""
+    """Return arrays for `runs` runs with `accesses` accesses."""
 
     def rows(count: int, width: int) -> list[IntArray]:
         return [np.zeros(width, dtype=np.int64) for _ in range(count)]
@@ -266,7 +266,7 @@ def _room_of_runs(given: Given, runs: int, accesses: int) -> Runs:
 
 
 def _room_of_moves(given: Given, runs: int, accesses: int) -> Moves:
-    """Return room for what leaves in so many runs, which read and write so much."""
+    """Return arrays for offloading in `runs` runs with `accesses` accesses."""
     kind, values = given.time.dtype, len(given.size)
 
     def rows(count: int, width: int, kind: Any = np.int64) -> list[Any]:

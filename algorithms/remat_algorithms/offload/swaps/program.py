@@ -1,6 +1,6 @@
 """Programs: runs in a given order, and the transfers between memories that follow and precede them.
 
-This is what offloading algorithms decide; module `dispatch` starts each run and transfer in time.
+Offloading algorithms decide a program; `remat_algorithms.offload.swaps.dispatch` starts each run and transfer in time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from remat.plugin import IntArray, Machine, Number, Processor, TaskGraph
 
 AT_ONCE = -1
-"""Of a transfer: ready from the start; its source goes when it ends, whatever runs."""
+"""Of a transfer: ready from the start; or its source is freed when it ends, whatever runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Run:
     ----------
     task, processor : int
     drops : tuple of int
-        What goes at its end.
+        Values freed at its end.
     replaces : tuple of int
-        What goes when it starts, by a step of its own.
+        Values freed when it starts, by a separate step.
     after : tuple of int
         Runs (by position) that have to end before it starts.
     """
@@ -52,7 +52,7 @@ class Transfer:
     needed : int
         The run that waits for its end; the number of runs if none does.
     holds : int
-        Another run that waits for it, for room; -1 if there is none.
+        Another run that waits for it to free memory; -1 if there is none.
     last_use : int or None
         The source is freed when the transfer and this run have ended; `AT_ONCE`: with the transfer; None: never.
     previous : int
@@ -60,8 +60,8 @@ class Transfer:
     begin : int
         The run with whose start it may start, at the earliest; -1 if that does not matter.
     leaves : bool
-        Whether it makes room: its target's bytes are set aside as soon as it may start. One that comes back waits
-        until its bytes are in nobody's way, if `begin` does not say when.
+        Whether it frees memory: its target's bytes are reserved as soon as it may start. A transfer back without
+        `begin` waits until its bytes obstruct no run.
     """
 
     value: int
@@ -92,15 +92,15 @@ def run_time(processor: Processor, time: Number) -> Number:
 
 
 def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> list[IntArray]:
-    """Return for each memory the bytes that each run's position must hold, nothing staying longer than it must.
+    """Return for each memory the bytes that each run's position must hold if no value stays longer than necessary.
 
-    O(runs + transfers), beside sorting. Where they exceed no capacity, `dispatch` succeeds.
+    O(runs + transfers), in addition to sorting. If they exceed no capacity, `dispatch` succeeds.
     """
     runs, count = program.runs, len(program.runs)
     size, workspace, writes = graph.size.tolist(), graph.workspace.tolist(), graph.writes.to_lists()
     in_place = graph.in_place.tolist()
     memory_of = [processor.memory for processor in machine.processors]
-    # Plain lists: most programs are short, and this is what walks over many of them wait for.
+    # Plain lists: most programs are short, and searches over many programs depend on the speed of this.
     change = [[0] * (count + 1) for _ in machine.memories]
     extra = [[0] * count for _ in machine.memories]
     for memory, row in enumerate(change):
@@ -120,7 +120,7 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
             closes[memory, value].append(position - 1)
         extra[memory][position] += workspace[run.task]
         if in_place[run.task]:
-            # What has left by then counts as well: the run waits for it where it needs the room.
+            # Values that have left by then count as well: the run waits for them if it needs the memory.
             gone = leaving.get((memory, position), ())
             extra[memory][position] -= reused_bytes(graph, run.task, (*run.drops, *gone))
     arrives = []
@@ -133,7 +133,7 @@ def planned_profile(graph: TaskGraph, machine: Machine, program: Program) -> lis
         if transfer.last_use is not None:
             last = transfer.last_use if transfer.leaves else max(transfer.last_use, transfer.needed - 1)
             if transfer.previous >= 0:
-                # What only passes through a memory goes on as soon as it has come.
+                # A value that only passes through a memory goes on as soon as it has arrived.
                 last = max(last, min(arrives[transfer.previous], count - 1))
             closes[link.source, transfer.value].append(max(last, transfer.ready, 0))
     for (memory, value), starts in opens.items():
@@ -158,7 +158,7 @@ def _leaving(machine: Machine, program: Program) -> dict[tuple[int, int], list[i
 
 
 def _intervals(starts: list[int], ends: list[int], count: int) -> Iterator[tuple[int, int]]:
-    """Pair up when a value comes into a memory and when it goes, by positions of runs."""
+    """Pair the arrivals of a value in a memory with its departures, by positions of runs."""
     used = 0
     for start, following in itertools.zip_longest(starts, starts[1:], fillvalue=count):
         while used < len(ends) and ends[used] < start:
@@ -167,7 +167,7 @@ def _intervals(starts: list[int], ends: list[int], count: int) -> Iterator[tuple
         if end < following or following == start:
             used += 1
         else:
-            end = following  # a value that is written afresh is there twice while it is
+            end = following  # the old and the new version of a value are both resident while it is overwritten
         if start <= end:
             yield start, end
 

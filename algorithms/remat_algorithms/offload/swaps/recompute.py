@@ -1,4 +1,4 @@
-"""Orders of runs in which some values are lost between two uses and made again before the second one."""
+"""Orders of runs in which some values are freed between two uses and recomputed before the second one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from remat_algorithms.offload.swaps.swaps import Order
 
 @dataclass(frozen=True)
 class Remade:
-    """Runs, some of them again.
+    """Runs with recomputation.
 
     Attributes
     ----------
     tasks : list of int
     origin : list of int
-        Position of each run in the order that it was made from; -1 for one that is repeated.
+        Position of each run in the original order; -1 for a repeated run.
     """
 
     tasks: list[int]
@@ -28,10 +28,9 @@ class Remade:
 
 
 class Remaking:
-    """What can be remade in an order that runs each task once.
+    """Possible recomputation in an order that runs each task once.
 
-    A value is made again from what its producer reads; what of that is lost, too, or has been freed, is made again
-    before.
+    A value is recomputed from the reads of its producer. Those that are lost, too, or freed, are recomputed before.
 
     Parameters
     ----------
@@ -57,10 +56,10 @@ class Remaking:
         self.known: dict[int, _Known] = {}
 
     def time(self, gap: int, lost: Iterable[int]) -> Number:
-        """Return the time of making a gap's value again at its end, other gaps' values being lost, too.
+        """Return the time to recompute a gap's value at its end while other gaps' values are lost, too.
 
-        Infinite where a task that may not run again would have to. O(lost values, and tasks that run again), or only
-        the former where nothing is missing that was of use when it was last asked, and nothing is there again.
+        Infinite if a task that must not be repeated would be needed. O(lost values, and repeated tasks). Only O(lost
+        values) if the values that the last answer depended on are unchanged.
         """
         at = self.order.gaps[gap].before
         missing = self._missing(at, lost) | {self.order.gaps[gap].value}
@@ -82,12 +81,12 @@ class Remaking:
         lost : iterable of int
             Gaps.
         keep : bool
-            Whether what is made again on the way to another value, and needed later, stays.
+            Whether a value stays that is recomputed for another value and needed later.
 
         Returns
         -------
         Remade or None
-            None where a task that may not run again would have to.
+            None if a task that must not be repeated would be needed.
         """
         order = self.order
         gone, due = defaultdict(list), defaultdict(list)
@@ -120,9 +119,9 @@ class Remaking:
         return {gaps[index].value for index in lost if gaps[index].after < at <= gaps[index].before}
 
     def _runs_for(self, value: int, at: int, missing: set[int], used: set[int] | None = None) -> list[int] | None:
-        """Return the runs that make a value before position `at`, in order; None if that cannot be.
+        """Return the runs that compute a value before position `at`, in order; None if that is impossible.
 
-        Adds to `used` the values on whose being there, not missing, the answer depends.
+        Adds to `used` the values whose residency the answer depends on.
         """
         used = set() if used is None else used
         runs: list[int] = []
@@ -142,13 +141,13 @@ class Remaking:
                 made.update(self.writes[task])
                 continue
             if wanted in opened:
-                return None  # made from itself
+                return None  # computed from itself
             opened.add(wanted)
             stack.append((wanted, True))
             for read in reads[task]:
                 if read in made:
                     continue
-                # Whether it is resident before position `at`; an input may be held on for longer.
+                # Whether it is resident before position `at`; an input may be kept longer.
                 if read not in missing and (read in inputs or written.get(read, at) < at <= latest[read]):
                     used.add(read)
                 else:
@@ -156,7 +155,7 @@ class Remaking:
         return runs
 
     def _producer(self, value: int, missing: set[int], used: set[int]) -> int | None:
-        """Return the task that makes a value: the quickest one, of equal ones that which makes most that is missing."""
+        """Return the task that computes a value: the fastest one; of equals, the one with the most missing outputs."""
         producers = self.producers[value]
         if len(producers) == 1:
             return producers[0]
@@ -171,7 +170,7 @@ class Remaking:
 
 @dataclass(slots=True)
 class _Known:
-    """The time of making a value again when some values are missing, and those on whose being there it depends."""
+    """The time to recompute a value when some values are missing, and the values whose residency it depends on."""
 
     missing: set[int]
     used: set[int]

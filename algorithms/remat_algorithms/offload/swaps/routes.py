@@ -1,4 +1,4 @@
-"""Ways out of a processor's memory and back, as the machine's links make them."""
+"""Routes out of a processor's memory and back, from the machine's links."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Route:
     Attributes
     ----------
     memory : int
-        Where values wait.
+        The waiting memory.
     out, back : tuple of int
-        Links, in the order in which a value takes them; several where memories lie behind each other.
+        Links, in the order in which a value takes them; several if memories form a hierarchy.
     """
 
     memory: int
@@ -25,11 +25,11 @@ class Route:
     back: tuple[int, ...]
 
     def out_time(self, machine: Machine, size: int) -> Number:
-        """Return the time of a value's way out, alone on its links."""
+        """Return the transfer time of a value out, alone on its links."""
         return sum(machine.links[link].time(size) for link in self.out)
 
     def back_time(self, machine: Machine, size: int) -> Number:
-        """Return the time of a value's way back, alone on its links."""
+        """Return the transfer time of a value back, alone on its links."""
         return sum(machine.links[link].time(size) for link in self.back)
 
 
@@ -69,9 +69,9 @@ def required_routes(problem: Problem, name: str) -> tuple[Route, ...]:
 def paths(
     machine: Machine, memory: int, *, backward: bool = False, avoided: int | None = None
 ) -> dict[int, tuple[int, ...]]:
-    """Return the fewest links from a memory to each that can be reached (or, `backward`, from each of those to it).
+    """Return the fewest links from a memory to each reachable one (or, `backward`, from each of those to it).
 
-    No way leads through the memory `avoided`; one may end there.
+    No path leads through the memory `avoided`; one may end there.
     """
     found: dict[int, tuple[int, ...]] = {memory: ()}
     waiting = deque([memory])

@@ -1,4 +1,4 @@
-"""Stages of a chain by their names, and by the operators that they consist of."""
+"""Stages of a chain selected by their names or by their operators."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _SHOWN = 4
 
 
 def stage_names(problem: Problem) -> list[str]:
-    """Return the name of each stage of a chain, repeats expanded; empty where it has none, as the steps of a loop."""
+    """Return the name of each stage of a chain, repeats expanded; empty without a name, as for steps of a loop."""
     if not isinstance(problem.instance, ChainInstance):
         return [""] * problem.chain.length
     return [stage.name for stage in problem.instance.stages for _ in range(stage.repeat)]
 
 
 def stages_named(problem: Problem, words: str, *, mixed: bool) -> list[int]:
-    """Return the stages (0-based) that some words name, separated by commas, in either case.
+    """Return the stages (0-based) that some words select, separated by commas, ignoring case.
 
     A stage counts if its name contains one of the words, or an operator in its `origin` has one in `op` or `module`:
     any operator if stages may be `mixed`, otherwise all of them.
@@ -40,12 +40,12 @@ def words_of(words: str) -> list[str]:
 
 
 def contains(texts: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether some text contains one of the words, in either case."""
+    """Whether some text contains one of the words, ignoring case."""
     return any(word in text.lower() for text in texts for word in words)
 
 
 def named(problem: Problem) -> str:
-    """Say what stages are called, for an error."""
+    """Describe the names of stages, for an error."""
     known = list(dict.fromkeys(name for name in stage_names(problem) if name))
     if not known:
         return "its stages have no names"

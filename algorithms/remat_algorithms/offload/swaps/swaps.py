@@ -1,11 +1,11 @@
-"""Orders of runs: when each copy of a value is written and read, and what may or must be elsewhere between.
+"""Orders of runs: accesses to each copy of a value, and the gaps in which it may or must be elsewhere.
 
-Between two accesses to a copy in the first processor's memory lies a *gap*; a *swap* says that the value spends one
-elsewhere. Everything else follows: when the value can leave, when its bytes are free, by when it must be back.
+A *gap* is the time between two accesses to a copy in the first processor's memory. A *swap* states that the value
+spends a gap elsewhere. The rest follows: when the value can leave, when its bytes are free, by when it must be back.
 
-Some transfers are no choice. What begins elsewhere has to come before its first use: that gap is `away`, whoever says
-so. What a run on a processor of another memory reads, or what must end in another memory, has to be sent there. A copy
-that lies elsewhere anyhow leaves for nothing: it is dropped, and comes back from there.
+Some transfers are not a choice. A value that begins elsewhere has to come before its first use: that gap is `away` in
+any case. Values that a run on a processor of another memory reads, or that must end in another memory, have to be sent
+there. Offloading a copy that is elsewhere anyway costs no transfer out: it is dropped, and returns from there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Order:
     tasks : sequence of int
         Tasks in execution order, repeats allowed.
     processors : sequence of int, optional
-        The processor of each run; default: the first one. What those in other memories read is sent to them.
+        The processor of each run; default: the first one. Values that those in other memories read are sent to them.
 
     Raises
     ------
@@ -64,14 +64,14 @@ class Order:
 
     @cached_property
     def gaps_of_copy(self) -> dict[int, list[int]]:
-        """Indices of the gaps of each copy that has some, in order."""
+        """Indices of the gaps of each copy that has any, in order."""
         return {copy.number: copy.gaps for copy in self.copies if copy.gaps}
 
     @cached_property
     def start_times(self) -> IntArray:
-        """When each run would start if nothing made it wait, and, last, when the last one would end.
+        """Start of each run if no run waits for transfers and, last, the end of the last one.
 
-        Runs in other memories go on beside those of the first processor, and count nothing.
+        Runs in other memories overlap with those of the first processor, and take no time here.
         """
         times = self.graph.time[self.tasks]
         if any(self.processors):
@@ -80,20 +80,20 @@ class Order:
         return np.concatenate(([0], np.cumsum(times)))
 
     def anyhow(self, copy: int) -> Route | None:
-        """Return the way from where a copy lies whatever is chosen; None if it is only in the processor's memory."""
+        """Return the route from the memory that holds a copy in any case; None if only the processor's memory does."""
         memory = self.copies[copy].refuge
         return None if memory is None else Route(memory, (), self.way(memory, self.device))
 
     def program(self, swaps: Iterable[Swap] = ()) -> Program:
-        """Return the runs, and the transfers: those of the given swaps, and those that have to be.
+        """Return the runs, and the transfers: those of the given swaps, and the mandatory ones.
 
-        The swaps are of distinct gaps, those of one copy on one route. A copy that comes back stays where it waited,
-        too, if it will leave again: it need not be sent twice.
+        The swaps are of distinct gaps, those of one copy on one route. A copy that returns also stays where it waited
+        if it will leave again: it need not be sent twice.
         """
         return program_of(self, swaps)
 
     def profile(self, swaps: Iterable[Swap] = ()) -> IntArray:
-        """Return the bytes in the processor's memory during each run, nothing staying longer than it must."""
+        """Return the bytes in the processor's memory during each run if no value stays longer than necessary."""
         return planned_profile(self.graph, self.machine, self.program(swaps))[self.device]
 
     def way(self, source: int, target: int) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ class Order:
         Raises
         ------
         remat.OptionError
-            If there is no way.
+            If no path exists.
         """
         known = self._ways.get(source)
         if known is None:
@@ -117,7 +117,7 @@ class Order:
 
     @cached_property
     def _rank(self) -> dict[int, int]:
-        """How many links each memory is away from the processor's; those without a way come last."""
+        """Number of links from the processor's memory to each memory; unreachable ones come last."""
         ways = paths(self.machine, self.device, backward=True)
         far = len(self.machine.links) + 1
         return {memory: len(ways[memory]) if memory in ways else far for memory in range(len(self.machine.memories))}
@@ -172,7 +172,7 @@ class Order:
         return current[value]
 
     def _read(self, copy: Copy, position: int, memory: int) -> None:
-        """Note an access; what may not be freed has no gaps."""
+        """Record an access; a value that must not be freed has no gaps."""
         if memory != self.device:
             copy.remote.setdefault(memory, []).append(position)
             return

@@ -1,4 +1,4 @@
-"""The transfers of an order: those of its swaps, and those that have to be."""
+"""The transfers of an order: those of its swaps, and the mandatory ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Ordered(Protocol):
 
 
 def program_of(order: Ordered, swaps: Iterable[Swap]) -> Program:
-    """Return the runs of an order, and the transfers of its swaps and of what has to cross links anyhow."""
+    """Return the runs of an order, and the transfers of its swaps and of values that must cross links anyway."""
     chosen = {swap.gap: swap for swap in swaps}
     plan = _Transfers(order, chosen)
     for copy in order.copies:
@@ -43,7 +43,7 @@ def program_of(order: Ordered, swaps: Iterable[Swap]) -> Program:
 
 
 class _Transfers:
-    """The transfers, copy by copy, and what goes with each run's end."""
+    """The transfers, copy by copy, and the values that each run's end frees."""
 
     def __init__(self, order: Ordered, chosen: Mapping[int, Swap]) -> None:
         self.order, self.chosen = order, chosen
@@ -52,18 +52,18 @@ class _Transfers:
         self.drops = [list(row) for row in order.drops]
 
     def add(self, copy: Copy) -> None:
-        """Append the transfers of one copy: its ways out, then its returns in order of its gaps."""
+        """Append the transfers of one copy: those out, then its returns in order of its gaps."""
         gaps = [(self.order.gaps[index], self.chosen.get(index)) for index in copy.gaps]
         back = [(gap, swap) for gap, swap in gaps if gap.away or (swap is not None and leaves(copy, gap))]
         swaps = [(gap, swap) for gap, swap in back if swap is not None and not gap.away]
         departures = [gap.after for gap, _ in swaps]
         reached, relays = self._sent(copy, swaps)
         if copy.here and copy.home is None:
-            departures = departures[1:]  # the first one frees what it takes out
+            departures = departures[1:]  # the first one frees its source
             if copy.sent and swaps and copy.freed:
                 self.drops[copy.last].append(copy.value)
         for position in departures:
-            self.drops[position].append(copy.value)  # what is elsewhere already is only dropped here
+            self.drops[position].append(copy.value)  # a value that is elsewhere already is only dropped here
         refuge = copy.refuge if copy.refuge is not None or not swaps else swaps[0][1].route.memory
         kept = {*copy.ends, *relays} | (set(reached) if copy.value in self.order.graph.pinned else set())
         if refuge is not None and back:
@@ -76,12 +76,12 @@ class _Transfers:
                 self._drop_elsewhere(copy, memory)
 
     def _sent(self, copy: Copy, swaps: Sequence[tuple[Gap, Swap]]) -> tuple[dict[int, int], set[int]]:
-        """Send a copy wherever it must lie, or may wait.
+        """Send a copy to all memories in which it must be, or may wait.
 
         Returns
         -------
         dict of int to int
-            The transfer (-1: none) with which it is in each memory.
+            The transfer (-1: none) that brings it into each memory.
         set of int
             Memories from which it was sent on.
         """
@@ -117,7 +117,7 @@ class _Transfers:
     def _hops(
         self, copy: Copy, links: Sequence[int], previous: int, *, needed: int, last_use: int | None, begin: int = -1
     ) -> None:
-        """Append the transfers of a way out, from a memory in which the transfer `previous` has put a copy."""
+        """Append the transfers of a route out, from a memory into which the transfer `previous` has brought a copy."""
         for hop, link in enumerate(links):
             is_last = hop + 1 == len(links)
             self.transfers.append(
@@ -141,7 +141,7 @@ class _Transfers:
         previous: int,
         last_use: int | None,
     ) -> None:
-        """Append the returns; with the last of them, or the last read there, what nobody needs there is freed."""
+        """Append the returns; the last of them, or the last read there, frees an unneeded waiting copy."""
         order = self.order
         for number, (gap, swap) in enumerate(back):
             chosen = swap is not None and copy.refuge is None
@@ -162,7 +162,7 @@ class _Transfers:
                 )
 
     def _drop_elsewhere(self, copy: Copy, memory: int) -> None:
-        """Free a copy in another memory with its last read there, or, without one, with the run that wrote it."""
+        """Free a copy in another memory with its last read there or, without one, with the run that wrote it."""
         reads = copy.remote.get(memory)
         if reads:
             self.drops[reads[-1]].append(copy.value)

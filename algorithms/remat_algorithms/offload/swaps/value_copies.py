@@ -1,4 +1,4 @@
-"""What an order of runs does with values: their copies, the gaps between accesses, and swaps of these."""
+"""Copies of values in an order of runs, the gaps between accesses, and swaps of these."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from remat_algorithms.offload.swaps.routes import Route
 
 BEFORE_ALL = -1
-"""Position of what is resident at the start."""
+"""Position of values that are resident at the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class Gap:
     after, before : int
         The two runs; `BEFORE_ALL` for an input, the number of runs for an output.
     copy : int
-        Which copy of which value: equal for the gaps of one copy.
+        Number of the copy: equal for the gaps of one copy.
     away : bool
-        Whether the value is elsewhere at its beginning: it has to come, and nobody chooses.
+        Whether the value is elsewhere at its beginning: it has to come, without a choice.
     """
 
     value: int
@@ -41,15 +41,15 @@ class Swap:
     gap : int
         Index of the gap.
     route : Route
-        Of a copy that lies elsewhere anyhow, the one from there (`Order.anyhow`).
+        Of a copy that is elsewhere anyway, the one from there (`Order.anyhow`).
     leave_with : int
-        The run with whose start the copy may start at the earliest; -1: as soon as the value is there. Of a copy that
-        has to be sent anyhow, that is its time, whatever this says.
+        The run with whose start the copy may start at the earliest; -1: as soon as the value is there. It is ignored
+        for a copy that has to be sent anyway.
     gone_by : int or None
-        A run that waits until the copy has ended; None: only when it needs the room. What has to be sent anyhow is
-        waited for where that is.
+        A run that waits until the copy has ended; None: only when it needs the memory. Transfers that are needed
+        anyway have their own waiting run.
     return_with : int
-        The run with whose start it comes back; -1: as early as it is in nobody's way.
+        The run with whose start it returns; -1: as early as it obstructs no other step.
     back_by : int or None
         The run that waits for its return; None: the gap's end.
     """
@@ -72,13 +72,13 @@ class Copy:
     written : int
         The run; `BEFORE_ALL` for an input.
     here : bool
-        Whether it comes into being in the processor's memory.
+        Whether it is created in the processor's memory.
     home : int or None
-        Another memory in which it lies from the beginning.
+        Another memory in which it is from the beginning.
     last : int
         Its latest access in the processor's memory.
     freed : bool
-        Whether it goes from there after that: not what must stay, nor what the run of that access replaces.
+        Whether it is freed there after that; False if it must stay, or if the run of that access replaces it.
     gaps : list of int
     remote : dict of int to list of int
         Runs that read it in other memories, by memory.
@@ -87,7 +87,7 @@ class Copy:
     targets : list of int
         Memories to which it has to be sent, the nearest first.
     refuge : int or None
-        The nearest other memory in which it lies sooner or later, whatever is chosen.
+        The nearest other memory that holds it at some time, whatever is chosen.
     """
 
     number: int
@@ -105,10 +105,10 @@ class Copy:
 
     @property
     def sent(self) -> bool:
-        """Whether it has to leave the processor's memory, and that frees it there."""
+        """Whether it has to leave the processor's memory, which frees it there."""
         return self.here and self.home is None and bool(self.targets)
 
 
 def leaves(copy: Copy, gap: Gap) -> bool:
-    """Whether a swap of a gap does anything: what comes anyhow, or what no run could drop, does not leave."""
+    """Whether a swap of a gap has any effect: not if the value comes anyway, or if no run could drop it."""
     return not gap.away and (copy.home is None or gap.after != BEFORE_ALL)

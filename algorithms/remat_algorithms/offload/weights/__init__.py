@@ -1,1 +1,1 @@
-"""Parameters that begin in a slower memory, and optimiser states."""
+"""Parameters that begin in a slower memory, and optimizer states."""

@@ -1,7 +1,7 @@
-"""`granular-offload`: as few stages as the budget asks for live at the host, the others on the device.
+"""`granular-offload`: the fewest stages that the budget requires stay at the host, the others on the device.
 
-After the granular offloading of Lin et al. 2021, who keep whole layers on the device, and send others' parameters and
-optimizer states to the host, so that the device's memory is used up and as little as can be crosses the link.
+After the granular offloading of Lin et al. 2021. They keep whole layers on the device, and offload the parameters and
+optimizer states of the others to the host. This fills the device's memory and minimises the traffic on the link.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class GranularOptions(Options):
 
 
 def solve(problem: Problem, options: GranularOptions, context: Context) -> Proposal:
-    """Choose the fewest stages, in each of three orders, that have to live at the host; take the quickest schedule.
+    """Choose the fewest stages, in each of three orders, that must stay at the host; take the fastest schedule.
 
-    Takes a chain whose `parameter_memory` and `optimizer_memory` are left open (`any`), and a processor in a memory
-    beside the device. Parameters of stages at the host come one stage ahead, for forward and for backward, and are
+    Takes a chain whose `parameter_memory` and `optimizer_memory` are left open (`any`), and a processor in another
+    memory than the device. Parameters of stages at the host come one stage ahead, for forward and for backward, and are
     updated there. The orders are: first stages first (their parameters wait the longest for their backward), last ones
-    first, largest first; where more stages at the host take less room, as they do but for what is on its way, bisection
-    finds the fewest. O(L log^2 L).
+    first, largest first. More stages at the host need less device memory, apart from transfers in flight. Bisection
+    therefore finds the fewest. O(L log^2 L).
 
     Raises
     ------
     remat.OptionError
-        If homes are fixed, or there is no such processor.
+        If homes are fixed, or no such processor exists.
     """
     setting = setting_of(problem, "granular-offload")
     if not (setting.open_parameters and setting.open_states):
@@ -79,7 +79,7 @@ class _Search:
         yield sorted(self.setting.updated, key=lambda index: (-held(index), index))
 
     def fewest(self, order: list[int]) -> None:
-        """Let the fewest first stages of an order leave; remember the schedule if it is the quickest."""
+        """Offload the fewest first stages of an order; keep the schedule if it is the fastest."""
         low, high = 0, len(order)
         if self._fits(set()) or not self._fits(set(order)):
             return

@@ -1,18 +1,18 @@
-"""A lower bound for chains whose parameters and states lie at a host that computes, too: what crosses, who works.
+"""A lower bound for chains whose parameters and states are at a host that also computes, from traffic and work.
 
-The first run of the loss to end, at T, parts a schedule. Before it a run of every stage's forward has ended, behind
-it one of every backward, each after the one before it. Where the first of them ran, on the device or at the host, is
-decided; what follows holds for every schedule:
+The first run of the loss to end, at T, divides a schedule. Before T, a run of every stage's forward has ended; after T,
+one of every backward; each after the one before it. Binary choices place each of these first runs on the device or at
+the host. The following holds for every schedule:
 
-- parameters of what ran on the device have crossed by then, those that are still there at T excepted: beside the loss
-  there is room for so many bytes and no more;
-- what the backward needs of its forward is still there, crosses again, or is made again by the device;
+- parameters of forwards that ran on the device have crossed by T, except those still resident at T: a limited number of
+  bytes fits on the device next to the loss;
+- the values that the backward needs of its forward are still resident, cross again, or are recomputed by the device;
 - a gradient crosses, or the host has run a backward, or the device updates: then states cross there and back;
-- each processor and link does one thing at a time, and those of the first stages come last; states that come last still
-  have to go back.
+- each processor and link does one thing at a time, and the work of the first stages comes last; states that come last
+  still have to go back.
 
-The program over these choices is solved in whole numbers: times are rounded down to ticks, shares to parts, and rows
-are loosened by what that may take from a solution. O(L^2) rows.
+The program over these choices is an integer program. Times are rounded down to ticks, shares to parts. Rows are relaxed
+by the amount that this may take from a solution. O(L^2) rows.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from remat_algorithms.kit.programs.program import ProgramBuilder
 from remat_algorithms.offload.weights.parameters import Setting
 
 TICKS = 1 << 14
-"""Into which the makespan that is to be beaten is cut."""
+"""Number of ticks of the makespan to beat."""
 PARTS = 1 << 10
-"""Into which the bytes of a value are cut."""
+"""Number of parts of a value's bytes."""
 FIRST = 2
-"""Stages that may be left out of the first ones that the host has to wait for."""
+"""First stages that may be left out of those that the host has to wait for."""
 MOST_STAGES = 60
 WORK = 3.0
-"""Most work on one of the two programs, in CP-SAT's units."""
+"""Maximum work on one of the two programs, in CP-SAT's units."""
 
 Term = tuple[int, int]
 
@@ -63,7 +63,7 @@ class _Stage:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the program is made of: `room` is what is left beside the loss; None: as much as anybody likes."""
+    """Data of the program: `room` is the memory left next to the loss; None: unbounded."""
 
     stages: tuple[_Stage, ...]
     loss: tuple[int, int]
@@ -73,7 +73,7 @@ class _Facts:
 
 
 def crossing_bound(setting: Setting, makespan: float, stopped: Callable[[], bool]) -> float:
-    """Return a time that no schedule goes below; 0 where nothing is known.
+    """Return a lower bound on the makespan of every schedule; 0 if nothing is known.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def crossing_bound(setting: Setting, makespan: float, stopped: Callable[[], bool
     least = makespan
     for on_device in (True, False):
         bound = 0.0
-        # With more rows a program says more, but its search says less in the same time.
+        # With more rows a program is tighter, but its search gets less far in the same time.
         for last in (False, True):
             program = _Crossing(facts, on_device=on_device, last=last).program
             answer = solve(program, seconds=None, stopped=stopped, step=1, work=WORK, known=bound)
@@ -102,7 +102,7 @@ def crossing_bound(setting: Setting, makespan: float, stopped: Callable[[], bool
 
 
 def _facts(setting: Setting, makespan: float) -> _Facts | None:
-    """Read the instance; None if it is not one that the program is for."""
+    """Read the instance; None if the program does not apply to it."""
     problem, graph, machine = setting.problem, setting.graph, setting.machine
     count = len(setting.stages)
     known = {stage.plain for stage in setting.stages} | {stage.forward for stage in setting.stages}
@@ -156,7 +156,7 @@ def _facts(setting: Setting, makespan: float) -> _Facts | None:
 
 
 def _links(setting: Setting, machine: Machine) -> tuple[Link | None, Link | None]:
-    """Return the links to and from the device, where there is but a device and a host, each with a processor."""
+    """Return the links to and from the device, if the machine has only a device and a host, each with a processor."""
     if not setting.may_be_helped or len(machine.memories) != 2 or len(machine.processors) != 2:
         return None, None
     if len(machine.links) != 2 or [p.memory for p in machine.processors] != [0, 1]:
@@ -166,7 +166,7 @@ def _links(setting: Setting, machine: Machine) -> tuple[Link | None, Link | None
 
 
 def _is_plain(problem: Problem, setting: Setting, loss: int) -> bool:
-    """Whether every stage's tasks read and write what the bound takes for granted."""
+    """Whether every stage's tasks read and write as the bound assumes."""
     graph = setting.graph
     forced = set(range(len(graph.tasks))) - {s.plain for s in setting.stages} - {s.forward for s in setting.stages}
     if graph.parallel_max is not None or graph.in_place[loss] or not problem.needed.forced[sorted(forced)].all():
@@ -203,7 +203,7 @@ def _is_plain(problem: Problem, setting: Setting, loss: int) -> bool:
 
 
 def _ends_at_host(setting: Setting) -> bool:
-    """Whether what updates make has to lie at the host in the end, and nothing else makes it."""
+    """Whether the outputs of updates must end at the host, and no other task produces them."""
     graph, machine = setting.graph, setting.machine
     ends = {place.value for place in graph.outputs if place.memory == machine.memories[1].name}
     for stage in setting.stages:
@@ -214,9 +214,9 @@ def _ends_at_host(setting: Setting) -> bool:
 
 
 def _last_backwards(stages: Sequence[_Stage]) -> int:
-    """Return what is left, at least, when the last parameters have come for a first backward on the device.
+    """Return the minimum remaining time when the last parameters have come for a first backward on the device.
 
-    That one, those of the stages before it, and what is left for the first stage then.
+    That is the backward itself, those of the stages before it, and the remaining work of the first stage.
     """
     chain: list[int] = []
     before = 0
@@ -231,7 +231,8 @@ def _last_backwards(stages: Sequence[_Stage]) -> int:
 class _Crossing:
     """The program for one of both places of the loss whose run ends first; `last`: with rows for the last states.
 
-    Columns are choices (0 or 1), shares (0 to `PARTS`) and ticks. Names say what a column of 1, or `PARTS`, means.
+    Columns are choices (0 or 1), shares (0 to `PARTS`) and ticks. A name tells the meaning of a column of 1, or
+    `PARTS`.
     """
 
     def __init__(self, facts: _Facts, *, on_device: bool, last: bool) -> None:
@@ -250,7 +251,7 @@ class _Crossing:
         self.again, self.host_backward, self.host_forward = choices(), choices(), choices()
         self.device_updates = choices()
         self.kept, self.kept_saved, self.kept_states = shares(), shares(), shares()  # on the device, at T
-        self.early, self.late = shares(), shares()  # crossing before and behind T
+        self.early, self.late = shares(), shares()  # crossing before and after T
         self.late_saved, self.late_states = shares(), shares()
         self.saved_out, self.gradient_out = shares(), shares()
         self.forward_end = [self._column(facts.horizon) for _ in range(count)]
@@ -276,7 +277,7 @@ class _Crossing:
         return column
 
     def _row(self, terms: Iterable[Term], least: int = 0) -> None:
-        """Add a row; rounding its columns down may take one of each from the left side."""
+        """Add a row; rounding its columns down may reduce each term of the left side by one."""
         merged: dict[int, int] = {}
         for column, factor in terms:
             merged[column] = merged.get(column, 0) + factor
@@ -326,7 +327,7 @@ class _Crossing:
         return self.loss_end if index == len(self.stages) - 1 else self.backward_end[index + 1]
 
     def _backward(self, index: int, *, on_device: bool) -> None:
-        """The first backward to end: behind the one before it, what it needs, and the device's other runs."""
+        """Constrain the first backward to end: after the one before it, its inputs, and the device's other runs."""
         device, host = self.stages[index].backward
         ends, there, behind = self.backward_end, self.backward_there, range(index, len(self.stages))
         self._times([(ends[index], 1), (self._before(index), -1), (there[index], host - device)], least=host)
@@ -351,7 +352,7 @@ class _Crossing:
         self._row([*states, (self.device_updates[index], -PARTS)])
 
     def _out(self, index: int) -> None:
-        """What leaves the device after a backward, of this stage and of those before it."""
+        """Constrain the transfers out of the device after a backward, of this stage and of those before it."""
         ahead = range(index + 1)
         renewed = [(self.device_updates[k], -self.stages[k].renewed) for k in ahead]
         gradients = [(self.gradient_out[k], -self.stages[k].gradient) for k in ahead]
@@ -366,7 +367,7 @@ class _Crossing:
         )
 
     def _host(self, index: int) -> None:
-        """The host's backwards and updates of this stage and of those before it."""
+        """Constrain the host's backwards and updates of this stage and of those before it."""
         ahead = range(index + 1)
         work = [(self.host_backward[k], -self.stages[k].backward[1]) for k in ahead]
         work += [(self.device_updates[k], self.stages[k].update[1]) for k in ahead]
@@ -388,7 +389,7 @@ class _Crossing:
                 self._times([(self.end, 1), (self.backward_end[index], -1), *work, *freed], least=least + wait)
 
     def _into(self) -> None:
-        """What comes behind T, and what follows the last of it."""
+        """Constrain the transfers into the device after T, and the work that follows the last of them."""
         tails = []
         for stage in self.stages:
             device, host = stage.update
@@ -398,7 +399,7 @@ class _Crossing:
             some = [k for k, tail in enumerate(tails) if tail >= least]
             late = [(self.late[k], -self.stages[k].parameters[1]) for k in some]
             late += [(self.late_states[k], -self.stages[k].states[1]) for k in some]
-            # A backward that runs on both has no tail: what comes for it is left out.
+            # A backward that runs on both has no tail: transfers for it are left out.
             twice = [
                 (row[k], self.stages[k].parameters[1])
                 for k in some
@@ -408,11 +409,11 @@ class _Crossing:
             self._times([(self.end, 1), (self.loss_start, -1), *twice], late, least=least)
 
     def _there_and_back(self) -> None:
-        """What follows when the last of several equal stages' states come, as many as the device updates.
+        """Constrain the work after the last states of several equal stages, as many as the device updates.
 
-        From when the states of the last but j - 1 have come, those of j go back, one after the other. Of what comes
-        behind that, parameters for first backwards have the whole chain of backwards before the end; if there are none,
-        it is the states of j - 1.
+        Once the states of all but the last j - 1 have come, those of j go back, one after the other. After that
+        transfer, parameters for first backwards still have the whole chain of backwards before the end. If there are
+        none, the states of j - 1 follow.
         """
         stages = self.stages
         kinds = Counter((one.states[1], one.renewed, one.update[0]) for one in stages if one.states[1] and one.renewed)
@@ -426,11 +427,11 @@ class _Crossing:
         late += [(self.late_states[k], -come) for k in alike]
         everything = sum(one.parameters[1] for one in stages) + number * come
         for some in range(2, number + 1):
-            # Rounded up, what is taken off is enough.
+            # Rounding the subtracted amount up is safe.
             least = min(chain, update + some * renewed) - (some - 1) * (come + 1)
             if update + some * renewed > chain + renewed:
                 break
-            enough = self.program.add_column(integer=True)  # whether the device updates so many of them
+            enough = self.program.add_column(integer=True)  # whether the device updates that many of them
             self._row([(enough, number), *((self.device_updates[k], -1) for k in alike)], 1 - some)
             most = self.facts.horizon + everything + max(0, least)
             self._times([(self.end, 1), (self.loss_start, -1), (enough, -most)], late, least=least - most)

@@ -1,8 +1,8 @@
-"""Where the updating processor runs forwards and backwards, too: first choices, and changes of them.
+"""Choices in which the updating processor also runs forwards and backwards: initial ones, and changes of them.
 
-Parameters that lie beside it need not cross the link for what it runs: the first forwards, while the parameters of
-those behind them come, and a stage with much to carry and little to compute, such as an embedding. Updates on the
-device take the states there and back, beside what the host updates.
+Parameters next to that processor need not cross the link for its own runs. Good candidates are the first forwards,
+while the parameters of later stages come, and stages with many bytes and little work, for example an embedding. Updates
+on the device transfer the states there and back, overlapped with the host's updates.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from dataclasses import replace
 from remat_algorithms.offload.weights.parameters import Choice, Choices, Setting
 
 MOST_PREFIXES = 16
-"""Numbers of first stages that are tried."""
+"""Maximum number of lengths of the prefix of stages that are tried."""
 MOST_UPDATES = 6
-"""Updates on the device of the first choices."""
+"""Maximum number of updates on the device in the initial choices."""
 DELAYS = 3
 FAR = 0.3
-"""How often a delay is drawn afresh; otherwise it becomes a little more or less."""
+"""Probability that a delay is drawn at random; otherwise it changes slightly."""
 
 
 def prefixes(setting: Setting) -> Iterator[list[Choices]]:
-    """Yield rows of choices whose first forwards the helper runs, more and more; the second row's whole first stage."""
+    """Yield rows of choices whose first forwards the helper runs, ever more; in row two, the whole first stage."""
     base, count = _streaming(setting), len(setting.stages)
     for first in (1, 2):
         row: list[Choices] = []
@@ -34,7 +34,7 @@ def prefixes(setting: Setting) -> Iterator[list[Choices]]:
 
 
 def with_updates(setting: Setting, choices: Choices) -> Iterator[Choices]:
-    """Yield the same with some updates on the device: of the stages next to the first one, or spread over all."""
+    """Yield the same choices with some updates on the device: of stages next to the first one, or spread over all."""
     able = [k for k in setting.updated if choices[k].helped != 2][:-1]
     for number in range(1, min(MOST_UPDATES, len(able)) + 1):
         spread = {able[k * len(able) // number] for k in range(number)}
@@ -65,7 +65,7 @@ def changed(setting: Setting, choices: Sequence[Choice], chance: random.Random) 
 
 
 def _streaming(setting: Setting) -> Choices:
-    """Let all parameters leave, and all forwards run again, but for those of the last stages."""
+    """Offload all parameters and recompute all forwards, except those of the last stages."""
     assert setting.helper is not None
     last = max((k for k in setting.updated if setting.stages[k].parameters is not None), default=0)
     return [
@@ -93,7 +93,7 @@ def _one(setting: Setting, choice: Choice, dice: float, chance: random.Random, c
 
 
 def _checked(setting: Setting, index: int, choice: Choice) -> Choice:
-    """Make a choice one that there is: what the helper runs as a whole it updates, too."""
+    """Make a choice consistent: the helper also updates the stages that it runs completely."""
     if index not in setting.updated:
         return replace(choice, updater=setting.helper or 0)
     return replace(choice, helped=1) if choice.helped == 2 and choice.updater == 0 else choice

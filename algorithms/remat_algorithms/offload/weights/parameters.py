@@ -1,7 +1,7 @@
-"""A chain with parameters on its machine: what its stages have, where that lies, and what is decided for each.
+"""A chain with parameters on its machine: values of its stages, their homes, and the choices for each stage.
 
-Parameters and optimizer states have *homes*, where they lie at the start and at the end: the instance names them, or
-leaves them to the schedule, stage by stage.
+Parameters and optimizer states have *homes*, the memories that hold them at the start and at the end. The instance
+names them, or leaves them to the schedule, stage by stage.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ ANY = "any"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """One stage: its tasks and values by index; None for what it does not have.
+    """One stage: its tasks and values by index; None for absent ones.
 
     Attributes
     ----------
     forward, plain, backward : int
-        The forward that the backward needs, the one that only makes the next activation, and the backward.
+        The forward that the backward needs, the one that only produces the next activation, and the backward.
     update : int or None
     exchange : int or None
-        The collective that adds up its gradients, or reduces them to the rank's share; also its neighbours', perhaps.
+        The collective that adds up its gradients, or reduces them to the rank's share; neighbours may share it.
     gather : int or None
         The collective that gathers its parameters, for every use, or once they are new.
     parameters, gradient, optimizer, new_parameters, new_optimizer : int or None
@@ -63,7 +63,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is decided for one stage.
+    """The decisions for one stage.
 
     Attributes
     ----------
@@ -72,18 +72,18 @@ class Choice:
     updater : int
         The processor that updates them.
     again : bool
-        Whether its forward runs again.
+        Whether its forward is recomputed.
     keeps : bool
         Whether gathered parameters stay from forward to backward.
     home : int or None
-        The memory where its parameters and optimizer states lie, where that is open; None: as the setting says.
+        The home of its parameters and optimizer states, if that is open; None: the setting's.
     helped : int
-        What of it runs on the helper, beside its parameters: 0 nothing, 1 its first forward (it then runs again on the
+        The part that the helper runs next to the parameters: 0 nothing, 1 its first forward (recomputed on the
         device), 2 its forward and its backward.
     delay : int
-        How many backwards on the device come between its own and its update there.
+        Number of backwards on the device between its backward and its update there.
     yields : bool
-        Whether its new optimizer state leaves the device behind what the helper waits for.
+        Whether its new optimizer state leaves the device after the transfers that the helper waits for.
     """
 
     streams: bool = False
@@ -97,7 +97,7 @@ class Choice:
 
 
 Choices = list[Choice]
-"""Of each stage."""
+"""One choice per stage."""
 
 
 class Setting:
@@ -109,8 +109,8 @@ class Setting:
     name : str
         Of the algorithm, for messages.
     states_away : bool
-        Whether optimizer states lie outside the device, where the schedule says where they lie; `parameters_away`,
-        parameters too.
+        Whether optimizer states are outside the device, if their home is the schedule's choice; `parameters_away`:
+        the same for parameters.
 
     Raises
     ------
@@ -143,26 +143,26 @@ class Setting:
 
     @cached_property
     def helper(self) -> int | None:
-        """The fastest processor outside the device, one beside the optimizer states first; None if there is none."""
+        """The fastest processor outside the device, preferably one next to the optimizer states; None without one."""
         found = [p for p, processor in enumerate(self.machine.processors) if processor.memory != self.device]
         beside = [p for p in found if self.machine.processors[p].memory == self.optimizer_home]
         return max(beside or found, key=lambda p: (self.machine.processors[p].speed, -p), default=None)
 
     @cached_property
     def refuge(self) -> int | None:
-        """The memory to which parameters that live on the device leave; None if there is none."""
+        """The memory to which parameters that live on the device leave; None without one."""
         near = [route.memory for route in routes(self.machine)]
         return next((memory for memory in near if memory == self.optimizer_home), near[0] if near else None)
 
     @cached_property
     def shelter(self) -> int | None:
-        """The memory to which activations leave, the nearest one; None if there is none."""
+        """The nearest memory to which activations leave; None without one."""
         near = routes(self.machine)
         return near[0].memory if near else None
 
     @property
     def may_be_helped(self) -> bool:
-        """Whether a processor beside the parameters may run forwards and backwards, too."""
+        """Whether a processor next to the parameters may also run forwards and backwards."""
         if self.helper is None or self.device != 0 or self.open_parameters or self.open_states:
             return False
         beside = self.machine.processors[self.helper].memory
@@ -172,11 +172,11 @@ class Setting:
 
     @property
     def gathers_for_use(self) -> bool:
-        """Whether parameters are shared out, and gathered wherever they are used."""
+        """Whether parameters are sharded, and gathered for each use."""
         return any(stage.gathered is not None for stage in self.stages)
 
     def homes(self, choice: Choice) -> tuple[int, int]:
-        """Return where the parameters and the optimizer's state of a stage lie."""
+        """Return the homes of the parameters and of the optimizer state of a stage."""
         if choice.home is None:
             return self.parameter_home, self.optimizer_home
         return (
@@ -185,7 +185,7 @@ class Setting:
         )
 
     def initial(self, choices: Sequence[Choice]) -> tuple[tuple[int, int], ...]:
-        """Return where the inputs lie whose place is the schedule's choice, as (value, memory)."""
+        """Return the homes of inputs that the schedule chooses, as (value, memory)."""
         found: list[tuple[int, int]] = []
         for stage, choice in zip(self.stages, choices, strict=True):
             parameters, states = self.homes(choice)
@@ -196,7 +196,7 @@ class Setting:
         return tuple(found)
 
     def placed(self, choices: Sequence[Choice]) -> TaskGraph:
-        """Return the graph with its inputs where choices have them."""
+        """Return the graph with its inputs at their chosen homes."""
         names = [memory.name for memory in self.machine.memories]
         return self.graph.starting_with([(value, names[memory]) for value, memory in self.initial(choices)])
 
@@ -206,7 +206,7 @@ class Setting:
         Raises
         ------
         remat.OptionError
-            If there is no way.
+            If no path exists.
         """
         found = paths(self.machine, source)
         if target not in found:
@@ -217,7 +217,7 @@ class Setting:
         return found[target]
 
     def without(self, choices: Sequence[Choice], **changes: object) -> list[Choice]:
-        """Return choices with something else for every stage."""
+        """Return choices with some fields changed for every stage."""
         return [replace(choice, **changes) for choice in choices]  # type: ignore[arg-type]
 
     def _memory(self, name: str | None) -> int:

@@ -1,10 +1,9 @@
-"""Steps of training that follow each other without end: the least period that the order on each resource allows.
+"""Repeated training steps: the minimum period that the order on each resource allows.
 
-What must come before what, in one step of training and from one to the next, are difference constraints: each start is
-no earlier than another one plus a time, less a whole number of periods. The least period without a circle of such
-constraints that is longer than its periods is their maximum cycle ratio, found by following too long circles until
-there are none. Nothing starts earlier than in the schedule of one step alone, so what that holds back for room stays
-so.
+The precedences within one training step, and from one step to the next, are difference constraints. Each start is at
+least another start plus a time, less a whole number of periods. The minimum period at which no cycle of constraints is
+longer than its periods is the maximum cycle ratio. It is found by repeatedly following a cycle that is too long.
+Nothing starts earlier than in the schedule of a single step, so waiting for memory is preserved.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from remat.plugin import Machine, Number, StepBuilder, StepKind, Steps, TaskGrap
 from remat_algorithms.offload.swaps.program import run_time
 
 INSTANT = 1e-9
-"""Share of the makespan within which float times are one instant."""
+"""Share of the makespan within which float times count as equal."""
 
 ROUNDING = 2.0**-50
-"""Share of the makespan by which a sum of float times may be off."""
+"""Maximum error of a sum of float times, as a share of the makespan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """`target` starts no earlier than `time` after `source` does, less so many periods."""
+    """`target` starts at least `time` after `source` does, less `periods` periods."""
 
     source: int
     target: int
@@ -40,7 +39,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Cycle:
-    """What every step of training does, with the starts of the first one, and when the next one begins."""
+    """The steps of every training step, with the starts of the first one, and its period."""
 
     steps: Steps
     period: Number
@@ -49,21 +48,21 @@ class Cycle:
 
 
 def cycle_of(graph: TaskGraph, machine: Machine, steps: Steps) -> Cycle | None:
-    """Repeat the steps of one step of training with the least period; None where they do not fit.
+    """Repeat the steps of one training step with the minimum period; None if they do not fit.
 
     Parameters
     ----------
     graph : TaskGraph
-        With its inputs where they lie, and its `renewals`.
+        With its inputs at their homes, and its `renewals`.
     machine : Machine
     steps : Steps
         With start times.
 
     Notes
     -----
-    What new parameters go home by starts as late as it can, so that the old ones are gone by then. Where memories are
-    bounded, longer periods are tried, up to the one that lets each step of training end first. O(n) a try for n steps,
-    but for the rounds in which constraints settle, which are few.
+    Transfers that take new parameters home start as late as possible, so that the old ones are freed by then. If
+    memories are bounded, longer periods are tried, up to the one that lets each training step end first. O(n) per try
+    for n steps, times the rounds in which constraints settle, which are few.
     """
     repeat = _Repeat(graph, machine, steps)
     least = repeat.least_period()
@@ -85,7 +84,7 @@ def cycle_of(graph: TaskGraph, machine: Machine, steps: Steps) -> Cycle | None:
 
 
 class _Repeat:
-    """Steps as operations: their times, what they occupy, and what comes before what."""
+    """Steps as operations: their times, resources and precedences."""
 
     def __init__(self, graph: TaskGraph, machine: Machine, steps: Steps) -> None:
         assert steps.start is not None
@@ -157,9 +156,9 @@ class _Repeat:
         return dict(lines)
 
     def _late_ones(self) -> dict[int, tuple[int, int]]:
-        """Return the transfers and collectives that make what is handed on where it lies, and what that replaces.
+        """Return transfers and collectives that replace a value for the next training step, and the replaced values.
 
-        Of what has a whole period to spare: on each channel these come behind all else, in the order of their use.
+        These have a whole period of slack: on each channel, they come after all others, in the order of their use.
         """
         old = {renewal.new: renewal.old for renewal in self.graph.renewals if renewal.lag > 1}
         index, first = self.machine.memory_index, self.machine.memories[0].name
@@ -176,7 +175,7 @@ class _Repeat:
     # --- constraints --------------------------------------------------------------------------------------------------
 
     def _data(self) -> list[Edge]:
-        """Return what must come before what in one step of training, by what it reads, writes and frees."""
+        """Return the precedences in one training step, from its reads, writes and frees."""
         edges: list[Edge] = []
         writer: dict[tuple[int, int], int] = {}
         users: defaultdict[tuple[int, int], list[int]] = defaultdict(list)  # since the value was written or freed
@@ -201,26 +200,27 @@ class _Repeat:
         return edges
 
     def _before_free(self, user: int, step: int) -> Number:
-        """Return how long after a user of a value somebody has to begin who frees it at its own end.
+        """Return the minimum time from a user of a value to the begin of a step that frees it at its own end.
 
-        At one instant what ends there frees before anything begins, so one of no length must not come at that end.
+        At one instant, steps that end free before others begin. A step of zero length must therefore not come at that
+        end.
         """
         instant = isinstance(self.time[user], float) and self.time[user] <= INSTANT * self.makespan
         return 0 if self.time[user] == 0 or instant else self.time[user] - self.time[step]
 
     def _in_time(self) -> Iterator[tuple[int, bool]]:
-        """Yield when steps begin, and when they free what they do (True), in the order in which that happens."""
+        """Yield the begins of steps, and the times at which they free values (True), in chronological order."""
         events: list[tuple[Number, int, int, bool]] = []
         for step, begin in enumerate(self.begin):
             events.append((begin, 1, step, False))
             end = begin + self.time[step]
-            # At one instant what began earlier ends first; what takes no time begins and ends at its place in the list.
+            # At one instant, earlier steps end first; a step of zero length begins and ends at its place in the list.
             events.append((end, 1 if end == begin else 0, step, True))
         for *_, step, frees_now in sorted(events):
             yield step, frees_now
 
     def _turns(self) -> list[Edge]:
-        """Return who comes after whom on each resource: the first one of the next step of training after the last."""
+        """Return the order on each resource: the first one of the next training step comes after the last."""
         edges: list[Edge] = []
         for line in self.lines.values():
             late = [step for step in line if step in self.home]
@@ -230,7 +230,7 @@ class _Repeat:
         return edges
 
     def _use(self, step: int) -> Number:
-        """Return when what takes the place of what a step makes is first used."""
+        """Return the first use of the value that replaces an output of a step."""
         return min((self.begin[user] for user in self.users.get(self.home[step], ())), default=0)
 
     @cached_property
@@ -244,7 +244,7 @@ class _Repeat:
         return found
 
     def _handed_on(self) -> list[Edge]:
-        """Return that what is handed on is there before it is used, so many steps of training later."""
+        """Return the constraints that a value for a later training step arrives before its use there."""
         index, first = self.machine.memory_index, self.machine.memories[0].name
         homes = {place.value: index[place.memory or first] for place in self.graph.inputs}
         made: dict[tuple[int, int], int] = {}
@@ -273,19 +273,19 @@ class _Repeat:
             if circle is None:
                 return number or None
             periods = sum(edge.periods for edge in circle)
-            if periods == 0:  # what one step of training does has no circles
+            if periods == 0:  # the constraints within one training step have no cycles
                 return None
             longer = sum((Fraction(edge.time) for edge in circle), Fraction(0)) / periods
             period = max(longer, period * (1 + Fraction(1, 10**12)) if not whole else longer)
         return self.makespan or None
 
     def starts(self, period: Number) -> list[Number] | None:
-        """Return the starts at a period, what goes home as late as it can; None where there are none."""
+        """Return the starts at a period, transfers home as late as possible; None if the period is infeasible."""
         found, _ = self._settle(period)
         return None if found is None else self._late(found, period)
 
     def _settle(self, period: Number) -> tuple[list[Number] | None, list[Edge] | None]:
-        """Return the earliest starts at a period, or a circle of constraints that is too long for it."""
+        """Return the earliest starts at a period, or a cycle of constraints that is too long for it."""
         start = list(self.begin)
         slack = 0 if all(isinstance(time, int) for time in (period, *start)) else ROUNDING * float(self.makespan)
         leaving: list[list[Edge]] = [[] for _ in range(self.count)]
@@ -313,14 +313,14 @@ class _Repeat:
         return start, None
 
     def _late(self, start: list[Number], period: Number) -> list[Number]:
-        """Move what goes home to as late as what follows lets it, all else staying where it is."""
+        """Delay the transfers home as much as their successors allow; all other steps stay."""
         latest = list(start)
         bound: dict[int, Number | None] = dict.fromkeys(self.home)
         leaving: dict[int, list[Edge]] = {step: [] for step in self.home}
         for edge in self.edges:
             if edge.source in leaving and edge.source != edge.target:
                 leaving[edge.source].append(edge)
-        for _ in range(4):  # those behind each other on a channel settle at once, in reverse
+        for _ in range(4):  # consecutive ones on a channel settle at once, in reverse
             moved = False
             for step in sorted(self.home, key=lambda k: -start[k]):
                 limits = [
@@ -347,7 +347,7 @@ class _Repeat:
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def fits(self, start: Sequence[Number], period: Number) -> bool:
-        """Whether every memory can hold what lies there at any instant of a period."""
+        """Whether every memory can hold its values at any instant of a period."""
         machine, size = self.machine, self.graph.size.tolist()
         if all(memory.capacity is None for memory in machine.memories):
             return True
@@ -393,7 +393,7 @@ class _Repeat:
         )
 
     def _reused(self, step: int, frees: list[tuple[int, int]]) -> int:
-        """Return the bytes of what it frees that a run in place takes over."""
+        """Return the bytes of its freed values that a run in place takes over."""
         task = int(self.steps.item[step])
         if self.steps.kind[step] != StepKind.RUN or not self.graph.in_place[task]:
             return 0
@@ -404,8 +404,8 @@ class _Repeat:
     def placed(self, start: Sequence[Number]) -> Steps:
         """Return the steps with these starts, in their order.
 
-        A transfer at whose end, within an instant, somebody begins who still reads its source, leaves freeing it to a
-        step of its own, behind that one.
+        If a step that still reads a transfer's source begins within an instant of the transfer's end, a separate later
+        step frees the source.
         """
         steps, builder = self.steps, StepBuilder()
         order = sorted(range(self.count), key=lambda k: (start[k], k))
@@ -444,7 +444,7 @@ class _Repeat:
 
 
 def _circle(by: Sequence[Edge | None], at: int) -> list[Edge] | None:
-    """Follow who was held up by whom, until somebody comes twice; None if that ends first."""
+    """Follow the predecessors that delayed each step until one repeats; None if the path ends first."""
     seen: dict[int, int] = {}
     path: list[Edge] = []
     while at not in seen:
@@ -458,17 +458,17 @@ def _circle(by: Sequence[Edge | None], at: int) -> list[Edge] | None:
 
 
 Moment = tuple[Number, int, int]
-"""A time, and what comes first at that instant: its rank (below), and of one rank its turn."""
+"""A time, and the order at that instant: the rank (below), then the turn."""
 
 ENDS, INSTANTLY, BEGINS = range(3)
-"""At one instant what has ended goes, then what takes no time comes and goes, then comes what begins."""
+"""At one instant, ended values go first, then those of zero-length steps come and go, then new ones come."""
 
 Span = tuple[Moment, Moment, int]
-"""From when to when how many bytes are there."""
+"""Begin, end and number of the resident bytes."""
 
 
 def _most(spans: Sequence[Span], period: Number) -> int:
-    """Return the most bytes at any instant, if all of this happens again every period."""
+    """Return the maximum bytes at any instant if all spans repeat every period."""
     events: list[tuple[Number, int, int, int]] = []
     use = 0
     for begin, end, size in spans:

@@ -1,9 +1,9 @@
 """One iteration of a chain with parameters as a program: an order of runs, and the transfers that choices imply.
 
-What is decided for each stage (`Choice`) is where its parameters lie, whether they leave between forward and backward,
-which processor updates them, whether they are gathered once or twice, and whether its forward keeps nothing but its
-output and runs again before its backward. The transfers between homes, the device and the updating processor's
-memory are then forced.
+The `Choice` for each stage decides where its parameters live, whether they leave between forward and backward, and
+which processor updates them. It also decides whether they are gathered once or twice, and whether its forward is
+recomputed before its backward. The transfers between homes, the device and the updating processor's memory are then
+forced.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from remat_algorithms.offload.weights.parameters import Choice, Setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """What holds for all stages.
+    """Decisions for all stages together.
 
     Attributes
     ----------
     one_ahead : bool
-        Whether parameters come back while the stage before them runs (double buffering), and not as early as they
-        are in nobody's way.
+        Whether parameters return while the stage before them runs (double buffering), rather than as early as they
+        obstruct no other step.
     prefetch : bool
         Whether parameters are gathered while the stage before them runs; otherwise its end comes first.
     late : bool
@@ -32,7 +32,7 @@ class Manner:
         Whether parameters that live on the device stay until they are replaced; otherwise until their last use.
     away : bool
         Whether activations wait for their backward in the nearest other memory. Then no run is more than two stages
-        ahead of what has to leave.
+        ahead of the activations that have to leave.
     """
 
     one_ahead: bool = False
@@ -90,7 +90,7 @@ class Training:
         self.manner = manner or Manner()
         self.graph = setting.placed(choices)
         count = len(setting.stages)
-        self.runs: list[tuple[int, int, tuple[int, ...]]] = []  # (task, processor, runs that have to end before)
+        self.runs: list[tuple[int, int, tuple[int, ...]]] = []  # (task, processor, runs that must end before)
         self.first, self.second, self.last = [0] * count, [0] * count, [0] * count
         self.sent: dict[int, int] = {}  # transfers that helped backwards wait for
         self.helper = 0 if setting.helper is None else setting.helper
@@ -145,11 +145,11 @@ class Training:
             self.first[index] = self._append(task, self.helper if choice.helped else 0)
 
     def _backwards(self) -> None:
-        """Append backwards, with what comes before each of them, exchanges, and updates on the device."""
+        """Append backwards, each with its preceding steps, exchanges, and updates on the device."""
         stages = self.setting.stages
         late: list[int] | None = [] if self.manner.late else None
         waiting: list[int] = []  # updates that wait for an exchange beside the next backward
-        delayed: list[tuple[int, int]] = []  # updates that wait for some backwards more
+        delayed: list[tuple[int, int]] = []  # updates that wait for some more backwards
         for index in reversed(range(len(stages))):
             stage, choice = stages[index], self.choices[index]
             before = self.last[index + 1] if index + 1 < len(stages) else self.loss
@@ -185,7 +185,7 @@ class Training:
 
     @staticmethod
     def twice(choice: Choice) -> bool:
-        """Whether a stage's forward runs again before its backward."""
+        """Whether a stage's forward is recomputed before its backward."""
         return choice.helped == 1 or (choice.again and not choice.helped)
 
     def _exchanged_with(self, index: int) -> list[int]:
@@ -197,7 +197,7 @@ class Training:
         return together[::-1] if index == together[0] else []
 
     def _others(self, down_to: int = -1) -> None:
-        """Append the updates elsewhere of the stages behind one."""
+        """Append the updates elsewhere of the stages after one."""
         for index in reversed(self.setting.updated):
             if index > down_to and index not in self.update and (down_to < 0 or self.choices[index].updater != 0):
                 self._update(index)
@@ -252,7 +252,7 @@ class Training:
             self._carry(output, setting.device, 0, ready=current[output][-1], needed=len(self.runs))
 
     def _shared_activations(self) -> None:
-        """Let activations follow who reads them, to the helper and back, and free each copy after its last use."""
+        """Move activations to their readers, to the helper and back, and free each copy after its last use."""
         graph, setting = self.graph, self.setting
         weights = {value for stage in setting.stages for value in stage.values}
         beside = setting.machine.processors[self.helper].memory
@@ -299,7 +299,7 @@ class Training:
                 self.drops[copy.uses[-1]].append(copy.value)
 
     def _leave(self, value: int, uses: list[int]) -> None:
-        """Let an activation wait elsewhere between forwards and backwards, unless it is for the last stage."""
+        """Keep an activation elsewhere between forwards and backwards, unless it is for the last stage."""
         setting, count = self.setting, len(self.setting.stages)
         before = [position for position in uses if position < self.loss]
         after = [position for position in uses if position > self.loss]
@@ -330,7 +330,7 @@ class Training:
     # --- parameters ---------------------------------------------------------------------------------------------------
 
     def _gathered(self, index: int) -> None:
-        """Free gathered parameters between forward and backward, where they are gathered again, and behind it."""
+        """Free gathered parameters between forward and backward, if they are gathered again, and after the backward."""
         value = self.setting.stages[index].gathered
         if value is not None:
             if len(self.gathers[index]) > 1:
@@ -358,7 +358,7 @@ class Training:
         read = stage.update is not None and value in self.graph.reads[stage.update].tolist()
         begin, again = self._ahead(index)
         spare: int | None = None  # a memory with a copy for an update there
-        if choice.helped == 2:  # all that reads them is beside them
+        if choice.helped == 2:  # all readers are next to them
             spare = home
             if not read:
                 self.drops[last].append(value)
@@ -391,7 +391,7 @@ class Training:
         self._new_parameters(index, home, place)
 
     def _new_parameters(self, index: int, home: int, place: int) -> None:
-        """Let new parameters go home, or the rank's share of them to where all are gathered first."""
+        """Send new parameters home, or the rank's share of them to the memory where all are gathered first."""
         stage, made, where = self.setting.stages[index], self.update[index], place
         if stage.share is not None:
             renewal = self.renewal[index]

@@ -1,14 +1,15 @@
-"""`weight-offload`: which stages' parameters leave the device between forward and backward, and where they are updated.
+"""`weight-offload`: choose the stages whose parameters leave between forward and backward, and the place of updates.
 
-After Beaumont, Eyraud-Dubois, Shilova and Zhao 2022, who choose the stages to offload so that they fit and the link
-hides as much of it as can be; the choice is NP-hard, and this is a heuristic:
+After Beaumont, Eyraud-Dubois, Shilova and Zhao 2022. They choose the stages to offload so that everything fits and the
+transfers overlap with computation. The choice is NP-hard, and this is a heuristic:
 
-1. Stages are put in an order (longest time between forward and backward first; largest parameters first; smallest
-   first). The fewest first ones of it that make everything fit leave. Unless that is the fastest schedule that can be,
-   the fewest forwards that run again (most bytes per time first) are tried in place of that, and beside it.
-2. A walk flips and exchanges stages that leave and forwards that run again, and moves updates between processors. Of
-   very short chains all choices are tried.
-3. Where parameters lie beside another processor, that may run forwards and backwards as well (module `helped`).
+1. Stages are sorted (longest time between forward and backward first; largest parameters first; smallest first). The
+   smallest prefix with which everything fits leaves. Unless that schedule is proved fastest, recomputing the fewest
+   forwards (most bytes per time first) is tried, both instead of offloading and in addition to it.
+2. A local search flips and exchanges offloaded stages and recomputed forwards, and moves updates between processors.
+   For very short chains, all choices are tried.
+3. A processor next to the parameters may also run forwards and backwards
+   (`remat_algorithms.offload.weights.host_compute`).
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ from remat_algorithms.offload.weights.training_program import Manner, Training
 from remat_algorithms.offload.weights.zero_family import setting_of, with_places
 
 WORSE = 0.05
-"""Most by which the walk accepts a longer makespan; little is likelier."""
+"""Maximum accepted increase of the makespan in the local search; small ones are likelier."""
 HELPED = 3
-"""How many times more changes are tried where a helper runs forwards and backwards."""
+"""Factor for the number of tried changes if a helper runs forwards and backwards."""
 WORSE_HELPED = 0.01
-"""The same where a helper runs forwards and backwards: there are more ways to change little."""
+"""The same if a helper runs forwards and backwards: then more small changes exist."""
 BACK = 0.05
-"""How often it returns to the best after a refusal."""
+"""Probability of a return to the best solution after a rejection."""
 
 
 class WeightOffloadOptions(Options):
@@ -73,20 +74,21 @@ class _Found:
 
     @property
     def cost(self) -> tuple[Number, int]:
-        """What is less is better: the makespan, and of equal ones the fewest transfers."""
+        """Cost to minimise: the makespan, then the number of transfers."""
         return self.outcome.makespan, len(self.training.transfers)
 
 
 def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> Proposal:
     """Search for the stages whose parameters leave.
 
-    Takes a chain with parameters. Is no longer than those of `zero-offload` and `l2l`, where these apply. Names the
-    least budget at which its own first choices fit, where none does. O((evaluations + log L) L log L).
+    Takes a chain with parameters. The schedule is no longer than those of `zero-offload` and `l2l`, where these apply.
+    If none of its own initial choices fits, names the smallest budget at which one does. O((evaluations + log L) L log
+    L).
 
     Raises
     ------
     remat.OptionError
-        If the chain has no parameters, or the machine no way that they must take.
+        If the chain has no parameters, or the machine lacks a necessary link.
     """
     search = _Search(setting_of(problem, "weight-offload"), context)
     found = search.start()
@@ -116,14 +118,14 @@ class _Search(Incumbent[_Found]):
         self.overfull: list[tuple[Overfull, Training]] = []
 
     def start(self) -> _Found | None:
-        """Return the best of the first choices: for each updater and each order of stages.
+        """Return the best of the initial choices: for each updater and each order of stages.
 
         The choices of `l2l` are among them, and those of `zero-offload`, where nothing leaves.
         """
         for updater in list(self.updaters):
             try:
                 self._starts(updater)
-            except OptionError:  # no way to this processor
+            except OptionError:  # no path to this processor
                 self.updaters.remove(updater)
                 if not self.updaters:
                     raise
@@ -134,7 +136,7 @@ class _Search(Incumbent[_Found]):
         return self.best
 
     def _helped_starts(self) -> None:
-        """Let the helper run first stages, as many as are best or one more or less; then update some on the device."""
+        """Let the helper run the best number of first stages, or one more or less; then update some on the device."""
         for row in host_compute.prefixes(self.setting):
             found: list[tuple[tuple[Number, int], int]] = []
             for place, choices in enumerate(row):
@@ -151,7 +153,7 @@ class _Search(Incumbent[_Found]):
                     self._evaluate(updated)
 
     def improve(self, best: _Found, evaluations: int) -> _Found:
-        """Try all choices, if they are no more than that; otherwise flip and exchange, now and then for the worse."""
+        """Try all choices if they are few enough; otherwise flip and exchange, sometimes for the worse."""
         ways = len(self.updaters) ** len(self.setting.updated) * 2 ** (len(self.movable) + self.count)
         if ways <= evaluations:
             for choices in self._all_choices():
@@ -167,7 +169,7 @@ class _Search(Incumbent[_Found]):
         return self.best or best
 
     def least_memory(self) -> LeastBudget | None:
-        """Name the least memory at which one of the first choices fits."""
+        """Name the minimum memory at which one of the initial choices fits."""
         machine = self.setting.machine
         for overrun, training in sorted(self.overfull, key=lambda entry: entry[0].needed):
             if overrun.needed == 0:
@@ -179,7 +181,7 @@ class _Search(Incumbent[_Found]):
         return None
 
     def _starts(self, updater: int) -> None:
-        """Fit by streams alone, by recomputation with and without them, and by streams with all recomputed."""
+        """Fit choices by offloading, by recomputation with and without it, and by offloading with all recomputed."""
         plain = [Choice(updater=updater)] * self.count
         for order in self._orders():
             self._fewest(plain, order, lambda choice: replace(choice, streams=True))
@@ -204,7 +206,7 @@ class _Search(Incumbent[_Found]):
         yield sorted(self.movable, key=lambda index: (bytes_of[index], index))
 
     def _by_gain(self) -> list[int]:
-        """Return the stages by the bytes that running them again frees per time that it takes, most first."""
+        """Return the stages by the bytes that recomputing them frees per time, descending."""
         graph, stages = self.setting.graph, self.setting.stages
         outputs = {stage.plain: set(graph.writes[stage.plain].tolist()) for stage in stages}
 
@@ -217,7 +219,7 @@ class _Search(Incumbent[_Found]):
         return sorted(range(self.count), key=key)
 
     def _fewest(self, base: Choices, order: list[int], changed: Callable[[Choice], Choice]) -> None:
-        """Change the fewest first stages of an order that make everything fit (by bisection)."""
+        """Change the smallest prefix of an order with which everything fits (by bisection)."""
 
         def fits(number: int) -> bool:
             some = set(order[:number])
@@ -231,7 +233,7 @@ class _Search(Incumbent[_Found]):
             low, high = (low, middle) if fits(middle) else (middle, high)
 
     def _evaluate(self, choices: Choices, manner: Manner | None = None) -> _Found | None:
-        """Dispatch, and remember what is best, or what would have been needed; return what fits."""
+        """Dispatch choices, and record the best ones or the missing memory; return a result that fits."""
         training = Training(self.setting, choices, manner)
         outcome = dispatch(training.graph, self.setting.machine, training.program)
         if not isinstance(outcome, Dispatched):
@@ -261,7 +263,7 @@ class _Search(Incumbent[_Found]):
                 current = best
 
     def _trim(self) -> None:
-        """Let stay what leaves for nothing: the walk is after the makespan alone."""
+        """Undo useless offloading: the local search considers the makespan alone."""
         for index in self.movable:
             best = self.best
             if best is None or best.training.manner != Manner() or self.context.stopped:
@@ -289,7 +291,7 @@ class _Search(Incumbent[_Found]):
             yield [Choice(*ways) for ways in row]
 
     def _changed(self, choices: Choices, chance: random.Random) -> Choices:
-        """Move an update, or flip or exchange stages whose parameters leave, or those that run again."""
+        """Move an update, or flip or exchange offloaded or recomputed stages."""
         dice = chance.random()
         if len(self.updaters) > 1 and dice < 0.3:
             index = chance.choice(self.setting.updated)
@@ -312,10 +314,10 @@ class _Search(Incumbent[_Found]):
 
 
 def _bounds(problem: Problem) -> tuple[Bound, ...]:
-    """Bound the makespan by what must cross the links, where only the device computes.
+    """Bound the makespan by the traffic on the links, if only the device computes.
 
-    What tasks read and what does not lie there must come, outputs that lie elsewhere must go: each at the sum of the
-    bandwidths of the links there, at most.
+    Inputs of tasks that are not on the device must come, and outputs elsewhere must go: each at most at the total
+    bandwidth of the links there.
     """
     graph, machine = problem.graph, problem.machine
     device = machine.processors[0].memory
@@ -340,7 +342,7 @@ def _bounds(problem: Problem) -> tuple[Bound, ...]:
 
 
 def _crossing(search: _Search, makespan: Number, context: Context) -> tuple[Bound, ...]:
-    """Bound the makespan where the processor beside the parameters computes, too."""
+    """Bound the makespan if the processor next to the parameters computes, too."""
     if not search.setting.may_be_helped or search.is_fastest or context.stopped:
         return ()
     from remat_algorithms.offload.weights.host_bound import crossing_bound

@@ -1,17 +1,17 @@
-"""Fixed rules for where parameters lie, when they are gathered, and where they are updated.
+"""Fixed rules for where parameters live, when they are gathered, and where they are updated.
 
 With L stages of P_i bytes of parameters, G_i of gradients and O_i of optimizer states, and d ranks:
 
 - `zero` (after Rajbhandari et al. 2020): everything on the device, updates after the last backward. At the end of the
-  backward a rank holds sum P + G + O, of which stages 1, 2 and 3 share out O, G and P.
-- `zero-offload` (after Ren et al. 2021): parameters stay on the device; optimizer states and updates are elsewhere, and
-  gradients leave as they come. With a master copy in the optimizer states, sum G_i bytes leave and sum P_i come back,
-  the least that any split with the optimizer elsewhere can do.
-- `l2l` (after Pudipeddi et al. 2020): the device holds the parameters of the stage that runs and of the one that comes
-  next, and activations wait elsewhere, so that its bytes do not depend on the depth. Parameters come once for forward
-  and once for backward, but for the last one's, which stay: 2 sum P_i - P_L bytes; sum G_i leave.
-- `zero-infinity` (after Rajbhandari et al. 2021): as `l2l`, from wherever parameters and states lie, also behind
-  another memory; activations stay, if nothing else is asked for.
+  backward a rank holds sum P + G + O; stages 1, 2 and 3 shard O, G and P of these.
+- `zero-offload` (after Ren et al. 2021): parameters stay on the device. Optimizer states and updates are elsewhere, and
+  gradients leave immediately. With a master copy in the optimizer states, sum G_i bytes leave and sum P_i return, the
+  minimum of any split with the optimizer elsewhere.
+- `l2l` (after Pudipeddi et al. 2020): the device holds the parameters of the running stage and of the next one, and
+  activations wait elsewhere; device memory does not depend on the depth. Parameters come once for forward and once for
+  backward, except the last one's, which stay: 2 sum P_i - P_L bytes; sum G_i leave.
+- `zero-infinity` (after Rajbhandari et al. 2021): as `l2l`, from the homes of parameters and states, including homes
+  more than one link away; activations stay by default.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class OffloadOptions(Options):
 
 
 class StreamOptions(Options):
-    """What `l2l` and `zero-infinity` have in common."""
+    """Common options of `l2l` and `zero-infinity`."""
 
     recompute: bool | None = Field(
         None,
@@ -91,8 +91,8 @@ def solve_zero(problem: Problem, options: ZeroOptions, context: Context) -> Prop
 def solve_zero_offload(problem: Problem, options: OffloadOptions, context: Context) -> Proposal:
     """Keep parameters on the device, and the optimizer's states and the updates elsewhere.
 
-    Takes a chain whose `parameter_memory` is the device, and whose `optimizer_memory` is not; with a processor there.
-    Is infeasible within its own schedule if a memory is too small for it. O(L log L).
+    Takes a chain whose `parameter_memory` is the device, and whose `optimizer_memory` is another one, with a processor
+    there. Infeasible within its own schedule if a memory is too small for it. O(L log L).
     """
     setting = setting_of(problem, "zero-offload")
     if setting.parameter_home != setting.device:
@@ -106,10 +106,10 @@ def solve_zero_offload(problem: Problem, options: OffloadOptions, context: Conte
 
 
 def solve_l2l(problem: Problem, options: LayerToLayerOptions, context: Context) -> Proposal:
-    """Bring each stage's parameters for its forward and again for its backward, one stage ahead.
+    """Load each stage's parameters for its forward and again for its backward, one stage ahead.
 
-    Takes a chain whose `parameter_memory` and `optimizer_memory` are not the device; with a processor there. Is
-    infeasible within its own schedule if a memory is too small for it. O(L log L).
+    Takes a chain whose `parameter_memory` and `optimizer_memory` are not the device, with a processor there. Infeasible
+    within its own schedule if a memory is too small for it. O(L log L).
     """
     setting = setting_of(problem, "l2l", parameters_away=True)
     _check_away(setting)
@@ -117,11 +117,11 @@ def solve_l2l(problem: Problem, options: LayerToLayerOptions, context: Context) 
 
 
 def solve_zero_infinity(problem: Problem, options: InfinityOptions, context: Context) -> Proposal:
-    """Bring each stage's parameters, or the rank's share of them, from wherever they lie; update beside the host.
+    """Load each stage's parameters, or the rank's share of them, from their home; update next to the host.
 
-    Takes a chain whose `parameter_memory` and `optimizer_memory` are not the device; with a processor in another
-    memory, through which optimizer states pass that lie behind it. Is infeasible within its own schedule if a memory
-    is too small for it. O(L log L).
+    Takes a chain whose `parameter_memory` and `optimizer_memory` are not the device, with a processor in another
+    memory. Optimizer states whose home is beyond that memory pass through it. Infeasible within its own schedule if a
+    memory is too small for it. O(L log L).
     """
     setting = setting_of(problem, "zero-infinity", parameters_away=True)
     _check_away(setting)
@@ -131,7 +131,7 @@ def solve_zero_infinity(problem: Problem, options: InfinityOptions, context: Con
 
 
 def _stream(setting: Setting, updater: int, *, away: bool, recompute: bool | None) -> Proposal:
-    """Let parameters come one stage ahead, twice."""
+    """Load parameters one stage ahead, twice."""
     again = away if recompute is None else recompute
     last = max((index for index in setting.updated if setting.stages[index].parameters is not None), default=0)
     choices = [Choice(index != last, updater, again) for index in range(len(setting.stages))]
@@ -156,7 +156,7 @@ def setting_of(problem: Problem, name: str, *, states_away: bool = True, paramet
 
 
 def conclude(setting: Setting, training: Training, scope: str) -> Proposal:
-    """Dispatch one program; where it does not fit, say what would be enough."""
+    """Dispatch one program; if it does not fit, report the memory that would suffice."""
     program, graph, machine = training.program, training.graph, setting.machine
     outcome = dispatch(graph, machine, program)
     if isinstance(outcome, Dispatched):
@@ -174,7 +174,7 @@ def conclude(setting: Setting, training: Training, scope: str) -> Proposal:
 
 
 def answer(setting: Setting, training: Training, outcome: Dispatched, scope: str) -> Proposal:
-    """Propose a schedule, repeated with the least period where steps of training follow each other without end."""
+    """Propose a schedule, repeated with the minimum period if training steps repeat without end."""
     if not setting.problem.instance.is_stream:
         return Proposal(steps=with_places(setting, training.choices, outcome.steps), makespan=outcome.makespan)
     cycle = cycle_of(training.graph, setting.machine, outcome.steps)
@@ -185,7 +185,7 @@ def answer(setting: Setting, training: Training, outcome: Dispatched, scope: str
 
 
 def with_places(setting: Setting, choices: Sequence[Choice], steps: Steps) -> Steps:
-    """Return steps that say where inputs lie whose place is the schedule's choice."""
+    """Return steps that state the homes of inputs that the schedule chooses."""
     return replace(steps, initial=setting.initial(choices))
 
 

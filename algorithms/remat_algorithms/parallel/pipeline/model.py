@@ -190,16 +190,16 @@ def needed(model: PipelineModel, op: Op) -> list[tuple[Op, float]]:
 
 
 def flow(op: Op) -> tuple[int, int, int]:
-    """Return a key by which no operation stands before another one that it waits for (see `needed`).
+    """Return a sort key that puts every operation after those that it waits for (see `needed`).
 
-    Operations that take no time may begin at one instant: this is the order in which they can.
+    Operations of zero length may begin at one instant; the key gives them a valid order.
     """
     phase, stage, batch = op
     return phase, -stage if phase == B else stage, batch
 
 
 def one_by_one(model: PipelineModel) -> Lists:
-    """Return the lists that run one micro-batch after the other, each forward and back: they take least memory."""
+    """Return the lists that run one micro-batch after the other, forward and back, with minimum memory."""
     lists: list[list[Op]] = [[] for _ in model.fixed]
     for batch in range(model.batches):
         for stage in range(model.stages):

@@ -230,7 +230,7 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
         if not any(excess) or context.stopped:
             break
         staged = staged.tightened(excess)
-    if best.orders is None:  # also where time is over: a budget that is named as enough has orders
+    if best.orders is None:  # also after a timeout: a budget reported as sufficient needs orders
         best.consider(staged, one_by_one(staged.model))
     met = staged.chained and best.makespan is not None and best.makespan <= bound
     return Proposal(
@@ -248,9 +248,9 @@ def _reported(context: Context, scope: str) -> Callable[[float], object]:
 
 
 def _least(problem: Problem, staged: Staging) -> LeastBudget | None:
-    """Return the smallest budget for all devices with which orders on a placement fit; None if they cannot be run.
+    """Return the minimum budget, equal for all devices, of any order on a placement; None if none can run.
 
-    No order takes less than one micro-batch after the other.
+    No order needs less memory than one micro-batch after the other.
     """
     outcome = placed(problem, staged.orders(one_by_one(staged.model)))
     if outcome is None:

@@ -18,9 +18,9 @@ STEPS = 500
 """Number of steps in the smallest possible period, if times are not integers."""
 
 MOST_STEPS, WHOLE_STEPS = 2**31, 2**20
-"""Whole times are taken as they are up to so many steps of the least period; of a longer one it has so many at least.
+"""Integral times stay exact up to `MOST_STEPS` steps in the minimum period; a longer one has at least `WHOLE_STEPS`.
 
-Each step more is work for the bisection, and the solver takes 64 bits for all periods together.
+More steps mean more work for the bisection, and the solver has 64 bits for all periods together.
 """
 
 
@@ -40,7 +40,7 @@ class Least:
 
 
 def unit_of(blocks: Blocks) -> Number:
-    """Return the step that times are taken in: a whole one if all times are."""
+    """Return the unit of times: an integer if all times are integers."""
     if not blocks.whole:
         return blocks.least_period / STEPS or 1
     return 1 if blocks.least_period <= MOST_STEPS else int(blocks.least_period) // WHOLE_STEPS
@@ -134,14 +134,14 @@ def _pattern(asked: Asked, found: Found, period: int) -> Pattern:
 
 
 def steps_below(period: Number, unit: Number) -> int:
-    """Return the most steps that are less than a period."""
+    """Return the largest number of steps below a period."""
     if isinstance(period, int) and isinstance(unit, int):
         return -(-period // unit) - 1
     return math.ceil(period / unit * (1 - 1e-9)) - 1
 
 
 def steps_from(period: Number, unit: Number) -> int:
-    """Return the fewest steps that are no less than a period."""
+    """Return the smallest number of steps that reaches a period."""
     if isinstance(period, int) and isinstance(unit, int):
         return -(-period // unit)
     return math.ceil(period / unit * (1 - 1e-9))

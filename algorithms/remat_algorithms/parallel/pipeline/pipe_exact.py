@@ -148,7 +148,7 @@ class _Program:
     unit : int or float
         Length of a time step.
     exact, rounded : bool
-        Whether its times equal those of the pipeline, all multiples of an integer unit; whether they are rounded down.
+        Whether times equal those of the pipeline, multiples of an integer unit; whether they are rounded down.
     most : int
         Lower bound in steps on every order, if the program has no solution.
     holds : bool

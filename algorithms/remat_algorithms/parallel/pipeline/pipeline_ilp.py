@@ -70,7 +70,7 @@ def solve(problem: Problem, options: IlpOptions, context: Context) -> Proposal:
 
 
 def is_provable(blocks: Blocks, unit: Number) -> bool:
-    """Whether a program without a solution is a proof: times are as they are, and blocks single layers."""
+    """Whether infeasibility of the program is a proof: times are exact, and blocks are single layers."""
     return blocks.whole and unit == 1 and len(blocks.parts) == blocks.instance.length
 
 

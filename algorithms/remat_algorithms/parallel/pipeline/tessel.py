@@ -74,7 +74,7 @@ def least_repetend(
 ) -> tuple[int, dict[Op, int]] | None:
     """Return the smallest period and the starts of the first `count` micro-batches' operations, in time steps.
 
-    Where times have a common step that is not too small for that, they are taken as they are; else they are rounded up.
+    If times have a common step that is large enough, they are exact; otherwise they are rounded up.
 
     Notes
     -----
@@ -114,7 +114,7 @@ def _loads(model: PipelineModel) -> list[list[float]]:
 
 
 def _lists(model: PipelineModel, starts: dict[Op, int], period: int, count: int) -> Lists:
-    """Return what each device runs: a repetend after the other, without what is beyond the last micro-batch."""
+    """Return the list of each device: one repetend after the other, without operations beyond the last micro-batch."""
     found: list[list[tuple[int, tuple[int, int, int], Op]]] = [[] for _ in range(model.devices)]
     for (phase, stage, number), start in starts.items():
         for first in range(0, model.batches - number, count):

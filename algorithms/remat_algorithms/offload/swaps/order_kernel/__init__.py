@@ -1,1 +1,1 @@
-"""Orders of runs with what leaves, in columns: how long they take, without their steps; for searches."""
+"""Orders of runs with offloading, in arrays: their makespans without their steps, for searches."""

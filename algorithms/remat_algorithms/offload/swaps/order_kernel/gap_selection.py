@@ -1,4 +1,4 @@
-"""Taking gaps in some order until everything fits (see `choice.Choice.select`), and the transfers of those taken."""
+"""Selection of gaps in some order until everything fits (see `choice.Choice.select`), and their transfers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from remat_algorithms.offload.swaps.order_kernel.kernel_structs import NONE, Arr
 
 
 def select(given: Given, runs: Runs, moves: Moves, count: int) -> bool:
-    """Take gaps in the order of a ranking of so many, each where it helps; spare what can be spared.
+    """Take gaps in the order of a ranking of `count` gaps, each if it helps; then drop needless ones.
 
-    Those taken are noted in `moves.taken`; False if not even all of them are enough. O(gaps * runs).
+    The selected gaps are recorded in `moves.taken`; False if not even all of them are enough. O(gaps * runs).
     """
     figures, level = runs.figures, moves.level
     figures.chosen = 0
@@ -36,7 +36,7 @@ def select(given: Given, runs: Runs, moves: Moves, count: int) -> bool:
             taken += 1
     if over > 0:
         return False
-    # What is not needed any more is put back, the latest one first; the others are kept in that order.
+    # Gaps that are not needed any more are dropped, the latest first; the others keep that order.
     kept = 0
     for back in range(taken):
         moves.order[back] = moves.taken[taken - 1 - back]
@@ -57,7 +57,7 @@ def select(given: Given, runs: Runs, moves: Moves, count: int) -> bool:
 
 
 def add_transfers(given: Given, runs: Runs, moves: Moves) -> None:
-    """List the transfers of the chosen gaps, and what goes with each run then (see `transfers.program_of`)."""
+    """List the transfers of the chosen gaps, and the values that each run then frees (see `transfers.program_of`)."""
     figures = runs.figures
     base = figures.drops
     figures.transfers = 0
@@ -74,7 +74,7 @@ def add_transfers(given: Given, runs: Runs, moves: Moves) -> None:
                     out = figures.transfers
                     _leave(runs, moves, copy, gap)
                 else:
-                    # What is elsewhere already is only dropped here.
+                    # A value that is elsewhere already is only dropped here.
                     place, entry = runs.gap_after[gap], figures.drops
                     runs.drop_value[entry] = runs.value[copy]
                     runs.drop_next[entry] = moves.drops[place]
@@ -121,9 +121,9 @@ def _add(runs: Runs, moves: Moves, value: int, ready: int, needed: int, begin: i
 
 
 def queue(moves: Moves, transfers: int, runs: int, leaving: bool) -> int:
-    """Queue the transfers of one way in the order in which they go; return the first one.
+    """Queue the transfers of one direction in the order in which they go; return the first one.
 
-    What leaves goes in the order in which it becomes ready, what comes back in that of its use. O(transfers + runs).
+    Transfers out go in the order in which they become ready, transfers back in the order of use. O(transfers + runs).
     """
     bucket, order = moves.bucket, moves.order
     for place in range(runs + 2):
@@ -156,7 +156,7 @@ def _key(moves: Moves, transfer: int, leaving: bool) -> int:
 
 
 def _sort_by_begin(moves: Moves, order: Array, count: int) -> None:
-    """Sort those that become ready with one run by the run with which they may start."""
+    """Sort the transfers that become ready with one run by the run with which they may start."""
     for end in range(1, count):
         transfer = order[end]
         at = end

@@ -1,4 +1,4 @@
-"""The compiled twin of `timing.act`: the same text, in machine code (see `kit.compile`)."""
+"""The compiled twin of `timing.act`: the same source, in machine code (see `kit.compile`)."""
 
 from __future__ import annotations
 

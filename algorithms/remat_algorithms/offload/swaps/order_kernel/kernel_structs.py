@@ -1,7 +1,7 @@
-"""What the functions of this folder work on, as records that are interpreted and compiled alike (see `kit.compile`).
+"""Data of this package's functions, as records that are interpreted and compiled alike (see `kit.compile`).
 
-Of the machines that the other modules of `swaps` know, it is the usual one: a processor, and a memory behind its own
-that holds anything, with a link there and one back. All values begin and end in the processor's memory.
+Of the machines that the other modules of `swaps` support, this is the usual one: a processor, and an unbounded memory
+with one link out and one back. All values begin and end in the processor's memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from remat_algorithms.kit.compile.records import cells
 
 Array = Any
-"""An array of int64, or, of times, of float64."""
+"""An array of int64 or, for times, of float64."""
 
 NONE = -1
 """No run, copy, gap or transfer; before all runs."""
@@ -24,11 +24,11 @@ class Given(NamedTuple):
     Attributes
     ----------
     read_start, read, write_start, write
-        What tasks read and write: those of task t are ``read[read_start[t]:read_start[t + 1]]``.
+        Reads and writes of tasks: those of task t are ``read[read_start[t]:read_start[t + 1]]``.
     workspace, in_place, must : (tasks,)
     time : (tasks,)
     size, pinned, stays : (values,)
-        The latter: whether it is an output.
+        `stays`: whether it is an output.
     out, back : (values,)
         Times of the transfers.
     inputs, outputs : (inputs,), (outputs,)
@@ -36,7 +36,7 @@ class Given(NamedTuple):
     static, capacity : int
         Of the processor's memory.
     out_channel, back_channel : int
-        0 or 1, in the order in which channels are looked at; equal where both ways share one.
+        0 or 1, in the order in which channels are examined; equal if both directions share one.
     """
 
     read_start: Array
@@ -62,24 +62,24 @@ class Given(NamedTuple):
 
 @cells
 class Figures(ctypes.Structure):
-    """Where a call stands.
+    """The state of a call.
 
     Attributes
     ----------
     runs, copies, gaps, drops, transfers, chosen : int
-        How many there are.
+        Their numbers.
     free : int
-        Bytes that nothing takes.
+        Unoccupied bytes.
     unfinished, latest : int
         The first run that has not ended, the latest one that has started.
     reused : int
-        Bytes that the run that goes on takes over from what it reads.
+        Bytes of its reads that the active run takes over.
     leaving, coming : int
         The first waiting transfers.
     turn, run_turn, out_turn, back_turn : int
-        How much has started; when what goes on has (0: nothing does).
+        How many steps have started; the turns in which the active ones started (0: none is active).
     out, back : int
-        The transfers that go on.
+        The active transfers.
     """
 
     runs: int
@@ -108,21 +108,21 @@ class Runs(NamedTuple):
     Attributes
     ----------
     asked : (most runs,)
-        What is looked at.
+        The given runs.
     task, profile : (most runs + 1,)
         The useful ones of these, and the bytes that each must hold (see `program.planned_profile`).
     change : (most runs + 2,)
-        How these change, from run to run.
+        Changes of these from run to run.
     left : (tasks,)
         Runs of each that have not been left out.
     current : (values,)
-        The copy of each that is there.
+        The current copy of each.
     value, written, last, first_gap, latest_gap, next_run
-        By copy. `next_run`: where the value is written afresh.
+        By copy. `next_run`: the run that writes the value again.
     gap_value, gap_after, gap_before, gap_next
         By gap; the next one of its copy.
     drop_head, drop_value, drop_next
-        What goes with each run's end: entries in a list, of which `drop_head` is the first one.
+        Values freed at each run's end: entries in a list, of which `drop_head` is the first one.
     figures : Figures
     """
 
@@ -149,33 +149,33 @@ class Runs(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """What leaves, its transfers, and when all starts.
+    """Offloaded values, their transfers, and all start times.
 
     Attributes
     ----------
     ranking, taken : (gaps,)
-        Gaps in the order in which they are taken, and those that are.
+        Gaps in the order in which they are taken, and the selected ones.
     level : (most runs + 1,)
         Bytes that are free at each run.
     chosen, leave_with, return_with : (gaps,)
-        What leaves (see `copies.Swap`).
+        The offloaded gaps (see `copies.Swap`).
     move_value, ready, needed, last_use, previous, begin, leaves
         By transfer (see `program.Transfer`).
     awaited, blocked, ended, queued, used_next
-        Likewise: the run that waits for it; the run before whose end there is no room; whether it has ended; the next
+        Likewise: the run that waits for it; the run before whose end it does not fit; whether it has ended; the next
         one in its queue; the next one whose source the same run uses last.
     drops, used_head, pending, ended_runs : (most runs + 1,)
-        What goes with each run's end; transfers whose source it uses last; how many it still waits for; whether it has
-        ended.
+        Values freed at each run's end; transfers whose source it uses last; how many it still waits for; whether it
+        has ended.
     present : (values,)
         Whether each is in the processor's memory.
     started : (most runs + 1,)
     clock : (4,)
-        When the run and the transfers that go on end; now.
+        When the active run and transfers end; now.
     open_start, close_start, opens, closes
-        By value, where it comes and goes.
+        By value, where it arrives and goes.
     bucket, order
-        Room for sorting.
+        Workspace for sorting.
     """
 
     ranking: Array

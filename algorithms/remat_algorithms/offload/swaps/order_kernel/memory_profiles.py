@@ -1,4 +1,4 @@
-"""The bytes that each run must hold, nothing staying longer than it must (see `program.planned_profile`)."""
+"""The bytes that each run must hold if no value stays longer than necessary (see `program.planned_profile`)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from remat_algorithms.offload.swaps.order_kernel.kernel_structs import NONE, Arr
 
 
 def plan_profile(given: Given, runs: Runs, moves: Moves, transfers: int, profile: Array) -> None:
-    """Fill the profile, of the runs and the first `transfers` transfers.
+    """Fill the profile of the runs and the first `transfers` transfers.
 
-    O(runs + transfers); what a value's accesses are sorted by is short, and sorted but for its transfers.
+    O(runs + transfers). The lists of a value's accesses are short, and sorted except for its transfers.
     """
     count = runs.figures.runs
     _list(given, runs, moves, transfers)
@@ -66,12 +66,12 @@ def written_bytes(given: Given, task: int) -> int:
 
 
 def _list(given: Given, runs: Runs, moves: Moves, transfers: int) -> None:
-    """List where each value comes, and where it goes."""
+    """List when each value arrives, and when it goes."""
     count, values = runs.figures.runs, len(given.size)
     for value in range(values + 1):
         moves.open_start[value] = 0
         moves.close_start[value] = 0
-    # Counted first, one place further; what is before a value then ends where its own begins.
+    # Counted first, shifted by one place: the counts before a value then end where its own begin.
     for entry in range(len(given.inputs)):
         moves.open_start[given.inputs[entry]] += 1
     for place in range(count):
@@ -94,7 +94,7 @@ def _list(given: Given, runs: Runs, moves: Moves, transfers: int) -> None:
         closed += moves.close_start[value]
         moves.open_start[value] = opened
         moves.close_start[value] = closed
-    # Filled from the back, so that each row ends up sorted but for the transfers, which come first.
+    # Filled from the back: each row ends up sorted except for the transfers, which come first.
     for back in range(count):
         place = count - 1 - back
         task = runs.task[place]
@@ -117,7 +117,7 @@ def _list(given: Given, runs: Runs, moves: Moves, transfers: int) -> None:
 
 
 def _put(starts: Array, entries: Array, value: int, place: int) -> None:
-    """Enter a place before those of its value, where it is in order."""
+    """Insert a place in order before those of its value."""
     starts[value] -= 1
     at = starts[value]
     entries[at] = place
@@ -134,7 +134,7 @@ def _sort(entries: Array, low: int, high: int) -> None:
 
 
 def _enter(runs: Runs, moves: Moves, value: int, size: int) -> None:
-    """Pair up when a value comes and when it goes, and enter its bytes."""
+    """Pair the arrivals and departures of a value, and enter its bytes."""
     count = runs.figures.runs
     low, high = moves.open_start[value], moves.open_start[value + 1]
     used, ends = moves.close_start[value], moves.close_start[value + 1]
@@ -153,7 +153,7 @@ def _enter(runs: Runs, moves: Moves, value: int, size: int) -> None:
         if end < following or following == start:
             used += 1
         else:
-            end = following  # a value that is written afresh is there twice while it is
+            end = following  # the old and the new version of a value are both resident while it is overwritten
         if start <= end:
             runs.change[start] += size
             runs.change[end + 1] -= size

@@ -1,4 +1,4 @@
-"""What an order of runs does with values: the useful runs, copies, gaps and drops (see `swaps.Order`)."""
+"""Useful runs, copies, gaps and drops of an order of runs (see `swaps.Order`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from remat_algorithms.offload.swaps.order_kernel.kernel_structs import NONE, Giv
 
 
 def look(given: Given, runs: Runs, count: int) -> bool:
-    """Look at `count` runs; return whether all that they read is there. O(accesses)."""
+    """Analyse `count` runs; return whether all their reads are resident. O(accesses)."""
     figures = runs.figures
     figures.copies = 0
     figures.gaps = 0
@@ -42,8 +42,8 @@ def look(given: Given, runs: Runs, count: int) -> bool:
 
 
 def _keep_useful(given: Given, runs: Runs, count: int) -> None:
-    """Leave out runs all of whose values are dropped unread; a task that must run keeps one."""
-    # `current` says which values somebody wants.
+    """Leave out runs all of whose values are dropped unread; keep one run of a mandatory task."""
+    # `current` tells which values are wanted.
     for value in range(len(given.size)):
         runs.current[value] = 1 if given.stays[value] or given.pinned[value] else 0
     for task in range(len(given.must)):
@@ -85,7 +85,7 @@ def _begin(runs: Runs, value: int, place: int) -> None:
 
 
 def _read(given: Given, runs: Runs, value: int, place: int) -> bool:
-    """Note an access; what may not be freed has no gaps."""
+    """Record an access; a value that must not be freed has no gaps."""
     copy = runs.current[value]
     if copy == NONE:
         return False

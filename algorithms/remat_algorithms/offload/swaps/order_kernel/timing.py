@@ -1,4 +1,4 @@
-"""When each run and transfer starts (see `dispatch`), from event to event: at most a run and two transfers go on."""
+"""Start times (see `dispatch`) by event simulation, with at most a run and two transfers active."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remat_algorithms.offload.swaps.order_kernel.memory_profiles import (
 from remat_algorithms.offload.swaps.order_kernel.order_facts import look
 
 LOOK, SELECT, TIME = range(3)
-"""What `act` does: look at an order, take gaps in the order of a ranking, start what they make leave."""
+"""Actions of `act`: analyse an order, take gaps in the order of a ranking, simulate with their transfers."""
 
 LOOKED_AT = 8
 """Waiting transfers of a channel that are tried before it stays idle."""
@@ -23,7 +23,7 @@ RUN, OUT, BACK, NOW = range(4)
 
 
 def act(given: Given, runs: Runs, moves: Moves, what: int, count: int) -> bool:
-    """Do one of these; `count`: runs to look at, or gaps that are ranked. Return whether it was possible."""
+    """Perform an action; `count`: number of runs to analyse, or of ranked gaps. Return whether it was possible."""
     if what == LOOK:
         if not look(given, runs, count):
             return False
@@ -37,7 +37,7 @@ def act(given: Given, runs: Runs, moves: Moves, what: int, count: int) -> bool:
 
 
 def start_all(given: Given, runs: Runs, moves: Moves) -> bool:
-    """Start all runs and the transfers of the chosen gaps; False where they do not fit.
+    """Start all runs and the transfers of the chosen gaps; return False if they do not fit.
 
     O((runs + transfers) (the runs that a transfer comes early by)).
     """
@@ -94,7 +94,7 @@ def _prepare(given: Given, runs: Runs, moves: Moves) -> None:
 
 
 def _next(runs: Runs, moves: Moves) -> int:
-    """Return which of what goes on ends next, of equals the one that started first; NONE if nothing goes on."""
+    """Return the active step that ends next, of equals the one that started first; NONE if none is active."""
     figures, clock = runs.figures, moves.clock
     which, turn = NONE, 0
     if figures.run_turn:
@@ -111,7 +111,7 @@ def _next(runs: Runs, moves: Moves) -> int:
 
 
 def _start(given: Given, runs: Runs, moves: Moves) -> None:
-    """Start what can start now."""
+    """Start all steps that can start now."""
     figures = runs.figures
     again = True
     while again:
@@ -155,7 +155,7 @@ def _start_run(given: Given, runs: Runs, moves: Moves) -> bool:
 
 
 def _start_transfer(given: Given, runs: Runs, moves: Moves, channel: int) -> bool:
-    """Start the first that may of the first waiting transfers of a channel: rather what leaves, unless runs wait."""
+    """Start the first possible one of a channel's first waiting transfers: out before back, unless runs wait."""
     figures = runs.figures
     coming = figures.coming if given.back_channel == channel else NONE
     urgent = False
@@ -201,7 +201,7 @@ def _may_start(given: Given, runs: Runs, moves: Moves, transfer: int) -> bool:
         return False
     if moves.begin[transfer] >= 0 or moves.needed[transfer] <= figures.unfinished:
         return True
-    # From its use on, the profile counts it; what no run waits for is counted during the last one.
+    # From its use on, the profile counts it; a value that no run waits for counts during the last one.
     if moves.blocked[transfer] >= figures.unfinished:
         return False
     low, high = figures.unfinished, min(moves.needed[transfer], figures.runs - 1)
@@ -247,7 +247,7 @@ def _end_run(given: Given, runs: Runs, moves: Moves) -> None:
     while dropped != NONE:
         _free(given, runs, moves, runs.drop_value[dropped])
         dropped = runs.drop_next[dropped]
-    # What has left by now goes with the run that uses it last.
+    # Values that have left by now are freed with the run that uses them last.
     transfer = moves.used_head[place]
     while transfer != NONE:
         if moves.ended[transfer]:

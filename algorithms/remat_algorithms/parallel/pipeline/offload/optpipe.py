@@ -27,7 +27,7 @@ from remat_algorithms.parallel.pipeline.order_search import report_named
 from remat_algorithms.parallel.pipeline.stages import staging
 
 STEPS = 2**20
-"""Time steps of the horizon if times have no common step, or a smaller one; times are then rounded up."""
+"""Time steps of the horizon if times have no common step, or too small a one; times are then rounded up."""
 
 MOST_OPERATIONS = 4_000
 """Maximum number of operations of a program."""
@@ -192,6 +192,6 @@ class _Program:
 
 
 def _flow(op: Op) -> tuple[int, ...]:
-    """Return the key of `flow`; a return stands before its backward."""
+    """Return the key of `flow`; a transfer back precedes its backward."""
     phase, stage, batch = op
     return (*flow((B, stage, batch)), 0) if phase == R else (*flow(op), 1)
