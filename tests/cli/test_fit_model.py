@@ -47,6 +47,27 @@ def test_what_does_not_fit_has_its_exit_code(run: Run, save: Save) -> None:
     assert "of 4 blocks run again" in outcome.out
 
 
+@pytest.mark.parametrize("budget", ["24GB", "80GB"])
+def test_what_would_help_works_when_pasted(run: Run, budget: str) -> None:
+    document = run("fit", "llama-3-8b", "--budget", budget, "--format", "json").document
+    assert document["plan"] is None
+    assert document["remedies"]
+    table = run("fit", "llama-3-8b", "--budget", budget).out
+    for remedy in document["remedies"]:
+        pasted = run("fit", "llama-3-8b", "--budget", budget, *remedy["options"].split(), "--format", "json")
+        assert pasted.code == 0
+        assert pasted.document["plan"]["needed"] == remedy["needed"]
+        assert remedy["options"] in table
+
+
+def test_a_budget_without_its_unit_and_a_file_for_another_command(run: Run, save: Save) -> None:
+    path = save(CONFIG, "config.json")
+    assert run("fit", path, "--budget", 24).err == "Error: --budget: 24 bytes: did you mean 24GB?\n"
+    outcome = run("solve", path)
+    assert outcome.code == 2
+    assert "see remat fit and remat generate" in outcome.err
+
+
 def test_standard_input_and_quiet(run: Run) -> None:
     outcome = run("fit", "-", "-q", stdin=json.dumps(CONFIG).encode())
     assert (outcome.code, outcome.out) == (0, "")

@@ -216,3 +216,9 @@ def test_cancelling_takes_a_fifth_of_a_second(kind, algorithm):
     taken = time.process_time() - at[0]
     assert result.termination is INTERRUPTED
     assert taken <= 0.2
+
+
+@pytest.mark.parametrize("cancel", [True, 3, threading.Event()])
+def test_only_a_cancel_cancels(cancel):
+    with pytest.raises(remat.OptionError, match=r"expected a remat\.Cancel, not"):
+        remat.solve(remat.chain(forward_time=[1], backward_time=1, output_size=1), cancel=cancel)

@@ -424,3 +424,18 @@ def test_where_it_is_proved_nobody_says_that_he_does_not_know_the_instance(asked
 
 def keep_all_peak():
     return next(iter(remat.solve(DAG, algorithm="keep-all").peak_memory.values()))
+
+
+def test_without_a_limit_a_small_graph_is_proved_before_others_do_all_their_work(monkeypatch):
+    """`dag-exact` proves at once that nothing fits, so nobody else is asked."""
+    asked = []
+    run = portfolio.run
+    monkeypatch.setattr(
+        portfolio, "run", lambda problem, solver, *more: asked.append(solver.name) or run(problem, solver, *more)
+    )
+    graph = remat.dag([(0, 1), (0, 2), (1, 3), (2, 3)], time=[2, 3, 3, 1], size=[40, 60, 60, 2], outputs=[3])
+    result = remat.solve(graph, budget=159)
+    assert result.status == "infeasible"
+    assert result.least_budget.size == 160
+    assert "dag-exact" in asked
+    assert "dag-auto" not in asked

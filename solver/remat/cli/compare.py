@@ -159,10 +159,9 @@ def _names(text: str) -> list[str]:
 
 
 def _share(text: str) -> float:
-    try:
-        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise OptionError(f"{brief(text)} is no share; write .5 or 50%", argument="budget_fraction") from None
+    from remat.solving.problem_setup import read_share
+
+    return float(read_share(text, "budget_fraction"))
 
 
 def _number(option: str, text: str) -> int:

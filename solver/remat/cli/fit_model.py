@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from remat.cli import common
 from remat.cli.io_session import ExitCode, Session, writing
+
+if TYPE_CHECKING:
+    from remat.generate.models.memory import Estimate, Training
 
 HELP = """Compute the memory of a training step from a model's configuration, without a framework.
 
@@ -24,6 +28,9 @@ sequence, without recomputation and with every block recomputed.
 
 Exit code 0: it fits. 3: parameters, gradients and states alone do not fit. 4: it does not fit with every block
 recomputed; remat generate chain --config, and remat solve, look at all schedules."""
+
+LEAST_BYTES = 10**6
+"""A budget below is no memory of a device: its unit is missing."""
 
 OPTIMIZERS = ("adam", "adamw", "adam8", "momentum", "adafactor", "sgd", "none")
 
@@ -115,10 +122,7 @@ def command(session: Session, /, **given: Any) -> int:
         raise
     except ValueError as error:
         raise OptionError(f"--{error}".replace("--loss_chunks", "--loss-chunks")) from None
-    optimizer = "adam" if asked.optimizer == "adamw" else asked.optimizer
-    training = memory.Training(
-        optimizer=optimizer, precision=asked.precision, step=asked.step, data=asked.data, zero=asked.zero
-    )
+    training = _training(asked)
     available = max(0, budget - reserve)
     found = memory.estimate(work, training, available)
 
@@ -133,6 +137,7 @@ def command(session: Session, /, **given: Any) -> int:
         reserve=reserve,
         batches=both(memory.largest_batch),
         sequences=None if None in sequences else sequences,
+        remedies=tuple(_remedies(asked, available)) if found.chosen is None else (),
     )
     if asked.format_ == "json":
         with writing():
@@ -143,6 +148,55 @@ def command(session: Session, /, **given: Any) -> int:
     if found.chosen is not None:
         return ExitCode.OK
     return ExitCode.INFEASIBLE if found.static.total > available else ExitCode.UNKNOWN
+
+
+def _training(asked: _Asked) -> Training:
+    from remat.generate.models.memory import Training
+
+    optimizer = "adam" if asked.optimizer == "adamw" else asked.optimizer
+    return Training(optimizer=optimizer, precision=asked.precision, step=asked.step, data=asked.data, zero=asked.zero)
+
+
+REMEDIES: tuple[dict[str, Any], ...] = (
+    {"loss_chunks": 16},
+    {"step": "fused"},
+    {"precision": "pure", "step": "fused"},
+    {"optimizer": "adam8", "step": "fused", "loss_chunks": 16},
+    {"precision": "pure", "step": "fused", "loss_chunks": 16},
+    *({"data": ranks, "zero": 3, "loss_chunks": 16} for ranks in (2, 4, 8, 16, 32, 64)),
+    {"lora": "rank=16"},
+    {"lora": "rank=16", "loss_chunks": 16},
+    {"lora": "rank=16", "quantize": "nf4", "loss_chunks": 16},
+)
+"""Changes of the options that are tried where a step does not fit, from small to large."""
+
+MOST_REMEDIES = 4
+
+
+def _remedies(asked: _Asked, available: int) -> Iterator[tuple[str, Estimate]]:
+    """Yield the first changes with which the step fits, as options, with what it then needs.
+
+    Of the changes that share out states, only the fewest ranks are named. A change that contains one that fits is left
+    out.
+    """
+    from remat.generate.models.memory import estimate
+
+    taken: list[dict[str, Any]] = []
+    for change in REMEDIES:
+        new = {name: value for name, value in change.items() if getattr(asked, name) != value}
+        known = any(before.items() <= new.items() or ("data" in before and "data" in new) for before in taken)
+        if not new or known or asked.data > new.get("data", asked.data):
+            continue
+        other = replace(asked, **new)
+        try:
+            found = estimate(_workload(other), _training(other), available)
+        except ValueError:  # options that exclude each other
+            continue
+        if found.chosen is not None:
+            taken.append(new)
+            yield " ".join(f"--{name.replace('_', '-')} {value}" for name, value in new.items()), found
+            if len(taken) == MOST_REMEDIES:
+                return
 
 
 def _workload(asked: _Asked) -> Any:
@@ -175,6 +229,8 @@ def _sizes(asked: _Asked) -> tuple[int, int]:
     found = []
     for name, text in (("budget", asked.budget), ("reserve", asked.reserve)):
         try:
+            if text is not None and text.isdecimal() and 0 < int(text[:20]) < LEAST_BYTES:
+                raise OptionError(f"{text} bytes: did you mean {text}GB?", argument=name)
             found.append(known.memory if text is None else parse_size(int(text) if text.isdecimal() else text))
         except QuantityError as error:
             raise OptionError(str(error), argument=name) from None

@@ -2,6 +2,7 @@
 
 # Annotations are not postponed here: pydantic would have to evaluate each from its text at every start.
 
+import os
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from types import MappingProxyType
@@ -114,6 +115,12 @@ class BaseInstance(Constructed):
     def __repr__(self) -> str:
         lines: list[str] = import_module(SHOWN_BY).lines(self)
         return "\n".join(lines)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the instance as a document, atomically; files that end in ``.gz`` are compressed."""
+        from remat.instance.saving import save_instance
+
+        save_instance(self, path)
 
     def _repr_html_(self) -> str:
         """Return the HTML that a notebook shows."""

@@ -97,6 +97,8 @@ def _from_document(document: Any) -> Instance:
         hint = "the key is missing" if schema is None else f"found {brief(schema)}"
         if isinstance(schema, str) and schema.startswith(("remat.schedule/", "remat.summary/")):
             raise ScheduleForInstanceError(f"an instance is wanted, and this is a schedule: {hint}", "$.schema")
+        if schema is None and "model_type" in document:
+            raise InstanceError("this is the configuration of a model: see remat fit and remat generate", "$.schema")
         raise InstanceError(f"expected {SCHEMA!r} to {SCHEMA_3!r}: {hint}", "$.schema")
     kind = document.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:

@@ -267,7 +267,9 @@ class _Portfolio:
         limit, each goes on until its own limit of work, as long as the others have their share of the time.
         """
         if len(listed) < 2 or not self.context.limit_given:
-            self._in_turn(listed)
+            # On small instances an exact search ends soon, and its proof saves the other algorithms' whole work.
+            small = len(self.problem.graph.tasks) <= SMALL
+            self._in_turn(sorted(listed, key=lambda one: small and one.algorithm.guarantee != "exact"))
             return
         unfinished = self._explore(listed, EXPLORATION)
         unknown = [candidate for candidate, answer in unfinished if answer.result.makespan is None]

@@ -25,6 +25,8 @@ class Asked:
         Bytes of the device, and those of them for its context and fragmentation.
     batches, sequences : tuple of int or None
         The largest batch and the longest sequence, without recomputation and with every block recomputed.
+    remedies : tuple of (str, Estimate)
+        Options with which the step fits, where it does not.
     """
 
     found: Estimate
@@ -33,6 +35,7 @@ class Asked:
     reserve: int
     batches: tuple[int, int]
     sequences: tuple[int, int] | None
+    remedies: tuple[tuple[str, Estimate], ...] = ()
 
 
 def lines(asked: Asked) -> Iterator[str]:
@@ -54,6 +57,11 @@ def lines(asked: Asked) -> Iterator[str]:
     yield from ("".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)
     yield ""
     yield f"{'verdict':<18}{verdict(asked)}"
+    for number, (options, other) in enumerate(asked.remedies):
+        assert other.chosen is not None
+        run = f", {other.chosen.recomputed} of {other.blocks} blocks run again" if other.chosen.recomputed else ""
+        needed = _size(other.needed(other.chosen) + asked.reserve)
+        yield f"{'' if number else 'would help':<18}{options}: needs {needed}{run}"
     if found.training.data > 1:
         yield ""
         yield from _zero(asked)
@@ -160,6 +168,12 @@ def document(asked: Asked) -> dict[str, Any]:
         "with_recomputation": {**figures(found.full), "largest_batch": asked.batches[1]},
         "plan": None if found.chosen is None else figures(found.chosen),
     }
+    if asked.remedies:
+        made["remedies"] = [
+            {"options": options, "needed": other.needed(other.chosen) + asked.reserve}
+            for options, other in asked.remedies
+            if other.chosen is not None
+        ]
     if asked.sequences is not None:
         for key, length in zip(("without_recomputation", "with_recomputation"), asked.sequences, strict=True):
             made[key]["longest_sequence"] = length
