@@ -213,3 +213,29 @@ def test_drawn_instances(number):
     if again.result.makespan is not None:
         judged(document, again)
     assert load(document).has_tensor
+
+
+def test_a_plan_of_another_algorithm_is_a_plan():
+    """Embedding and head are small and the device full: `piper` balances them where `pipe-plan` finds nothing."""
+    block = {"name": "block", "repeat": 32, "forward_time": 8, "backward_time": 8, "weight_time": 8}
+    block |= {"output_size": "64MB", "saved_size": "1.5GB", "weight_saved_size": "700MB"}
+    ends = [
+        {"name": "embed", "forward_time": 1, "backward_time": 2, "output_size": "64MB", "saved_size": "10MB"},
+        {"name": "head", "forward_time": 6, "backward_time": 12, "output_size": "1MB", "saved_size": "4GB"},
+    ]
+    large = {"parameter_size": "1GB", "optimizer_size": "6GB"}
+    document = {
+        "schema": "remat.instance/3",
+        "kind": "pipeline",
+        "micro_batches": 16,
+        "units": {"time": "ms"},
+        "layers": [
+            ends[0] | large,
+            block | {"parameter_size": "400MB", "optimizer_size": "2.4GB"},
+            ends[1] | large,
+        ],
+        "cluster": {"devices": [{"name": "gpu", "count": 8, "memory": "22GB"}], "levels": [{"bandwidth": "300GB/s"}]},
+    }
+    planned = remat.plan(document)
+    assert planned.result.report is not None
+    assert max(planned.result.peak_memory.values()) <= 22 * 10**9

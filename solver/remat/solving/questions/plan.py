@@ -19,6 +19,7 @@ from remat.schedule.orders import Phase
 from remat.schedule.recompute import segments_of
 from remat.solving.budget import Budget
 from remat.solving.entry import Setup, solve
+from remat.solving.minimum_budget import smallest_named
 from remat.solving.problem_setup import AnyInstance, Control, read_seconds
 from remat.solving.questions.chain_as_pipeline import document_of_chain
 from remat.solving.questions.parallel_degrees import ALGORITHM, Degrees, Way, put_back, ways_of
@@ -32,8 +33,8 @@ OBJECTIVES = ("sample", "makespan")
 
 DATA_ALL = "any"
 
-LEAST_LIMIT = 5.0
-"""Seconds for each of two solves that look for the smallest budget where nothing was found."""
+OTHER_LIMIT = 10.0
+"""Seconds for `auto` where nothing was found."""
 
 LEAST = 0.05
 """Seconds for which it is worth asking about another way to share the batch, where there is a plan."""
@@ -150,7 +151,7 @@ def plan(
     found = _solve_all(ways, options, control, deadline)
     best = min(found, key=lambda one: _rank(one, objective))
     if best.result.report is None:
-        best = replace(best, result=_with_least(best, options, seed, deadline))
+        best = replace(best, result=_otherwise(best, seed, deadline))
     return replace(best, tried={one.degrees: one.result.makespan for one in found})
 
 
@@ -180,22 +181,19 @@ def _solve_all(
     return found
 
 
-def _with_least(planned: Planned, options: Mapping[str, Any] | None, seed: int, deadline: float | None) -> Result:
-    """Return an answer without a plan with the smallest budget that `auto` names, if there is a plan for that."""
+def _otherwise(planned: Planned, seed: int, deadline: float | None) -> Result:
+    """Return what `auto` finds where no plan was found: a plan, a proof, or the smaller of the two minimum budgets."""
     result = planned.result
-    if result.least_budget is not None or planned.degrees != Degrees():
+    if planned.degrees != Degrees():
         return result
-    left = LEAST_LIMIT if deadline is None else min(LEAST_LIMIT, (deadline - time.monotonic()) / 2)
+    left = OTHER_LIMIT if deadline is None else min(OTHER_LIMIT, (deadline - time.monotonic()) / 2)
     if left < LEAST:
         return result
     capacities = {memory.name: memory.capacity for memory in result.machine.memories}
-    more: dict[str, Any] = {"seed": seed, "time_limit": left}
-    least = solve(planned.instance, budget=capacities, **more).least_budget
-    if least is None or not least.sufficient:
-        return result
-    enough = capacities | {result.machine.memories[p.memory].name: least.size for p in result.machine.processors}
-    found = solve(planned.instance, algorithm=ALGORITHM, budget=enough, options=options, **more)
-    return result if found.report is None else replace(result, least_budget=least)
+    other = solve(planned.instance, budget=capacities, seed=seed, time_limit=left)
+    if other.report is not None or (other.status is Status.INFEASIBLE and result.status is not Status.INFEASIBLE):
+        return other
+    return replace(result, least_budget=smallest_named([result.least_budget, other.least_budget]))
 
 
 def _planned(way: Way, result: Result) -> Planned:
