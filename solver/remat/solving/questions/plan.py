@@ -41,7 +41,7 @@ LEAST = 0.05
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, the instance that it is for, and what other degrees would have given.
+    """A plan, the instance that it is for, and the makespans of other degrees.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Planned:
         With the devices, memories, micro-batches and ranks that were chosen.
     degrees : Degrees
     tried : mapping of Degrees to number or None
-        The makespan that each way to share the batch gives; None: nothing was found.
+        The makespan for each choice of degrees; None: no plan was found.
     """
 
     result: Result
@@ -61,17 +61,17 @@ class Planned:
 
     @property
     def samples(self) -> int:
-        """Samples of a step, on all ranks; micro-batches where the instance says nothing of samples."""
+        """Samples per step, on all ranks; micro-batches if the instance does not define samples."""
         return self.instance.micro_batches * self.instance.ranks * (self.instance.samples or 1)
 
     @property
     def time_per_sample(self) -> float | None:
-        """Makespan for each sample of a step."""
+        """Makespan divided by the samples of a step."""
         return None if self.result.makespan is None else self.result.makespan / self.samples
 
     @property
     def recompute_time(self) -> Number:
-        """Time of what runs again, on all devices: those that run a stage together do so together."""
+        """Recomputation time on all devices; each device of a group that runs a stage together counts."""
         result, orders = self.result, self.result.orders
         if result.report is None or orders is None or self.degrees.tensor:
             return 0 if result.report is None else result.report.recompute_time * self.degrees.tensor
@@ -104,28 +104,28 @@ def plan(
     progress: Callable[[Progress], object] | None = None,
     cancel: Cancel | None = None,
 ) -> Planned:
-    """Plan a training step on several devices: stages, order, recomputation, and how the batch is shared.
+    """Plan a training step on several devices: stages, order, recomputation and data parallelism.
 
     Parameters
     ----------
     instance : path, open file, dict or instance
         A pipeline; or a chain with parameters, which then needs `micro_batches` and `link`.
     devices : int, optional
-        Replaces the number of devices of the cluster, which has to have one type.
+        Replaces the number of devices of the cluster, which must have a single type.
     budget : int, str or mapping, optional
         Memory of each device, as in `remat.solve`.
     micro_batches : int, optional
-        Of a step, on all ranks together; replaces those of the instance.
+        Micro-batches per step, on all ranks together; replaces the instance's number.
     link : str or float, optional
         Bandwidth between any two devices, such as ``"25GB/s"``; replaces the levels of the cluster.
     data, zero : iterable of int
         Numbers of ranks, and stages of ZeRO, to choose from. Ranks share the micro-batches equally.
     tensor : iterable of int, optional
-        How many devices may run every stage together, 1 for alone; None: all degrees that the layers list and the
-        devices allow. Ranks run their layers alone.
+        Numbers of devices that may run each stage together (1: alone). None: all degrees that the layers list and the
+        devices allow. Data-parallel ranks run their layers alone.
     objective : str
-        ``sample``, the least time per sample, or ``makespan``. They differ where numbers of ranks leave steps of
-        different sizes.
+        ``sample``, the time per sample, or ``makespan``. They differ if numbers of ranks lead to steps of different
+        sizes.
     options, time_limit, gap, patience, seed, threads, progress, cancel
         As in `remat.solve`; the time limit is for all degrees together.
 
@@ -136,7 +136,7 @@ def plan(
     Raises
     ------
     remat.InstanceError, remat.OptionError
-        For input that cannot be used, such as ranks that do not divide devices or micro-batches.
+        For invalid input, for example ranks that do not divide devices or micro-batches.
     """
     limit = read_seconds(time_limit, default=None)
     deadline = None if limit is None else time.monotonic() + limit
@@ -157,7 +157,7 @@ def plan(
 def _solve_all(
     ways: list[Way], options: Mapping[str, Any] | None, control: Control, deadline: float | None
 ) -> list[Planned]:
-    """Solve for all ways to share the batch, as long as there is time."""
+    """Solve for all degrees within the time limit."""
     found: list[Planned] = []
     for number, way in enumerate(ways):
         left = None if deadline is None else max(0.0, deadline - time.monotonic()) / (len(ways) - number)
@@ -181,7 +181,7 @@ def _solve_all(
 
 
 def _with_least(planned: Planned, options: Mapping[str, Any] | None, seed: int, deadline: float | None) -> Result:
-    """Return an answer without a plan with the smallest budget that `auto` names, if there is a plan for that."""
+    """Add the smallest budget that `auto` reports, if a plan exists for it, to an answer without a plan."""
     result = planned.result
     if result.least_budget is not None or planned.degrees != Degrees():
         return result
@@ -211,12 +211,12 @@ def _rank(planned: Planned, objective: str) -> tuple[bool, float, bool]:
 def pipeline_of(
     instance: Instance, *, devices: int | None, micro_batches: int | None, link: str | float | None
 ) -> PipelineInstance:
-    """Return an instance as a pipeline on so many devices.
+    """Return an instance as a pipeline on a given number of devices.
 
     Raises
     ------
     OptionError
-        For other kinds than pipelines and chains with parameters, and where something is missing.
+        For kinds other than pipelines and chains with parameters, and for missing data.
     """
     if isinstance(instance, ChainInstance):
         return _loaded(document_of_chain(instance, devices, micro_batches, link))
@@ -236,7 +236,7 @@ def pipeline_of(
 
 
 def _devices(listed: tuple[DeviceModel, ...], count: int) -> dict[str, Any]:
-    """Return the entry of so many devices of the one type that there is."""
+    """Return the cluster entry for a number of devices of its single type."""
     if count < 1:
         raise OptionError(f"at least one, not {count}", argument="devices")
     kinds = list(dict.fromkeys((device.type_name, device.memory) for device in listed))
