@@ -146,7 +146,7 @@ class PortfolioCurve:
             todo = cut
 
     def _settled(self, budget: int | None) -> bool:
-        """Whether a budget needs no further search: optimal, or within the requested gap."""
+        """Whether a budget needs no further search: proved too small, or within the requested gap."""
         if budget is not None and budget <= self.pool.refuted:
             return True
         gap = self.pool.gap(budget)
