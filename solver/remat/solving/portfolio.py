@@ -1,6 +1,6 @@
-"""`auto`: a portfolio that asks several algorithms, and answers with the best of what they find and prove.
+"""`auto`: a portfolio that runs several algorithms and returns their best schedule and bounds.
 
-Whom it asks, and in which order, follows from what the algorithms declare: `remat.plugin.selection`.
+The selection and order follow from the algorithms' declarations: `remat.plugin.selection`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[st
     Raises
     ------
     OptionError
-        For an option that nobody has.
+        For an unknown option.
     """
     if solver is not AUTO:
         return make_options(solver, given)
@@ -134,7 +134,7 @@ def _with_options(problem: Problem) -> dict[str, list[registry.Algorithm]]:
 
 
 def _check_option(solvers: Sequence[registry.Algorithm], name: str, value: Any) -> None:
-    """Refuse a value that nobody takes."""
+    """Reject a value that no algorithm accepts."""
     wrong = None
     for solver in solvers:
         try:
@@ -148,21 +148,21 @@ def _check_option(solvers: Sequence[registry.Algorithm], name: str, value: Any) 
 
 
 def solve_quickly(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
-    """Ask those candidates that take little time, as one solve of a question about many budgets."""
+    """Run the quick candidates, as one solve of a question about many budgets."""
     portfolio = _prepared(problem, options, context)
     portfolio.ask_quick()
     return portfolio.merged(minimum=False)
 
 
 def solve_alone(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
-    """Ask all candidates, as one solve of a question about many budgets."""
+    """Run all candidates, as one solve of a question about many budgets."""
     portfolio = _prepared(problem, options, context)
     portfolio.ask_all()
     return portfolio.merged(minimum=False)
 
 
 def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
-    """Ask the candidates, quick ones first, until something is proved or the time is over.
+    """Run the candidates, quick ones first, until a proof or the time limit.
 
     Notes
     -----
@@ -191,7 +191,7 @@ def _prepared(problem: Problem, options: AutoOptions, context: Context) -> _Port
 
 @dataclass(frozen=True, eq=False)  # one is not another one; their arrays cannot be compared
 class _Answer:
-    """What one algorithm has said: its proposal, with scopes as they read on the machine, and what came of it."""
+    """Answer of one algorithm: its proposal, with scopes for this machine, and its conclusion."""
 
     solver: registry.Algorithm
     proposal: Proposal
@@ -223,7 +223,7 @@ class _Portfolio:
         self.seconds = self.context.seconds_left or 0.0
 
     def ask_all(self) -> None:
-        """Ask the rows, and where none of them finds a schedule, everybody else."""
+        """Run the selected candidates and, if none finds a schedule, all other algorithms."""
         chosen = selection.candidates(self.problem)
         for candidate in chosen.early + chosen.cheap:
             self._ask(candidate, share=EARLY_SHARE)
@@ -346,7 +346,7 @@ class _Portfolio:
         return answer
 
     def _failed(self, solver: registry.Algorithm, error: Exception) -> None:
-        """Write down that an algorithm has failed; the others go on without it."""
+        """Log the failure of an algorithm; the others continue."""
         text = str(error) if isinstance(error, AlgorithmError) else f"{solver.name}: out of memory"
         self._bug(text, error)
         # What it has reported on the way is as little worth as its answer.
