@@ -320,7 +320,7 @@ def _judge(
     lower = max(bound.value for bound in bounds if bound.scope == ALL_SCHEDULES)
     if report is not None:
         scope, least = None, None
-        # The one place that decides this, and from the figures alone.
+        # The only place that decides this, from the figures alone.
         optimal = _met(lower, report, 0 if steps is None else len(steps))
         optimal_within = ALL_SCHEDULES if optimal else optimal_within
         status = Status.OPTIMAL if optimal else Status.FEASIBLE

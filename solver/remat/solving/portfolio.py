@@ -168,10 +168,10 @@ def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
     -----
     Each answer is concluded as if it were asked for: placed, verified, its claims checked. The answer is the shortest
     schedule, with all bounds that hold for it. Of the anytime algorithms each is tried for a while; the one that did
-    best has the time that is left. If none of the candidates finds a schedule, and none is proved not to exist, the
-    other algorithms that accept the kind are asked one after the other; so are they, the covered ones last, if the user
-    has given a time limit that is not used up. Where a memory is too small for every schedule, the candidates are asked
-    all the same, for a budget that would do.
+    best has the time that is left. If no candidate finds a schedule or proves that none exists, the other
+    algorithms that accept the kind run one after the other. They also run, the covered ones last, if the user's time
+    limit is not used up. If a memory is too small for every schedule, the candidates still run, to report a sufficient
+    budget.
     """
     portfolio = _prepared(problem, options, context)
     portfolio.ask_all()
@@ -223,7 +223,7 @@ class _Portfolio:
         self.seconds = self.context.seconds_left or 0.0
 
     def ask_all(self) -> None:
-        """Run the selected candidates and, if none finds a schedule, all other algorithms."""
+        """Run the candidates; then the others, if no schedule is found or the user's time limit is not used up."""
         chosen = selection.candidates(self.problem)
         for candidate in chosen.early + chosen.cheap:
             self._ask(candidate, share=EARLY_SHARE)
@@ -231,7 +231,7 @@ class _Portfolio:
         self._explore_and_commit(self._ordered(chosen.anytime))
         if self.problem.exceeded is not None:
             return
-        # In a time that the user gives, whoever is said to be covered may still be better than others in their share.
+        # Within a user's time limit, covered algorithms may still beat others in their share of the time.
         goes_on = self.context.limit_given and len(self.problem.graph.tasks) <= MOST_ASKED_OTHERS
         later = bool(chosen.covered)
         for k, candidate in enumerate(chosen.others):
@@ -349,7 +349,7 @@ class _Portfolio:
         """Log the failure of an algorithm; the others continue."""
         text = str(error) if isinstance(error, AlgorithmError) else f"{solver.name}: out of memory"
         self._bug(text, error)
-        # What it has reported on the way is as little worth as its answer.
+        # Its reports are as untrustworthy as its answer.
         best, context = self.best, self.context
         result = None if best is None else best.result
         plain = result is not None and result.steady is None
@@ -518,9 +518,9 @@ def lowered(portfolio: _Portfolio, least: LeastBudget | None) -> LeastBudget | N
 
     Notes
     -----
-    Bisection between what is enough and what is proved not to be, at most `MOST_PROBES` probes in all. A probe that
-    finds nothing proves nothing, unless it says so over all schedules; so the second round begins anew at what is
-    proved.
+    Bisection between what is enough and what is proved not to be, at most `MOST_PROBES` probes in all. A failed
+    probe proves nothing unless its proof covers all schedules. Therefore the second round restarts from the proved
+    bound.
     """
     if least is None or not least.sufficient:
         return least
