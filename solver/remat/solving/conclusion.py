@@ -182,7 +182,7 @@ def _followed(
             return None, None, None, f"hangs where transfers take both ends ({transfers}): {followed[0].message}"
         raise ClaimError(f"{solver.name}: the verifier rejects the orders: {followed[0]}", solver.package)
     steps, graph = followed.steps, followed.graph
-    # What ends a step is no recomputation.
+    # The tasks at the end of a step are not recomputations.
     reference = problem.no_recompute_time if graph is problem.graph else no_recompute_time(graph)
     report = check(graph, problem.machine, steps, reference_time=reference)
     rules = {violation.rule for violation in report.violations}
@@ -308,7 +308,7 @@ def _judge(
     simple = Bound(problem.least_objective, ALL_SCHEDULES, OWN_SOURCES[0])
     bounds = (*proposal.bounds, simple)
     if report is not None and proposal.optimal_within == ALL_SCHEDULES:
-        # What is optimal is a bound, too; figures and words agree by construction.
+        # An optimal makespan is also a bound: figures and words agree by construction.
         bounds = (*bounds, Bound(report.objective, ALL_SCHEDULES, solver.name))
     if len(problem.machine.processors) > 1 and not problem.in_parts and not problem.instance.is_stream:
         value = memory_time_bound(problem.graph, problem.used.machine, problem.needed)

@@ -18,7 +18,7 @@ from remat.solving.scopes import scope_of
 from remat.units import Number
 
 TOLERANCE = 1e-9
-"""Share by which figures made of fractional times may differ (sums in another order)."""
+"""Relative difference allowed between sums of fractional times in different orders."""
 
 
 @dataclass(frozen=True, slots=True)
