@@ -1,4 +1,4 @@
-"""What a time-stepping code does next: advance, checkpoint, restore, discard, run a backward."""
+"""Actions of a time-stepping code: advance, checkpoint, restore, discard, backward."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remat.schedule.operations import Entry, Layout, Operation
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Go forward from the live state `first` to the state `last`; the live state is used up."""
+    """Advance the live state `first` to the state `last`; the live state is consumed."""
 
     first: int
     last: int
@@ -21,7 +21,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Store the live state in a storage level; None is the one memory in which everything lives."""
+    """Store the live state in a storage level; None is the single memory of an instance without levels."""
 
     state: int
     level: str | None = None
@@ -32,7 +32,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Bring a stored state back: it is live now, and still stored."""
+    """Restore a stored state: it becomes live and stays stored."""
 
     state: int
     level: str | None = None
@@ -54,7 +54,7 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """Reverse a step: from the live state `step` and the adjoint behind it; `last` is the step reversed first."""
+    """Reverse a step from the live state `step` and the adjoint after it; `last` is the step reversed first."""
 
     step: int
     last: bool = False

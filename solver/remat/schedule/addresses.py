@@ -28,11 +28,11 @@ class Arena:
     ----------
     memory : int
     size : int
-        Bytes, from address 0. Static bytes of the memory occupy its beginning.
+        Bytes, from address 0. The static bytes of the memory come first.
     alignment : int
         A power of two that divides every address.
     reserved : tuple of (int, int)
-        Half-open ranges of addresses that nothing may use.
+        Half-open ranges of addresses that no residency may use.
     fixed : mapping of name to address
         Values (or ``workspace of TASK``) whose residencies all have this address.
     """
@@ -81,7 +81,7 @@ class AddressTable:
         return AddressTable(arenas, *(column[mine] for column in self.columns))
 
     def merged(self, other: AddressTable | None) -> AddressTable:
-        """Return these addresses, and those of another table in the memories that this one does not lay out."""
+        """Return these addresses, plus those of another table for memories that this table does not cover."""
         if other is None:
             return self
         own = {arena.memory for arena in self.arenas}
@@ -107,7 +107,7 @@ def arena_documents(table: AddressTable, machine: Machine) -> list[dict[str, Any
 
 
 def address_lines(table: AddressTable, graph: TaskGraph, machine: Machine, steps: int) -> Iterator[str]:
-    """Yield the key `addresses` of a schedule document, a row as a line of JSON."""
+    """Yield the key `addresses` of a schedule document, one line of JSON per row."""
     memories = [f', "memory": {json.dumps(memory.name, ensure_ascii=False)}' for memory in machine.memories]
     for memory, value, task, first, last, offset, size in zip(*(c.tolist() for c in table.columns), strict=True):
         kind, name = ("workspace", graph.tasks[task]) if value == NONE else ("value", graph.values[value])
@@ -118,12 +118,12 @@ def address_lines(table: AddressTable, graph: TaskGraph, machine: Machine, steps
 
 
 def read_addresses(document: Mapping[str, Any], graph: TaskGraph, machine: Machine, steps: int) -> AddressTable | None:
-    """Read `arenas` and `addresses` of a schedule document of so many steps; None where it has none.
+    """Read `arenas` and `addresses` of a schedule document with `steps` steps; None if it has none.
 
     Raises
     ------
     InstanceError
-        For wrong types, unknown names, steps that there are not, and memories without an arena.
+        For wrong types, unknown names, step numbers out of range, and memories without an arena.
     """
     if "arenas" not in document and "addresses" not in document:
         return None

@@ -1,16 +1,16 @@
-"""What equal ranks, each with the pipeline of a plan, gather, reduce and update: a graph of one of them.
+"""Graph of one data-parallel rank: gathers, reductions and updates of equal ranks that run the same pipeline plan.
 
-Orders say nothing of that, since it follows from them. Layer l, micro-batch m:
+Orders do not list these tasks, since they follow from the orders. For layer l and micro-batch m:
 
-- `A{l}` adds the gradients of a step up on all ranks, or, from stage 1 of ZeRO on, reduces them to the rank's share.
+- `A{l}` all-reduces the gradients of a step or, from stage 1 of ZeRO on, reduces them to the rank's share.
   Where ranks share gradients out, each backward (or weight half) makes a bucket `b{l}.{m}` instead, which `A{l}.{m}`
-  reduces into the share `g{l}`. No backward begins before the bucket but one before it on its device is reduced: there
-  are two at most.
-- `U{l}` updates, behind the device's order: stages in the order of their last backwards, of each the last layer first;
-  its share of the parameters, if there is one, which `N{l}` gathers from all ranks in stages 1 and 2.
+  reduces into the share `g{l}`. A device has at most two buckets: each backward waits until the last bucket but one
+  before it is reduced.
+- `U{l}` updates the layer after the device's order: stages in the order of their last backwards, within a stage the
+  last layer first. A sharded rank updates only its share; `N{l}` gathers the shares from all ranks in stages 1 and 2.
 - In stage 3 `P{l}.{m}` gathers a layer for its forward (`f{l}.{m}`), and `Q{l}.{m}` for its backward (`h{l}.{m}`),
-  beside the task before that one on the device, not earlier; or `P{l}` gathers it once, from the start of the step
-  (`f{l}`).
+  overlapped with the task before that one on the device, not earlier. Otherwise `P{l}` gathers it once, from the start
+  of the step (`f{l}`).
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ def sharded_plan(
     tasks: PipelineTasks,
     orders: Orders,
 ) -> Plan:
-    """Return a plan with what ranks exchange, gather and update.
+    """Return a plan extended by the exchanges, gathers and updates of the ranks.
 
     Raises
     ------
     OptionError
-        Where layers are recomputed that are gathered, or whose gradients are reduced, for each micro-batch.
+        If a recomputed layer is gathered, or its gradients reduced, for each micro-batch.
 
     Parameters
     ----------
     instance : PipelineInstance
         With a `sharding`.
     machine : Machine
-        Where each device has a link to itself.
+        Each device has a link to itself.
     places : tuple of (value, memory)
-        Where parameters lie.
+        Memories of the parameters.
     plan : Plan
         Of the orders alone.
     tasks : PipelineTasks
@@ -92,7 +92,7 @@ BUFFERS = 2
 
 @dataclass
 class _Added:
-    """Tasks and values that are added to a graph, one by one."""
+    """Collects tasks and values to add to a graph."""
 
     names: list[str] = field(default_factory=list[str])
     time: list[Number] = field(default_factory=list[Number])
@@ -170,12 +170,12 @@ class _Sharded:
         return task
 
     def _last_halves(self, layer: int) -> range:
-        """Return the tasks that make a layer's gradients, one for each micro-batch."""
+        """Return the tasks that produce a layer's gradients, one for each micro-batch."""
         first = self.tasks.first(Phase.W if self.layers[layer].is_split else Phase.B, layer)
         return range(first, first + self.instance.micro_batches)
 
     def _reduce(self, layer: int) -> list[int]:
-        """Add what adds up a layer's gradients; return the values that say that they are there."""
+        """Add the reduction of a layer's gradients; return the values that signal its completion."""
         own, whole, number = self.own[layer], self.whole[layer], layer + 1
         halves = self._last_halves(layer)
         if self.ranks.shares_gradients and "g" in own:
@@ -202,7 +202,7 @@ class _Sharded:
         return [reduced]
 
     def _update(self, layer: int, ready: list[int]) -> None:
-        """Add a layer's update, of its share where there is one, and what gathers the new parameters."""
+        """Add a layer's update (of its share, if sharded) and the gather of the new parameters."""
         own, whole, number = self.own[layer], self.whole[layer], layer + 1
         if not own:
             return
@@ -219,7 +219,7 @@ class _Sharded:
             self._collective(f"N{number}", layer, whole.parameter_size, [own["w"], *ready], [self._value(f"n{number}")])
 
     def _gather(self, layer: int) -> None:
-        """Add what gathers a layer's parameters, for each use or once."""
+        """Add the gathers of a layer's parameters, one per use or one per step."""
         number, share, size = layer + 1, self.own[layer]["w"], self.whole[layer].parameter_size
         uses = [(Phase.F, "P", "f"), (Phase.B, "Q", "h")]
         once = None
@@ -239,7 +239,7 @@ class _Sharded:
     # --- what devices run ---------------------------------------------------------------------------------------------
 
     def _operations(self, orders: Orders) -> tuple[IntArray, Ragged, np.ndarray]:
-        """Return operations with the updates behind them; task by task where these gather or reduce for themselves."""
+        """Return operations followed by the updates; split into tasks if these gather or reduce individually."""
         before = self.before
         if self.ranks.gathers_each or self.ranks.shares_gradients:
             cut = np.flatnonzero(~before.beside)
@@ -258,7 +258,7 @@ class _Sharded:
         return processors[order], operations.gather(order), beside
 
     def _in_turn(self, orders: Orders) -> Iterator[tuple[int, int]]:
-        """Yield the updates with their devices, each device's in their order."""
+        """Yield the updates with their devices, in order for each device."""
         _, phase, stage, _ = orders.columns
         last = np.full(len(orders.stages), -1, dtype=np.int64)
         backwards = np.flatnonzero(phase != Phase.F)
@@ -272,7 +272,7 @@ class _Sharded:
                 yield self.device[layer], self.updates[layer]
 
     def _hold_back(self, processors: IntArray, operations: Ragged) -> None:
-        """Let each gather wait until the task before its user begins, and who fills a bucket wait for a free one.
+        """Delay each gather until the task before its user begins, and each bucket's producer until a bucket is free.
 
         The former is when the task before that one has ended.
         """
@@ -334,7 +334,7 @@ class _Sharded:
 
 
 def _runs(names: Sequence[str]) -> list[NameRun]:
-    """Return names that end in numbers as runs of these."""
+    """Return names that end in numbers, grouped into ranges of numbers."""
     runs: list[NameRun] = []
     for name in names:
         prefix = name.rstrip("0123456789")

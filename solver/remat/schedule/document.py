@@ -55,7 +55,7 @@ RUN, COPY, DROP = (int(kind) for kind in StepKind)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Run a task, freeing `drop` at its end; `paired`: at once with the run before it."""
+    """Run a task, freeing `drop` at its end; `paired`: simultaneously with the run before it."""
 
     task: str
     start: Number | None = None
@@ -92,7 +92,7 @@ Step = Run | Copy | Drop
 
 
 class StepView(Sequence[Step]):
-    """Steps with names, made one by one as they are asked for; the columns are in `columns`."""
+    """Steps with names, created on access; the columns are in `columns`."""
 
     def __init__(self, columns: Steps, graph: TaskGraph, machine: Machine) -> None:
         self.columns = columns
@@ -169,7 +169,7 @@ def parse_steps(document: Any, graph: TaskGraph, machine: Machine, units: Units)
     Raises
     ------
     InstanceError
-        For what is no schedule at all: wrong types, unknown keys anywhere, start times on some steps only.
+        For malformed schedules: wrong types, unknown keys anywhere, start times on some steps only.
     """
     listed = read_head(document).get("steps")
     steps = columns_of(listed, graph, machine) if isinstance(listed, ListText) else None
@@ -191,7 +191,7 @@ def _listed_steps(listed: Any, graph: TaskGraph, machine: Machine, units: Units)
 
 
 def read_initial(document: dict[str, Any], graph: TaskGraph, machine: Machine) -> tuple[tuple[int, int], ...] | None:
-    """Read where placeable inputs lie from the start, as (value, memory); None where the document does not say."""
+    """Read the initial memories of placeable inputs as (value, memory); None if the document lists none."""
     given = document.get("initial")
     if given is None:
         return None
@@ -224,18 +224,18 @@ def initial_of_places(places: Iterable[tuple[int, int]], graph: TaskGraph, machi
 
 
 def schema_of(steps: Steps | None, orders: object) -> str:
-    """Return the lowest schema that can say a schedule."""
+    """Return the lowest schema that can express a schedule."""
     newer = steps is not None and (steps.initial or steps.paired is not None)
     return SCHEMA_2 if orders is not None or newer else SCHEMA
 
 
 def _start_array(starts: list[Number]) -> NumberArray:
-    """Return start times as int64 if every one of them is an `int`: they are compared, and never added up."""
+    """Return start times as int64 if all of them are `int`; they are compared but never summed."""
     return np.array(starts, dtype=np.int64 if set(map(type, starts)) <= {int} else np.float64)
 
 
 def _check_keys(document: dict[str, Any]) -> None:
-    """Refuse what a schedule document has no room for: it would be taken for something that was judged."""
+    """Reject unknown keys of a schedule document: readers could mistake their content for verified data."""
     newer = KEYS[SCHEMA_2] if document["schema"] == SCHEMA_2 else frozenset[str]()
     _refuse_unknown(document, KEYS[""] | newer, "a schedule", "$")
     for key, known in KEYS.items():
@@ -262,11 +262,11 @@ _KEYS = {
 
 
 class _UnusualError(Exception):
-    """A step that is not as most are."""
+    """A step that the fast parser does not recognise."""
 
 
 class _Found(dict[Any, int]):
-    """Indices of names, found when first asked for, or all at once for many steps; a `KeyError` for anything else."""
+    """Indices of names: looked up lazily, or in advance for many steps; `KeyError` for other keys."""
 
     def __init__(self, names: Names, steps: int) -> None:
         super().__init__(zip(names, range(len(names)), strict=True) if steps >= len(names) else ())
@@ -283,8 +283,8 @@ class _Found(dict[Any, int]):
 class _StepParser:
     """Reads steps into columns.
 
-    `_lean` reads what is well-formed, with one look at each key; whatever it does not recognise goes through `_step`,
-    which says what is wrong, or takes it.
+    `_lean` reads well-formed steps with one lookup per key. All other steps go through `_step`, which accepts them
+    or reports what is wrong.
     """
 
     def __init__(self, graph: TaskGraph, machine: Machine, units: Units) -> None:
@@ -316,7 +316,7 @@ class _StepParser:
                         seen += 1
                         if type(freed) is not list:
                             self._unusual()
-                        # A comprehension costs as much as all the rest of a step.
+                        # A comprehension would cost as much as the rest of a step.
                         dropped = (values[freed[0]],) if len(freed) == 1 else [values[value] for value in freed]
                     if (given := step.get("on")) is not None:
                         seen += 1

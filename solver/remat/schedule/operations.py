@@ -1,16 +1,16 @@
-"""Operations on a time loop: advance, back, write, read, discard; and the steps that they stand for.
+"""Operations on a time loop (advance, back, write, read, discard) and their expansion into steps.
 
 The working memory holds one state x_i (and one adjoint, and a tape where steps have one). A schedule of an adjoint is
-a list of operations, each three whole numbers:
+a list of operations, each a triple of integers:
 
-- ``(ADVANCE, i, j)``: from the live x_i forward to x_j; x_i is used up;
-- ``(BACK, i, 0)``: the backward of step i from the live x_i, which is used up;
+- ``(ADVANCE, i, j)``: advance from the live x_i to x_j, consuming x_i;
+- ``(BACK, i, 0)``: run the backward of step i from the live x_i, consuming it;
 - ``(WRITE, i, level)``: store the live x_i in a storage level, the memory of that index;
 - ``(READ, i, level)``: bring x_i from a level; ``READ_LAST`` removes it there;
 - ``(DISCARD, i, level)``: remove x_i from a level.
 
-Where everything lives in one memory, a state is stored by not being dropped: writes and reads take no step, and the
-run after the last read drops the state. The level is 0 then.
+With a single memory, storing a state means not dropping it: writes and reads take no step, and the run after the last
+read drops the state. The level is then 0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_AT_ONCE = 1 << 16
 
 
 class Operation(IntEnum):
-    """What an entry does."""
+    """Operation code of an entry."""
 
     ADVANCE = 0
     BACK = 1
@@ -49,14 +49,14 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the tasks and values of a lowered adjoint are numbered.
+    """Numbering of the tasks and values of a lowered adjoint.
 
     Attributes
     ----------
     stages : int
         Number of tasks F (and Fe, if there are tapes) and B: n - 1 for n steps without tapes, n with.
     taped : bool
-        Whether a step's tape is a value of its own, made by Fe right before the backward.
+        Whether a step's tape is a separate value, written by Fe right before the backward.
     shared : bool
         Whether everything lives in one memory.
     """
@@ -67,7 +67,7 @@ class Layout:
 
     @property
     def last(self) -> int:
-        """The last step: the one that is reversed first."""
+        """The last step, which is reversed first."""
         return self.stages - 1 if self.taped else self.stages
 
     @property
@@ -100,7 +100,7 @@ def chunks(operations: Iterable[Entry], layout: Layout) -> Iterator[Steps]:
     Yields
     ------
     Steps
-        Without start times, never empty; one after the other they are the schedule.
+        Non-empty pieces without start times; their concatenation is the schedule.
     """
     waiting = iter(operations)
     before = (int(Operation.DISCARD), -1, 0)
@@ -171,7 +171,7 @@ def expand(entries: IntArray, layout: Layout, before: Entry = (int(Operation.DIS
 
 
 def expanded(entries: IntArray, layout: Layout) -> tuple[IntArray, IntArray]:
-    """Return, for each step to be, its entry and its number within the entry."""
+    """Return, for each resulting step, its entry and its number within the entry."""
     operation, first, end = entries.T
     count = np.where(operation == Operation.ADVANCE, end - first, 1)
     if layout.taped:
@@ -183,7 +183,7 @@ def expanded(entries: IntArray, layout: Layout) -> tuple[IntArray, IntArray]:
 
 
 def task_sequence(entries: IntArray, entry: IntArray, offset: IntArray, layout: Layout) -> IntArray:
-    """Return the task of each step (of those that run one)."""
+    """Return the tasks of the steps that run one."""
     length = layout.stages
     operation, first = entries[entry, 0], entries[entry, 1]
     forward = first + offset
@@ -198,7 +198,7 @@ def task_sequence(entries: IntArray, entry: IntArray, offset: IntArray, layout: 
 
 
 def _untaped(entries: IntArray, stored: BoolArray, layout: Layout) -> Steps:
-    """Turn operations into steps where each but an advance is one step: as `expand`, with fewer passes."""
+    """Turn operations into steps if each operation except an advance is one step: as `expand`, with fewer passes."""
     operation, first, second = entries.T.copy()
     length = layout.stages
     advance, back = operation == Operation.ADVANCE, operation == Operation.BACK
@@ -238,7 +238,7 @@ def _untaped(entries: IntArray, stored: BoolArray, layout: Layout) -> Steps:
 
 
 def _drops(operation: IntArray, state: IntArray, offset: IntArray, stored: BoolArray, layout: Layout) -> Ragged:
-    """Return what each step frees: the state that it uses up, its tape, and the adjoint that a backward has used."""
+    """Return the values that each step frees: the consumed state, its tape, and a backward's input adjoint."""
     length, count = layout.stages, len(operation)
     advance, back = operation == Operation.ADVANCE, operation == Operation.BACK
     freed = np.full((count, 2), -1, dtype=np.int64)

@@ -1,9 +1,9 @@
-"""Orders of a pipeline: which device runs which operation of which stage and micro-batch, one list a device.
+"""Orders of a pipeline: for each device, a list of operations of stages and micro-batches.
 
-An *operation* is what a device does at one go: the forward (F) of a stage for one micro-batch, its backward (B), or,
+An *operation* is a unit of a device's work: the forward (F) of a stage for one micro-batch, its backward (B), or,
 where layers give a `weight_time`, the two halves of that, the gradient of the input (B) and of the parameters (W),
 apart or together (BW). As text it is ``F2.0``: stage 2, micro-batch 0, both counted from 0. A device may run a forward
-and a backward at once, a *pair*: ``F2.0&BW5.3``. Layers that a stage recomputes run forwards again within its
+and a backward simultaneously, a *pair*: ``F2.0&BW5.3``. Recomputed layers of a stage run their forwards within its
 backward, or ahead of it (R; see `remat.schedule.recompute`).
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Phase(IntEnum):
-    """What an operation does for its stage and micro-batch."""
+    """Kind of an operation."""
 
     F = 0
     B = 1
@@ -42,7 +42,7 @@ class Phase(IntEnum):
 
 
 class Pass(NamedTuple):
-    """One operation of a pipeline: what, of which stage, for which micro-batch (both counted from 0)."""
+    """One operation of a pipeline: phase, stage and micro-batch (both counted from 0)."""
 
     phase: Phase
     stage: int
@@ -54,11 +54,11 @@ class Pass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Layers (counted from 0, in order) that one device runs as one.
+    """Layers (counted from 0, in order) that one device runs as a unit.
 
-    Several stages may hold the same layers, on other devices: each micro-batch passes one of them. Or `of` of them
-    share each micro-batch, and this one runs part number `part`. `recompute` are layers that run forwards again. With a
-    `tensor` degree above 1, so many neighbours run the layers together: `device` is the first of them.
+    Several stages on different devices may hold the same layers: each micro-batch passes one of them. Or `of` of them
+    share each micro-batch, and this one runs part number `part`. `recompute` lists recomputed layers. With a
+    `tensor` degree above 1, that many neighbouring devices run the layers together: `device` is the first of them.
     """
 
     layers: tuple[int, ...]
@@ -76,15 +76,15 @@ class Stage:
 
 @dataclass(frozen=True)
 class Orders:
-    """Stages, and for each device what it runs, in order.
+    """Stages, and the ordered operations of each device.
 
     Attributes
     ----------
     stages : tuple of Stage
     lists : tuple of tuple of Pass
-        One list a processor of the machine, in its order; empty for those that run nothing.
+        One list per processor, in the machine's order; empty for idle processors.
     paired : tuple of frozenset of int
-        For each list, which of its operations go on at once with the one before; empty where none does.
+        For each list, the operations that run simultaneously with their predecessor; empty if none does.
     """
 
     stages: tuple[Stage, ...]
@@ -96,7 +96,7 @@ class Orders:
 
     @property
     def largest_group(self) -> int:
-        """Devices that run a stage together, at most."""
+        """Maximum number of devices that run a stage together."""
         return max((stage.tensor for stage in self.stages), default=1)
 
     @cached_property
@@ -112,13 +112,13 @@ class Orders:
 
     @cached_property
     def ahead(self) -> frozenset[tuple[int, int]]:
-        """Stage and micro-batch of all that is recomputed ahead of its backward."""
+        """Stage and micro-batch of all recomputations ahead of their backward."""
         _, phase, stage, batch = self.columns
         mine = phase == Phase.R
         return frozenset(zip(stage[mine].tolist(), batch[mine].tolist(), strict=True))
 
     def again(self, operation: Pass) -> Segments:
-        """Return the segments that run again within an operation."""
+        """Return the segments that are recomputed within an operation."""
         phase, stage, batch = operation
         recompute = self.stages[stage].recompute
         if not recompute or phase in (Phase.F, Phase.W) or (phase != Phase.R and (stage, batch) in self.ahead):
@@ -127,7 +127,7 @@ class Orders:
 
     @cached_property
     def units(self) -> Ragged:
-        """Operations (as in `columns`) that each device runs as one, in order: one, or the two of a pair."""
+        """Units of each device, in order: single operations (as in `columns`) or pairs."""
         count = len(self)
         joined = np.zeros(count, dtype=bool)
         first = 0
@@ -137,7 +137,7 @@ class Orders:
         return Ragged(np.append(np.flatnonzero(~joined), count), np.arange(count))
 
     def listed(self, device: int) -> list[tuple[Pass, ...]]:
-        """Return what a device runs, in order: an operation, or the two of a pair."""
+        """Return the units of a device, in order: single operations or pairs."""
         own = self.paired[device] if self.paired else frozenset[int]()
         found: list[tuple[Pass, ...]] = []
         for index, operation in enumerate(self.lists[device]):
@@ -161,17 +161,17 @@ class Orders:
 
 @dataclass(frozen=True)
 class PipelineTasks:
-    """Where the tasks of a lowered pipeline stand: all forwards, all backwards, all second halves, layer by layer.
+    """Task indices of a lowered pipeline: all forwards, all backwards, all second halves, layer by layer.
 
     Attributes
     ----------
     layers, batches : int
     weight : (layers,) int64
-        The group of each layer's W among these; -1 where its backward is whole.
+        The group of each layer's W among the second halves; -1 if its backward is whole.
     parts : (layers,) int64
-        How many devices share each micro-batch of a layer: so many tasks there are of it.
+        Number of devices that share each micro-batch of a layer, and thus of tasks per micro-batch.
     degrees : tuple of Degree
-        How layers are shared, as `degrees_of` has it.
+        How layers are shared, from `degrees_of`.
     """
 
     layers: int
@@ -192,7 +192,7 @@ class PipelineTasks:
         return int(self._start[group])
 
     def of(self, operation: Pass, stage: Stage, again: Segments = ()) -> list[int]:
-        """Return the tasks of an operation on a stage, in the order in which they run; segments of it run again."""
+        """Return the tasks of an operation on a stage, in execution order, including recomputed segments."""
         phase, _, batch = operation
         number, layers = batch * stage.of + stage.part, stage.layers
         if phase in (Phase.F, Phase.R):
@@ -231,7 +231,7 @@ class PipelineTasks:
         return Ragged(start, items)
 
     def _ways(self, orders: Orders) -> tuple[list[Segments], IntArray]:
-        """Return what runs again within operations, each way once, and the way of each operation."""
+        """Return the distinct sets of recomputed segments, and the set of each operation."""
         ways: dict[Segments, int] = {(): 0}
         found = np.zeros(len(orders), dtype=np.int64)
         if any(stage.recompute for stage in orders.stages):
@@ -241,9 +241,9 @@ class PipelineTasks:
         return list(ways), found
 
     def of_units(self, orders: Orders) -> tuple[Ragged, BoolArray]:
-        """Return the tasks of all units of orders, and which of these tasks go on at once with the one before.
+        """Return the tasks of all units, and which of them run simultaneously with their predecessor.
 
-        Of a pair, the layers of the forward go one by one with those of the backward, as far as both have any.
+        In a pair, forward and backward layers are matched one by one until either runs out.
         """
         parts, units = self.of_all(orders), orders.units
         if len(units) == len(parts):
@@ -261,7 +261,7 @@ class PipelineTasks:
         return Ragged.from_lists(rows), np.array(beside, dtype=bool)
 
     def _firsts(self, phase: int, tasks: list[int]) -> int:
-        """Return how many of a backward's tasks are no second halves."""
+        """Return the number of a backward's tasks that are not second halves."""
         firsts = int(self._start[2 * self.layers])
         return sum(task < firsts for task in tasks) if phase == Phase.BW else len(tasks)
 
@@ -279,7 +279,7 @@ def _woven(forward: list[int], backward: list[int], first: int) -> tuple[list[in
 
 
 def tasks_of(instance: PipelineInstance, degrees: Sequence[Degree] = ()) -> PipelineTasks:
-    """Return where an instance's tasks stand; `degrees` as in `remat.instance.lowering.lower`."""
+    """Return the task indices of an instance; `degrees` as in `remat.instance.lowering.lower`."""
     split = np.array([layer.is_split for layer in instance.each_layer()], dtype=bool)
     weight = np.where(split, np.cumsum(split) - 1, -1)
     parts = np.ones(len(split), dtype=np.int64)
@@ -289,12 +289,12 @@ def tasks_of(instance: PipelineInstance, degrees: Sequence[Degree] = ()) -> Pipe
 
 
 def degrees_of(instance: PipelineInstance, machine: Machine, stages: Sequence[Stage]) -> tuple[Degree, ...]:
-    """Return, for each layer, how devices share every micro-batch; empty where none is shared.
+    """Return, for each layer, how devices share every micro-batch; empty if none is shared.
 
     Raises
     ------
     InstanceError
-        Where stages share a layer in different ways, or in some that the instance says nothing of.
+        If stages share a layer differently, or with a degree that the instance does not define.
     """
     if all(stage.of == stage.tensor == 1 for stage in stages):
         return ()
@@ -335,7 +335,7 @@ def _ring_of(machine: Machine, stage: Stage, at: str) -> tuple[Link, ...]:
     Raises
     ------
     InstanceError
-        If they are no group of equal devices, or also share micro-batches in parts.
+        If the devices are not a group of equals, or also share micro-batches in parts.
     """
     if stage.tensor == 1:
         return ()
@@ -358,7 +358,7 @@ def _ring_of(machine: Machine, stage: Stage, at: str) -> tuple[Link, ...]:
 
 
 def spread_in_groups(one: Orders, count: int) -> Orders:
-    """Return the orders of devices of which each so many neighbours run together what one runs in the orders given."""
+    """Return orders in which each group of neighbouring devices runs what one device runs in the given orders."""
     stages = tuple(replace(stage, device=count * stage.device, tensor=count) for stage in one.stages)
     lists = tuple(own for listed in one.lists for own in (listed, *((),) * (count - 1)))
     paired = tuple(own for at in one.paired for own in (at, *(frozenset[int](),) * (count - 1)))
@@ -366,7 +366,7 @@ def spread_in_groups(one: Orders, count: int) -> Orders:
 
 
 def of_firsts(orders: Orders) -> tuple[Orders, tuple[int, ...]]:
-    """Return the orders of devices without those that run stages together with one before them; and which are left."""
+    """Return the orders of the first device of each group, and the remaining devices."""
     others = {device for stage in orders.stages for device in stage.devices[1:]}
     left = tuple(device for device in range(len(orders.lists)) if device not in others)
     stages = tuple(replace(stage, device=left.index(stage.device), tensor=1) for stage in orders.stages)
@@ -381,7 +381,7 @@ def chain_of_stages(cuts: Sequence[int], devices: Iterable[int]) -> tuple[Stage,
 
 
 def initial_of(graph: TaskGraph, machine: Machine, orders: Orders) -> tuple[tuple[int, int], ...]:
-    """Return where a pipeline's parameters lie from the start, as (value, memory): wherever their layers run."""
+    """Return the initial memories of a pipeline's parameters as (value, memory): those of all devices of the layer."""
     places: dict[tuple[int, int], None] = {}
     for stage in orders.stages:
         memory = machine.processors[stage.device].memory
@@ -405,7 +405,7 @@ def read_operation(text: object, path: str) -> Pass:
 
 
 def read_pair(text: object, path: str) -> tuple[Pass, ...]:
-    """Read an operation, or two at once, ``F2.0&BW5.3``; InstanceError for anything else."""
+    """Read an operation or a pair, ``F2.0&BW5.3``; InstanceError for anything else."""
     if not isinstance(text, str) or "&" not in text:
         return (read_operation(text, path),)
     pair = tuple(read_operation(part, path) for part in text.split("&", 1))
@@ -424,13 +424,13 @@ def read_orders(document: dict[str, Any], devices: Sequence[str], layers: int, b
     devices : sequence of str
         Names of the machine's processors.
     layers, batches : int
-        How many the instance has.
+        Numbers of the instance.
 
     Raises
     ------
     InstanceError
-        For what is no list of operations of these stages on these devices; whether they are all there, and can be run
-        in this order, is for the verifier to say.
+        If the lists do not contain operations of these stages on these devices. The verifier checks whether the orders
+        are complete and feasible.
     """
     stages, versions = read_stages(document.get("stages"), devices, layers)
     if versions is not None:
@@ -474,12 +474,12 @@ def _check_operation(
 def read_stages(
     listed: object, devices: Sequence[str], layers: int
 ) -> tuple[tuple[Stage, ...], tuple[int, ...] | None]:
-    """Read `stages` of a schedule document, and how many versions of its parameters each keeps, where they all say so.
+    """Read `stages` of a schedule document, and each stage's number of parameter versions, if all stages give it.
 
     Raises
     ------
     InstanceError
-        For what are no stages of these layers on these devices.
+        If the stages do not consist of these layers on these devices.
     """
     if not isinstance(listed, list) or not listed:
         raise InstanceError("expected a list of stages, each with its layers and its device", "$.stages")
@@ -512,7 +512,7 @@ def read_stages(
 
 
 def _read_part(stage: dict[str, Any], path: str) -> tuple[int, int]:
-    """Read which part of micro-batches a stage runs, counted from 0, and of how many; all of it if it does not say."""
+    """Read the part of each micro-batch that a stage runs (from 0) and the number of parts; default: all of it."""
     part = stage.get("part", [1, 1])
     good = isinstance(part, list) and len(part) == 2 and all(type(one) is int for one in part)
     if not good or not 1 <= part[0] <= part[1] <= LARGEST_COUNT:

@@ -1,7 +1,7 @@
-"""Patterns of a pipeline: what every micro-batch of an endless stream does, one period after the one before it.
+"""Modulo (periodic) schedules of a pipeline: every micro-batch of a stream repeats a pattern, one period later each.
 
-A *beat* is an operation of a stage, or the transfer of what it made to the stage that reads it. It has a start within
-the period, and a shift: micro-batch m does it in period number ``shift + m``, so at ``start + (shift + m) * period``.
+A *beat* is an operation of a stage, or the transfer of its output to the stage that reads it. It has a start within
+the period, and a shift: micro-batch m executes it in period ``shift + m``, at ``start + (shift + m) * period``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_SHIFTS = 10**6
 
 
 class Beat(NamedTuple):
-    """An operation of a stage (F, B, W, or BW: both halves together), or the transfer of what that operation made.
+    """An operation of a stage (F, B, W, or BW: both halves together), or the transfer of its output.
 
     `shift` counts whole periods: the beat of micro-batch m starts at ``start + (shift + m) * period``.
     """
@@ -44,17 +44,17 @@ class Beat(NamedTuple):
 
 @dataclass(frozen=True)
 class Pattern:
-    """What every micro-batch does, and the time from one micro-batch to the next.
+    """Beats of every micro-batch, and the period between micro-batches.
 
     Attributes
     ----------
     stages : tuple of Stage
-        Each layer is in one of them; several may be on one device.
+        Each layer is in exactly one stage; a device may have several stages.
     period : int or float
     beats : tuple of Beat
         Every operation of every stage once, and every transfer from one device to another.
     versions : tuple of int, or None
-        How many versions of its parameters each stage keeps; None: as many as are needed.
+        Number of parameter versions that each stage keeps; None: as many as needed.
     """
 
     stages: tuple[Stage, ...]
@@ -66,7 +66,7 @@ class Pattern:
         return len(self.beats)
 
     def start_of(self, beat: Beat) -> Number:
-        """Return when micro-batch 0 does it."""
+        """Return the start time for micro-batch 0."""
         return beat.start + beat.shift * self.period
 
     def to_document(self, machine: Machine) -> dict[str, Any]:
@@ -95,14 +95,14 @@ def read_pattern(document: dict[str, Any], devices: Sequence[str], layers: int, 
     devices : sequence of str
         Names of the machine's processors.
     layers : int
-        How many the instance has.
+        Number of layers of the instance.
     units : Units
-        What bare times mean.
+        Units of bare times.
 
     Raises
     ------
     InstanceError
-        For what is no pattern; whether all is there, and when it can be, is for the verifier to say.
+        If the document has no well-formed pattern. The verifier checks completeness and timing.
     """
     stages, versions = read_stages(document.get("stages"), devices, layers)
     for index, stage in enumerate(stages):

@@ -1,9 +1,9 @@
-"""Steps of a schedule document straight from its text into columns, a part at a time.
+"""Fast reader of schedule documents: parse the text of the steps into columns, one part at a time.
 
-A list of a million steps, each an object with a few keys, costs some hundred bytes and a microsecond a step; here, each
-part of the text becomes plain records, the records columns, and then they are gone. Whatever is not as most steps are,
-or not a well-formed document without duplicate keys, is left to the ordinary reader, which takes it or says what is
-wrong: nothing is accepted here that it would not accept, and the columns are the same.
+A list of a million steps, each an object with a few keys, costs hundreds of bytes and a microsecond per step. This
+reader turns each part of the text into plain records and then into columns, and discards the records. It leaves unusual
+steps, malformed documents and duplicate keys to the ordinary reader, which accepts them or reports the error. The
+ordinary reader accepts every document that this reader accepts, with the same columns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_schedule(source: str | os.PathLike[str] | IO[Any]) -> Any:
 
 @cache
 def _record() -> Any:
-    """Return what each step becomes: None for keys that it does not have."""
+    """Return the record type of a step: None for absent keys."""
     import msgspec
 
     names, flag = list[str] | None, bool | None
@@ -59,7 +59,7 @@ def _record() -> Any:
 
 
 def columns_of(listed: ListText, graph: TaskGraph, machine: Machine) -> Steps | None:
-    """Return the steps of a schedule as columns, names as indices; None where something is not as usual."""
+    """Return the steps of a schedule as columns, names as indices; None if a step is unusual."""
     import msgspec
 
     columns = _Columns(graph, machine, listed.most())
@@ -73,7 +73,7 @@ def columns_of(listed: ListText, graph: TaskGraph, machine: Machine) -> Steps | 
 
 
 class _UnusualError(Exception):
-    """Something that the ordinary reader looks at."""
+    """Content that is left to the ordinary reader."""
 
 
 def _all(names: Names, asked: Sequence[str]) -> IntArray:
@@ -144,7 +144,7 @@ class _Columns:
         return len(starts)
 
     def _add_others(self, records: list[Any], at: IntArray, item: IntArray, drops: list[Any]) -> int:
-        """Fill in copies and drops, and what all steps are to have; return how many keys they have, but for `drop`."""
+        """Fill in copies, drops and the common keys; return the number of keys, except `drop`."""
         is_copy = np.array([record.copy is not None for record in records])
         copies = [record for record in records if record.copy is not None]
         others = [record for record in records if record.copy is None]
@@ -170,7 +170,7 @@ class _Columns:
         return 3 * len(copies) + partial + len(places) - places.count(None)
 
     def _add_rare(self, records: list[Any]) -> int:
-        """Take what few steps have; return how many keys that is."""
+        """Fill in rare keys; return their number."""
         keys = 0
         for index, record in enumerate(records, self._count):
             if record.on is not None:

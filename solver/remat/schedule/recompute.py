@@ -1,9 +1,9 @@
-"""Layers of a stage that run their forwards again, for their backwards: `recompute` of a stage of `remat.schedule/2`.
+"""Recomputed layers of a stage: the key `recompute` of a stage of `remat.schedule/2`.
 
-A *segment* is layers that follow each other. Of a micro-batch that recomputes it, what its forwards save is dropped at
-once; right before the backward of its last layer all of them run forwards again, from what the first one read. An
-operation ``R2.0`` among a device's orders does so ahead, for all segments of the stage at one go. It begins when what
-it makes again has arrived wherever that was sent.
+A *segment* is a run of consecutive layers. For a micro-batch that recomputes a segment, the values that its forwards
+save are dropped immediately. Right before the backward of its last layer, all its forwards run a second time, from the
+input of the first one. An operation ``R2.0`` in a device's order recomputes all segments of the stage ahead of the
+backward. It begins after the values that it recomputes have arrived at all their earlier destinations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remat.errors import InstanceError
 
 
 class Segment(NamedTuple):
-    """Layers that run again as one (counted from 0, in order), and for which micro-batches (None: for all)."""
+    """Layers that are recomputed together (from 0, in order), and the micro-batches (None: all)."""
 
     layers: tuple[int, ...]
     batches: tuple[int, ...] | None = None
@@ -35,7 +35,7 @@ def read_recompute(listed: object, layers: Sequence[int], path: str) -> tuple[Se
     Raises
     ------
     InstanceError
-        For what are no segments of these layers, or segments of one micro-batch that overlap.
+        If the segments do not consist of these layers, or overlap for one micro-batch.
     """
     if not isinstance(listed, list) or not listed:
         raise InstanceError('expected a list of segments, such as [{"layers": [2]}]', path)
@@ -60,7 +60,7 @@ def read_recompute(listed: object, layers: Sequence[int], path: str) -> tuple[Se
 
 
 def _numbers(listed: object, least: int, path: str) -> tuple[int, ...]:
-    """Read ``{"from": 2, "to": 5}`` or a list of numbers in order, none below the least one."""
+    """Read ``{"from": 2, "to": 5}`` or a list of numbers in order, none below the minimum."""
     if isinstance(listed, dict) and listed.keys() == {"from", "to"}:
         ends = (listed["from"], listed["to"])
         if all(type(end) is int for end in ends) and least <= ends[0] <= ends[1] < 10**8:
@@ -82,7 +82,7 @@ def recompute_document(recompute: Sequence[Segment]) -> list[dict[str, Any]]:
 
 
 def shown(numbers: Sequence[int]) -> Any:
-    """Return numbers in order as a document has them: from .. to, or one by one."""
+    """Return ascending numbers in document form: a range from .. to, or a list."""
     if len(numbers) > 1 and tuple(numbers) == tuple(range(numbers[0], numbers[-1] + 1)):
         return {"from": numbers[0], "to": numbers[-1]}
     return list(numbers)

@@ -1,8 +1,8 @@
-"""Patterns of samples: what is done for every sample of an endless stream, in periods of one or several samples.
+"""Modulo (periodic) schedules of samples: a pattern that repeats for an endless stream of samples.
 
 A *turn* runs a task, or copies a value, for one of the samples of a period. It has a start within the period, and a
-shift: for sample r of the samples of a period, K, it happens in period number ``shift + q`` for sample ``q K + r`` of
-the stream, so at ``start + (shift + q) * period``.
+shift: for sample r of the samples of a period, K, it happens in period ``shift + q`` for sample ``q K + r`` of
+the stream, at ``start + (shift + q) * period``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SamplePattern:
-    """What is done for the samples of a period, and how long a period is.
+    """Turns for the samples of one period, and the period.
 
     Attributes
     ----------
@@ -47,9 +47,9 @@ class SamplePattern:
         Of one sample; tasks and values are counted as in it.
     period : int or float
     turns : tuple of Turn
-        Each value is dropped, in each memory, with the turn of its sample that uses it last there.
+        In each memory, a value is dropped at the end of the last turn of its sample that uses it there.
     initial : tuple of (value, memory)
-        Where placeable inputs lie.
+        Memories of placeable inputs.
     """
 
     graph: TaskGraph
@@ -66,7 +66,7 @@ class SamplePattern:
         return 1 + max((turn.sample for turn in self.turns), default=0)
 
     def start_of(self, turn: Turn) -> Number:
-        """Return when that happens for the samples of the first period."""
+        """Return the start time of a turn for the samples of the first period."""
         return turn.start + turn.shift * self.period
 
     def to_document(self, machine: Machine) -> dict[str, Any]:
@@ -97,12 +97,12 @@ def read_samples(document: dict[str, Any], graph: TaskGraph, machine: Machine, u
         Of one sample.
     machine : Machine
     units : Units
-        What bare times mean.
+        Units of bare times.
 
     Raises
     ------
     InstanceError
-        For what is no such pattern; whether all is there, and when it can be, is for the verifier to say.
+        If the document has no well-formed pattern. The verifier checks completeness and timing.
     """
     period = read_time(document.get("period"), units, "$.period")
     if period <= 0:

@@ -1,9 +1,9 @@
-"""How a step of a pipeline ends: copies of a layer exchange their gradients, and each updates its parameters.
+"""End of a pipeline's training step: gradient exchange between copies of a layer, and parameter updates.
 
-Orders say nothing of that, since it follows from them. `A{l}` adds the gradients of layer l up on all devices that hold
-it: a collective that begins when the last backward of the layer has ended on all of them, and holds the ways of a
-ring. Then `U{l}.{k}` updates its k-th copy, in the order of devices, when the device's own order has come to its end:
-stages in the order of their last backwards, of each the last layer first.
+Orders do not list these tasks, since they follow from the orders. `A{l}` sums the gradients of layer l over all devices
+that hold it. It is a collective that begins after the last backward of the layer on all of them, and occupies the links
+of a ring. Then `U{l}.{k}` updates the k-th copy, in the order of devices, after the device's own order: stages in the
+order of their last backwards, within a stage the last layer first.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """What devices run, in order, and the graph that it is a plan for.
+    """Ordered operations of all devices, and their task graph.
 
     Attributes
     ----------
     graph : TaskGraph
-        With exchanges and updates of this plan.
+        Includes the exchanges and updates of this plan.
     processors : (operations,) int64
-        Where each operation runs; ascending.
+        The processor of each operation; ascending.
     operations : Ragged
         The tasks of each.
     beside : bool for each of these tasks
-        Which go on at once with the one before.
+        Whether the task runs simultaneously with its predecessor.
     """
 
     graph: TaskGraph
@@ -56,20 +56,20 @@ def plan_of(
     places: tuple[tuple[int, int], ...],
     tasks: PipelineTasks | None = None,
 ) -> Plan:
-    """Return what orders are, task by task, with the exchanges and updates that end them.
+    """Expand orders into tasks, followed by the exchanges and updates.
 
     Parameters
     ----------
     instance : PipelineInstance
     graph : TaskGraph
-        That it lowers to.
+        The lowered instance.
     machine : Machine
     orders : Orders
-        In which every operation stands once.
+        Every operation occurs exactly once.
     places : tuple of (value, memory)
-        Where parameters lie.
+        Memories of the parameters.
     tasks : PipelineTasks, optional
-        Where the graph's tasks stand; by default no micro-batch is shared.
+        Task indices of the graph; by default no micro-batch is shared.
 
     Notes
     -----
@@ -144,7 +144,7 @@ class _Closing:
         )
 
     def _last_halves(self, layer: int) -> int:
-        """Return the first of the tasks after which a layer's gradients are there."""
+        """Return the first of the tasks that complete a layer's gradients."""
         return self.tasks.first(Phase.W if self.layers[layer].is_split else Phase.B, layer)
 
     def _value(self, prefix: str, first: int | None, count: int) -> int:
@@ -191,7 +191,7 @@ class _Closing:
         return self.machine.processors[device].memory
 
     def _in_turn(self, orders: Orders) -> Iterator[tuple[int, int]]:
-        """Yield the updates with their devices, each device's in their order."""
+        """Yield the updates with their devices, in order for each device."""
         _, phase, stage, _ = orders.columns
         last = np.full(len(orders.stages), -1, dtype=np.int64)
         backwards = np.flatnonzero(phase != Phase.F)
@@ -250,7 +250,7 @@ class _Closing:
 
 
 def _ring(machine: Machine, homes: list[int], size: int) -> Number:
-    """Return how long the copies on these devices take to add up so many bytes."""
+    """Return the time of an all-reduce of gradients among the copies on these devices."""
     memories = [machine.processors[home].memory for home in homes]
     links = [
         machine.links[machine.link_index[ends]] for ends in zip(memories, [*memories[1:], memories[0]], strict=True)

@@ -17,7 +17,7 @@ WHOLE = -1
 
 
 class StepKind(IntEnum):
-    """What a step does."""
+    """Kind of a step."""
 
     RUN = 0
     COPY = 1
@@ -39,9 +39,9 @@ class Steps:
     target : (steps,) int64
         Memory that a copy writes; -1 otherwise.
     amount : (steps,) int64
-        Bytes that a partial move takes; `WHOLE` otherwise.
+        Bytes of a partial move; `WHOLE` otherwise.
     drop : Ragged
-        Values freed at the end of each step; of a copy with `drop`, its own value.
+        Values freed at the end of each step; for a copy with `drop`, its value.
     on : Ragged or None
         Processors of each run; an empty row (or None) is the first processor.
     after : Ragged or None
@@ -49,11 +49,11 @@ class Steps:
     start : (steps,) int64 or float64, or None
         Start times; None until the list is placed.
     unknown : mapping of int to (rule, name)
-        Steps that name something unknown (they carry -2), for the verifier to report.
+        Steps with unknown names (their item is -2), for the verifier to report.
     initial : tuple of (value, memory)
-        Where placeable inputs lie from the start.
+        Initial memories of placeable inputs.
     paired : (steps,) bool, or None
-        Runs that go on at once with the run listed before them, on its processor (see `PairTimes`).
+        Runs that execute simultaneously with the run listed before them, on its processor (see `PairTimes`).
     """
 
     kind: NDArray[np.int8]
@@ -84,7 +84,7 @@ class Steps:
 
     @staticmethod
     def of_runs(tasks: IntArray, drop: Ragged | None = None) -> Steps:
-        """Build steps that only run tasks, each freeing the given values at its end."""
+        """Build steps that only run tasks; each frees the given values at its end."""
         count = len(tasks)
         none = np.full(count, -1, dtype=np.int64)
         return Steps(
@@ -125,7 +125,7 @@ class StepBuilder:
         return self._kind, self._item, self._source, self._target, self._amount, self._drop
 
     def ordered(self, index: int, on: Sequence[int], after: Sequence[int]) -> None:
-        """Say of a step that was added to the columns on which processors it runs, and after which steps."""
+        """Set the processors and predecessors of a step that was added to the columns."""
         if on:
             self._on[index] = on
         if after:
@@ -155,7 +155,7 @@ class StepBuilder:
         amount: int = WHOLE,
         after: Sequence[int] = (),
     ) -> int:
-        """Copy a value between memories; `drop` frees the source at the end, `amount` moves only so many bytes."""
+        """Copy a value between memories; `drop` frees the source at the end, `amount` limits the moved bytes."""
         return self._add(StepKind.COPY, value, source, target, amount, (value,) if drop else (), (), after)
 
     def drop(self, values: Sequence[int], memory: int = 0, *, after: Sequence[int] = ()) -> int:
@@ -214,7 +214,7 @@ def _sparse(rows: Mapping[int, Sequence[int]], count: int) -> Ragged | None:
 
 
 def concatenate(parts: Iterable[Steps]) -> Steps:
-    """Join lists of steps; `after` goes on to mean the same steps. Start times stay if every list has them."""
+    """Concatenate lists of steps and renumber `after`; start times are kept if every list has them."""
     pieces = list(parts)
     some_on = any(piece.on is not None for piece in pieces)
     some_after = any(piece.after is not None for piece in pieces)

@@ -1,4 +1,4 @@
-"""Steps as the text of a schedule document, some thousands at a time."""
+"""Writer of schedule documents: steps as text, several thousand at a time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def document_chunks(
     addresses: Iterator[str] | None = None,
 ) -> Iterator[str]:
     """Yield a schedule document: the head's keys, then one line per step, then one per address."""
-    # Numbers of a document that was read are decimal.
+    # Numbers from a parsed document are decimal.
     texts = (json.dumps(value, ensure_ascii=False, default=float) for value in head.values())
     lines = [f"  {json.dumps(key)}: {text}" for key, text in zip(head, texts, strict=True)]
     yield "{\n" + ",\n".join(lines)
@@ -44,7 +44,7 @@ def document_chunks(
 
 
 def _list_chunks(key: str, parts: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield a key whose value is a list, a line for each entry."""
+    """Yield a key whose value is a list, one line per entry."""
     yield f',\n  "{key}": ['
     separator = "\n    "
     for part in parts:
@@ -54,7 +54,7 @@ def _list_chunks(key: str, parts: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def _batched(lines: Iterator[str]) -> Iterator[list[str]]:
-    """Yield some thousand lines at a time."""
+    """Yield batches of several thousand lines."""
     while part := list(islice(lines, PART)):
         yield part
 
@@ -72,7 +72,7 @@ def _parts(steps: Steps, graph: TaskGraph, machine: Machine) -> Iterator[list[st
 
 
 class _Writer:
-    """Makes lines of steps, column by column: what a step begins with, its start, and what it ends with."""
+    """Writes lines of steps column by column: the prefix, the start time and the suffix of each."""
 
     def __init__(self, steps: Steps, graph: TaskGraph, machine: Machine) -> None:
         self._steps = steps
@@ -128,7 +128,7 @@ class _Writer:
                     tails[index] = f', "bytes": {amount}{tails[index]}'
 
     def _add_rare(self, begin: int, end: int, heads: Texts, tails: Texts) -> None:
-        """Write where runs are, after what steps come, and which go on at once with the one before."""
+        """Write the rare keys: processors of runs, `after`, and `paired`."""
         steps = self._steps
         for index, on in _rows(steps.on, begin, end):
             if steps.kind[begin + index] == StepKind.RUN:
@@ -156,7 +156,7 @@ def _quoted(name: str) -> str:
 
 
 class _Texts:
-    """Names that occur, to be written in quotes."""
+    """Quoted names."""
 
     def __init__(self, names: Names, used: IntArray) -> None:
         occurs = np.zeros(len(names), dtype=bool)

@@ -1,1 +1,1 @@
-"""From an instance to a verified result: `solve`, `verify`, `show`, and the questions around them."""
+"""From an instance to a verified result: `solve`, `verify`, `show`, and questions that use them."""

@@ -1,4 +1,4 @@
-"""Pipelines that leave to the schedule how a batch is divided: each division is solved, and the best answer is it."""
+"""Batch splitting: solve each admissible division of a pipeline's batch and return the best answer."""
 
 from __future__ import annotations
 

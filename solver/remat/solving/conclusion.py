@@ -1,4 +1,4 @@
-"""The conclusion of a solve: place and verify what was proposed, check the claims, and judge."""
+"""Conclusion of a solve: place and verify the proposal, check its claims, and set the status."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def conclude(
     solve_seconds: float = 0.0,
     verified: Result | None = None,
 ) -> Result:
-    """Place and verify what an algorithm proposes, check its claims, and draw the conclusion.
+    """Place and verify an algorithm's proposal, check its claims, and return the result.
 
     `verified` is what was concluded of the same steps where memories were no smaller; wherever their peaks fit, they
     are as valid, from the same start times.
@@ -117,12 +117,12 @@ def conclude(
 
 
 def _of_strategy(problem: Problem, solver: Algorithm) -> str:
-    """Return the class of the one schedule that a strategy builds, which does not fit."""
+    """Return the class of a strategy's only schedule, which does not fit."""
     return scope_of(problem.used.machine, solver, solver.within or f"the {solver.name} schedule", of_memory=True)
 
 
 def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[Stream | None, LeastBudget | None]:
-    """Repeat and verify a pattern; where it takes too much memory, return the budget that is enough."""
+    """Repeat and verify a pattern; if it exceeds a memory, return a sufficient budget."""
     pattern = proposal.pattern
     assert pattern is not None
     from remat.solving.patterns import Stream
@@ -144,7 +144,7 @@ def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[
 def _cycled(
     problem: Problem, solver: Algorithm, proposal: Proposal
 ) -> tuple[Steps | None, Report | None, LeastBudget | None]:
-    """Verify steps of training that follow each other; of those that take too much memory, return what is enough.
+    """Verify successive training steps; if they exceed a memory, return a sufficient budget.
 
     That is known only if one step alone fits.
     """
@@ -166,7 +166,7 @@ def _cycled(
 def _followed(
     problem: Problem, solver: Algorithm, proposal: Proposal
 ) -> tuple[Followed | None, Report | None, LeastBudget | None, str]:
-    """Place and verify a pipeline's orders; where they take too much memory, return the budget that is enough.
+    """Place and verify a pipeline's orders; if they exceed a memory, return a sufficient budget.
 
     Where transfers take both ends, good orders may hang: the last entry says so.
     """
@@ -182,7 +182,7 @@ def _followed(
             return None, None, None, f"hangs where transfers take both ends ({transfers}): {followed[0].message}"
         raise ClaimError(f"{solver.name}: the verifier rejects the orders: {followed[0]}", solver.package)
     steps, graph = followed.steps, followed.graph
-    # What ends a step is no recomputation.
+    # The tasks at the end of a step are not recomputations.
     reference = problem.no_recompute_time if graph is problem.graph else no_recompute_time(graph)
     report = check(graph, problem.machine, steps, reference_time=reference)
     rules = {violation.rule for violation in report.violations}
@@ -212,7 +212,7 @@ def _enough(problem: Problem, sizes: Mapping[str, int], *, sufficient: bool) -> 
 
 
 def _fits(report: Report, machine: Machine) -> bool:
-    """Whether a schedule that breaks no rule elsewhere breaks none in the memories of a machine, either."""
+    """Whether an otherwise valid schedule fits the memories of a machine."""
     sizes = report.peak_memory
     return all(memory.capacity is None or sizes[memory.name] <= memory.capacity for memory in machine.memories)
 
@@ -239,7 +239,7 @@ def _overfull(problem: Problem, machine: Machine) -> Unplaceable | None:
 
 
 def _check_bounds(solver: Algorithm, proposal: Proposal) -> None:
-    """Refuse what is no time, before anything is written that no JSON could hold."""
+    """Reject bounds that are not times, before they reach a JSON document."""
     for bound in proposal.bounds:
         if type(bound.value) not in (int, float) or not math.isfinite(bound.value) or bound.value < 0:
             raise ClaimError(f"{solver.name} claims bound {bound.value!r}, which is no finite time", solver.package)
@@ -308,7 +308,7 @@ def _judge(
     simple = Bound(problem.least_objective, ALL_SCHEDULES, OWN_SOURCES[0])
     bounds = (*proposal.bounds, simple)
     if report is not None and proposal.optimal_within == ALL_SCHEDULES:
-        # What is optimal is a bound, too; figures and words agree by construction.
+        # An optimal makespan is also a bound: figures and words agree by construction.
         bounds = (*bounds, Bound(report.objective, ALL_SCHEDULES, solver.name))
     if len(problem.machine.processors) > 1 and not problem.in_parts and not problem.instance.is_stream:
         value = memory_time_bound(problem.graph, problem.used.machine, problem.needed)
@@ -320,7 +320,7 @@ def _judge(
     lower = max(bound.value for bound in bounds if bound.scope == ALL_SCHEDULES)
     if report is not None:
         scope, least = None, None
-        # The one place that decides this, and from the figures alone.
+        # The only place that decides this, from the figures alone.
         optimal = _met(lower, report, 0 if steps is None else len(steps))
         optimal_within = ALL_SCHEDULES if optimal else optimal_within
         status = Status.OPTIMAL if optimal else Status.FEASIBLE

@@ -1,4 +1,4 @@
-"""`remat.solve`: from an instance to a verified result. The one way through the house."""
+"""`remat.solve`: from an instance to a verified result; the single entry point of all solves."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def solve(
 
 @dataclass
 class Setup:
-    """An instance on its machine and an algorithm: all of a solve but the budget and the limits.
+    """An instance on its machine and an algorithm: a solve without its budget and limits.
 
     Attributes
     ----------
@@ -220,7 +220,7 @@ def _divided(problem: Problem, solver: Algorithm, chosen: Any, context: Context,
 
 
 def _known_or_solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, known: Known) -> Result:
-    """Answer from what is known, if that is proved to be the answer; else run the algorithm."""
+    """Return a known answer if it is proved to hold; else run the algorithm."""
     found = known.at(problem)
     if found is None:
         proposal, taken = propose(problem, solver, chosen, context)

@@ -1,4 +1,4 @@
-"""`remat.schedule_of`: a plan from elsewhere, as an order of runs, becomes a placed and verified result."""
+"""`remat.schedule_of`: turn an external plan, given as an order of runs, into a placed and verified result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`remat.show`: what can be said of an instance without searching for a schedule."""
+"""`remat.show`: facts about an instance that need no search."""
 
 from __future__ import annotations
 

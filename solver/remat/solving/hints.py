@@ -1,4 +1,4 @@
-"""What to try where a class of schedules has none that fits."""
+"""Hints for classes of schedules without one that fits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PORTFOLIO = "auto"
 
 
 def remedies(problem: Problem, solver: Algorithm, options: Mapping[str, Any], scope: str | None) -> Iterator[str]:
-    """Yield what may find a schedule outside the class that was searched.
+    """Yield suggestions that may find a schedule outside the searched class.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Answers that are known to hold for other capacities, so that nobody needs to search for them again."""
+"""Cache of proved answers that also hold for other capacities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Capacities = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class Answer:
-    """What an algorithm proposed for some capacities, and what was concluded from it.
+    """An algorithm's proposal for some capacities, and its conclusion.
 
     Attributes
     ----------
@@ -41,16 +41,16 @@ class Known:
 
     Notes
     -----
-    An optimal schedule of a class stays optimal where memories are smaller, as long as it fits; and so does one that
-    is as fast as an optimal schedule of larger memories. Where no schedule of a class fits, none fits into less.
-    Threads share the tuple, which is replaced and never changed; an answer that is lost in a race is found again.
+    An optimal schedule of a class stays optimal for smaller memories if it still fits. A schedule that is as fast as an
+    optimal schedule for larger memories is optimal too. If no schedule of a class fits, none fits smaller memories.
+    Threads share an immutable tuple, which is replaced; an answer that is lost in a race is found again.
     """
 
     solver: Algorithm
     answers: tuple[Answer, ...] = field(default=())
 
     def note(self, problem: Problem, proposal: Proposal, result: Result) -> None:
-        """Keep an answer if it proves something about other capacities."""
+        """Store an answer if its proof holds for other capacities."""
         if result.termination is not Termination.COMPLETED or not self._keeps(proposal, result):
             return
         peaks: tuple[int, ...] = ()
@@ -71,12 +71,12 @@ class Known:
         return empty and result.scope is not None and exact and (least is None or least.sufficient)
 
     def verified(self, proposal: Proposal) -> Result | None:
-        """Return a result that was concluded from the very same steps."""
+        """Return a result that was concluded from the same steps."""
         same = (answer.result for answer in self.answers if answer.peaks and answer.proposal.steps is proposal.steps)
         return next(same, None)
 
     def at(self, problem: Problem) -> tuple[Proposal, Result | None] | None:
-        """Return the proposal that answers a problem, and the result that it led to before; None if none is known.
+        """Return the known proposal for a problem, and its earlier result; None if none is known.
 
         Without a schedule there is no result.
         """
@@ -114,7 +114,7 @@ def capacities_of(problem: Problem) -> Capacities:
 
 
 def _says_no_more(one: Answer, other: Answer) -> bool:
-    """Whether another answer holds wherever one does."""
+    """Whether another answer covers all capacities of this one."""
     return one.peaks == other.peaks and one.makespan == other.makespan and _no_more(one.capacities, other.capacities)
 
 
@@ -130,7 +130,7 @@ def _no_more(less: Capacities, more: Capacities) -> bool:
 
 
 def _refuses(answer: Answer, capacities: Capacities) -> bool:
-    """Whether these memories are too small, since larger ones are, or since one is smaller than what is needed."""
+    """Whether these memories are too small: larger ones are, or one is below its minimum."""
     if _no_more(capacities, answer.capacities):
         return True
     least = answer.proposal.least

@@ -1,8 +1,9 @@
-"""`remat.solve(..., layout=True)`: a schedule whose addresses fit the budgets, not only its bytes.
+"""`remat.solve(..., layout=True)`: find a schedule whose addresses, not only its bytes, fit the budgets.
 
-The fastest schedule is laid out first. If its arena exceeds a budget, others are: those that the algorithm found on the
-way, the same runs in other orders, schedules for smaller budgets, and orders with one more rerun. The fastest one that
-fits is the answer. All bounds stay: what fits with addresses fits without them.
+The search first lays out the fastest schedule. If its arena exceeds a budget, it tries the algorithm's earlier
+incumbents, the same runs in other orders, schedules for smaller budgets, and orders with one more recomputation. The
+fastest schedule that fits is the answer. All bounds remain valid, since a schedule that fits with addresses fits
+without them.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class LaidOut:
 def solve_with_layout(
     problem: Problem, solver: Algorithm, context: Context, solve: Callable[[Problem, Context], Result]
 ) -> Result:
-    """Solve, and find addresses; solve again where there are none.
+    """Solve and find addresses; try other schedules if no layout fits.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def solve_with_layout(
     Raises
     ------
     OptionError
-        For schedules that repeat themselves without end.
+        For periodic schedules.
     """
     if problem.instance.is_stream:
         raise OptionError("a schedule that repeats itself without end has no addresses", argument="layout")
@@ -100,7 +101,7 @@ def solve_with_layout(
 
 @dataclass
 class _Search:
-    """The state of the search: the first schedule, all that were laid out, and the fastest one that fits."""
+    """State of the search: the first schedule, all layouts, and the fastest schedule that fits."""
 
     problem: Problem
     solver: Algorithm
@@ -125,7 +126,7 @@ class _Search:
         return self._without(first, laid_out) if self.best is None else self._with(first, self.best)
 
     def _first(self) -> Result:
-        """Solve as if nobody had asked for addresses, and keep what is found on the way."""
+        """Solve without addresses, and keep the incumbents."""
         inner = self.context.aside(share=FIRST_SHARE)
         inner.gap, inner.patience = self.context.gap, self.context.patience
         inner.limit_given, inner.started = self.context.limit_given, self.context.started
@@ -140,7 +141,7 @@ class _Search:
         return self._solved(self.problem, inner)
 
     def _solved(self, problem: Problem, inner: Context) -> Result:
-        """Solve; what interrupts it ends the search, too."""
+        """Solve; an interrupt also ends the search."""
         result = self.solve(problem, inner)
         self.context.interrupted = self.context.interrupted or inner.interrupted
         return result
@@ -171,7 +172,7 @@ class _Search:
         return self.context.aside()
 
     def _enough(self, first: Result) -> bool:
-        """Whether nothing better can be found, or no time is left."""
+        """Whether the answer cannot improve, or no time is left."""
         if self.context.stopped:
             return True
         return self.best is not None and _time(self.best.result) <= max(_time(first), first.lower_bound)
@@ -361,14 +362,14 @@ def _time(result: Result) -> Number:
 
 
 def _excess(result: Result, refused: Addresses) -> int:
-    """Return by how much a quick layout exceeds the capacity that a better one could not keep."""
+    """Return the excess of a quick layout over the capacity."""
     found = layout(result, memory=refused.memory, algorithm="best-fit")
     assert refused.capacity is not None
     return max(0, (found.arena or 0) - refused.capacity)
 
 
 def _price(first: Result, found: Result) -> str:
-    """Say what the addresses cost in time."""
+    """Describe the cost of addresses in makespan."""
     before, after = _time(first), _time(found)
     if after <= before:
         return "the addresses cost no time: no faster schedule was found without them"

@@ -31,7 +31,7 @@ def at_peak(result: Result, memory: int) -> LeastBudget:
 
 
 def smallest_named(named: list[LeastBudget | None]) -> LeastBudget | None:
-    """Return the least budget that is said to do, else the largest that is known not to."""
+    """Return the smallest budget reported as sufficient, else the largest known to be insufficient."""
     known = [least for least in named if least is not None]
     enough = [least for least in known if least.sufficient]
     if enough:

@@ -1,4 +1,4 @@
-"""Orders of a pipeline become placed steps: checked by the verifier first, then placed."""
+"""Turn orders of a pipeline into placed steps: the verifier checks them, then they are placed."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""What the links at a processor's memory can hide beside the runs, by volume: the least that offloading must move.
+"""Overlap bound: the offloading volume that links can hide behind computation, and the volume that they must move.
 
-Everything runs once, in the reference order, and nothing waits. Of what the memory would then hold between two instants
-t and t', the bytes e above the budget must be elsewhere: they leave before t and come back after t'. So offloading
-alone takes no time only with a bandwidth of at least
+Assume that each task runs once, in the reference order, without waiting. If the memory would then exceed the budget by
+e bytes from t to t', these bytes must be elsewhere: they leave before t and return after t'. Offloading alone takes no
+time only with a bandwidth of at least
 
     max e / t out,    max e / (T - t') back,
 
-T being the time of all runs. Latencies, values that move whole, and what else is on the way at the same time, only ask
-for more.
+where T is the time of all runs. Latencies, indivisible values and concurrent transfers only increase the requirement.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from remat.units import Number
 
 @dataclass(frozen=True, kw_only=True)
 class Hiding:
-    """What can be moved beside the runs, and what has to be.
+    """Volume that can move during the runs, and volume that must move.
 
     Attributes
     ----------
     compute_time : int or float
         Each needed task once.
     movable : mapping of link name to bytes
-        What the link moves in that time, latencies left out; None: any number; 0: it stops the processor.
+        Bytes that the link moves in that time, ignoring latency; None: unlimited; 0: it blocks the processor.
     budget : int
         Capacity of the processor's memory: the given one, or the least that any schedule needs.
     least : bool
         Whether it is the least one.
     away : int
-        Most bytes that have to be elsewhere at a time, nothing recomputed.
+        Maximum bytes that must be elsewhere at a time without recomputation.
     out_bandwidth, back_bandwidth : float
         Bytes per time unit below which offloading alone takes time; infinite where no bandwidth is enough, for
         want of runs beside which it could go, or of links beside which runs go on.

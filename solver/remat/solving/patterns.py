@@ -1,4 +1,4 @@
-"""Patterns of a pipeline become placed steps and a judgement: of one period, and of a stretch of the stream."""
+"""Place and verify modulo (periodic) schedules of a pipeline: one period, and a finite part of the stream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stream:
-    """A pattern that was repeated and judged.
+    """A repeated and verified pattern.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ def repeat(
     *,
     reference_time: Number | None = None,
 ) -> Stream | tuple[Violation, ...]:
-    """Judge a pattern, and run it for the micro-batches of the instance; or say why it cannot be run at all."""
+    """Verify a pattern, and repeat it for the micro-batches of the instance; or report why it cannot run."""
     tasks = tasks_of(instance)
     devices = [processor.name for processor in machine.processors]
     refused = check_beats(tasks, pattern, devices)
@@ -68,18 +68,18 @@ def repeat(
     except OptionError as error:
         return (Violation(None, "bad-step", str(error)),)
     report = check(graph, machine, steps, reference_time=reference_time)
-    # What is wrong with a period is wrong with its repetitions, and is said once.
+    # Violations of a period recur in its repetitions: report them once.
     report = replace(report, steady=steady, violations=wrong or report.violations)
     return Stream(pattern, graph, _orders(instance, pattern), steps, report)
 
 
 def judge(instance: PipelineInstance, machine: Machine, pattern: Pattern) -> tuple[Steady, tuple[Violation, ...]]:
-    """Judge one period of a pattern that has every operation once.
+    """Verify one period of a pattern that has every operation once.
 
     Raises
     ------
     OptionError
-        For a transfer where there is no link, or a device that cannot run a layer.
+        For a transfer without a link, or a device that cannot run a layer.
     """
     single = instance.model_copy(update={"micro_batches": 1})
     graph, tasks = lower(single), tasks_of(single)

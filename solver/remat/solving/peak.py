@@ -1,4 +1,4 @@
-"""What lies in a memory at its peak: each value with its size, who made it, since when, and for whom it waits."""
+"""Contents of a memory at its peak: each value with its size, producer, start time and pending readers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`auto`: a portfolio that asks several algorithms, and answers with the best of what they find and prove.
+"""`auto`: a portfolio that runs several algorithms and returns their best schedule and bounds.
 
-Whom it asks, and in which order, follows from what the algorithms declare: `remat.plugin.selection`.
+The selection and order follow from the algorithms' declarations: `remat.plugin.selection`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[st
     Raises
     ------
     OptionError
-        For an option that nobody has.
+        For an unknown option.
     """
     if solver is not AUTO:
         return make_options(solver, given)
@@ -134,7 +134,7 @@ def _with_options(problem: Problem) -> dict[str, list[registry.Algorithm]]:
 
 
 def _check_option(solvers: Sequence[registry.Algorithm], name: str, value: Any) -> None:
-    """Refuse a value that nobody takes."""
+    """Reject a value that no algorithm accepts."""
     wrong = None
     for solver in solvers:
         try:
@@ -148,30 +148,30 @@ def _check_option(solvers: Sequence[registry.Algorithm], name: str, value: Any) 
 
 
 def solve_quickly(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
-    """Ask those candidates that take little time, as one solve of a question about many budgets."""
+    """Run the quick candidates, as one solve of a question about many budgets."""
     portfolio = _prepared(problem, options, context)
     portfolio.ask_quick()
     return portfolio.merged(minimum=False)
 
 
 def solve_alone(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
-    """Ask all candidates, as one solve of a question about many budgets."""
+    """Run all candidates, as one solve of a question about many budgets."""
     portfolio = _prepared(problem, options, context)
     portfolio.ask_all()
     return portfolio.merged(minimum=False)
 
 
 def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
-    """Ask the candidates, quick ones first, until something is proved or the time is over.
+    """Run the candidates, quick ones first, until a proof or the time limit.
 
     Notes
     -----
     Each answer is concluded as if it were asked for: placed, verified, its claims checked. The answer is the shortest
     schedule, with all bounds that hold for it. Of the anytime algorithms each is tried for a while; the one that did
-    best has the time that is left. If none of the candidates finds a schedule, and none is proved not to exist, the
-    other algorithms that accept the kind are asked one after the other; so are they, the covered ones last, if the user
-    has given a time limit that is not used up. Where a memory is too small for every schedule, the candidates are asked
-    all the same, for a budget that would do.
+    best has the time that is left. If no candidate finds a schedule or proves that none exists, the other
+    algorithms that accept the kind run one after the other. They also run, the covered ones last, if the user's time
+    limit is not used up. If a memory is too small for every schedule, the candidates still run, to report a sufficient
+    budget.
     """
     portfolio = _prepared(problem, options, context)
     portfolio.ask_all()
@@ -191,7 +191,7 @@ def _prepared(problem: Problem, options: AutoOptions, context: Context) -> _Port
 
 @dataclass(frozen=True, eq=False)  # one is not another one; their arrays cannot be compared
 class _Answer:
-    """What one algorithm has said: its proposal, with scopes as they read on the machine, and what came of it."""
+    """Answer of one algorithm: its proposal, with scopes for this machine, and its conclusion."""
 
     solver: registry.Algorithm
     proposal: Proposal
@@ -223,7 +223,7 @@ class _Portfolio:
         self.seconds = self.context.seconds_left or 0.0
 
     def ask_all(self) -> None:
-        """Ask the rows, and where none of them finds a schedule, everybody else."""
+        """Run the candidates; then the others, if no schedule is found or the user's time limit is not used up."""
         chosen = selection.candidates(self.problem)
         for candidate in chosen.early + chosen.cheap:
             self._ask(candidate, share=EARLY_SHARE)
@@ -231,7 +231,7 @@ class _Portfolio:
         self._explore_and_commit(self._ordered(chosen.anytime))
         if self.problem.exceeded is not None:
             return
-        # In a time that the user gives, whoever is said to be covered may still be better than others in their share.
+        # Within a user's time limit, covered algorithms may still beat others in their share of the time.
         goes_on = self.context.limit_given and len(self.problem.graph.tasks) <= MOST_ASKED_OTHERS
         later = bool(chosen.covered)
         for k, candidate in enumerate(chosen.others):
@@ -346,10 +346,10 @@ class _Portfolio:
         return answer
 
     def _failed(self, solver: registry.Algorithm, error: Exception) -> None:
-        """Write down that an algorithm has failed; the others go on without it."""
+        """Log the failure of an algorithm; the others continue."""
         text = str(error) if isinstance(error, AlgorithmError) else f"{solver.name}: out of memory"
         self._bug(text, error)
-        # What it has reported on the way is as little worth as its answer.
+        # Its reports are as untrustworthy as its answer.
         best, context = self.best, self.context
         result = None if best is None else best.result
         plain = result is not None and result.steady is None
@@ -518,9 +518,9 @@ def lowered(portfolio: _Portfolio, least: LeastBudget | None) -> LeastBudget | N
 
     Notes
     -----
-    Bisection between what is enough and what is proved not to be, at most `MOST_PROBES` probes in all. A probe that
-    finds nothing proves nothing, unless it says so over all schedules; so the second round begins anew at what is
-    proved.
+    Bisection between what is enough and what is proved not to be, at most `MOST_PROBES` probes in all. A failed
+    probe proves nothing unless its proof covers all schedules. Therefore the second round restarts from the proved
+    bound.
     """
     if least is None or not least.sufficient:
         return least

@@ -75,7 +75,7 @@ class Control:
 def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: Context) -> tuple[Proposal, float]:
     """Run an algorithm; return its proposal and the seconds that it took.
 
-    Whatever ends it, a schedule that it has reported is not lost: not even a second Ctrl-C does that.
+    A reported schedule is never lost, not even by a second Ctrl-C.
     """
     started = time.perf_counter()
     if problem.unreachable is not None:
@@ -92,7 +92,7 @@ def propose(problem: Problem, solver: registry.Algorithm, chosen: Any, context: 
 
 
 def run(problem: Problem, solver: registry.Algorithm, chosen: Any, context: Context) -> Proposal:
-    """Call an algorithm, and interrupt it where it does not keep its time limit.
+    """Call an algorithm, and interrupt it if it exceeds its time limit.
 
     It sees the machine without memories and links that no value can use (`Problem.used`). Its prepared form is
     called instead if the context has one.
@@ -131,7 +131,7 @@ def last_end_of(context: Context) -> float | None:
 
 @contextmanager
 def contained(solver: registry.Algorithm) -> Iterator[None]:
-    """Let no exception out of an algorithm but the library's own, running out of memory, and interrupts.
+    """Convert exceptions of an algorithm to `AlgorithmError`, except the library's own, `MemoryError` and interrupts.
 
     Raises
     ------
@@ -153,8 +153,8 @@ def contained(solver: registry.Algorithm) -> Iterator[None]:
 def with_reported(proposal: Proposal, solver: registry.Algorithm, context: Context) -> Proposal:
     """Return a proposal that stands by what was reported while it was made: a schedule, if it has none, and bounds.
 
-    So no answer takes back a gap that was shown, or at which the algorithm was stopped; a bound that a schedule
-    undercuts is a wrong claim, like any other.
+    Therefore no answer retracts a gap that was shown, or at which the algorithm was stopped. A bound above a schedule's
+    makespan is a wrong claim, like any other.
     """
     if proposal.steps is None and proposal.pattern is None and proposal.orders is None and context.has_schedule:
         found = {"steps": context.best_steps, "pattern": context.best_pattern}

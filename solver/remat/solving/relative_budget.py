@@ -1,4 +1,4 @@
-"""Budgets as shares of what an instance takes when nothing is recomputed."""
+"""Relative budgets: shares of an instance's peak without recomputation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NOTHING = "{} of nothing: no schedule without recomputation is known; write a si
 
 
 def plainest(instance: Instance) -> str:
-    """Return the algorithm whose peak is the whole of which budgets are shares: it runs everything once."""
+    """Return the algorithm whose peak is the reference for relative budgets: it runs everything once."""
     if instance.budgets_are_for_all:
         return PIPELINE_ALGORITHM
     return STORE_ALL_ALGORITHM if instance.has_storage else NO_RECOMPUTE_ALGORITHM
@@ -82,7 +82,7 @@ def share_of(budget: object) -> Decimal | None:
 
 @dataclass(frozen=True)
 class Wholes:
-    """What the memories of a machine (by name) hold at most when nothing is recomputed and nothing is limited.
+    """Peaks of a machine's memories (by name) without recomputation and without budgets.
 
     Everything runs once, in the reference order, and each value is freed after its last use; of an adjoint with storage
     all states are stored in its quickest level. Of a pipeline it is the largest peak of any device under 1F1B. Inputs
@@ -116,7 +116,7 @@ class Wholes:
         Raises
         ------
         remat.OptionError
-            If there is nothing that it could be a share of.
+            If no reference peak is known.
         """
         if self.peaks is None:
             raise OptionError(NOTHING.format(shown), argument="budget")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What a question around solves has for an answer (see `remat.solving.questions.least_budget`).
+    """Answer of a question that uses solves (see `remat.solving.questions.least_budget`).
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Result(Shown):
-    """What a solve returns.
+    """Result of a solve.
 
     All times are in the instance's time unit, all sizes in its memory unit.
 
@@ -130,7 +130,7 @@ class Result(Shown):
         Everything that the verifier measured.
     no_recompute_time : int or float
     transfer_bound : int or float
-        Least time in which all values cross that must cross a link in every schedule; 0 if none must.
+        Lower bound on the time of transfers that every schedule needs; 0 if none.
     solve_seconds : float
     answer : Answer or None
         If a question was asked around the solve: its answer.
@@ -296,12 +296,12 @@ class Result(Shown):
 
     @property
     def steady(self) -> Steady | None:
-        """What each period takes, where something follows itself without end."""
+        """Figures of one period of a periodic schedule."""
         return None if self.report is None else self.report.steady
 
     @property
     def recompute_time(self) -> Number | None:
-        """Time spent on running things again."""
+        """Recomputation time."""
         return None if self.report is None else self.report.recompute_time
 
     @property

@@ -1,4 +1,4 @@
-"""Patterns of samples become placed steps and a judgement: of one period, and of a stretch of the stream."""
+"""Place and verify modulo (periodic) schedules of samples: one period, and a finite part of the stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def repeat_samples(
     *,
     reference_time: Number | None = None,
 ) -> Stream | tuple[Violation, ...]:
-    """Judge a pattern, and run it for the samples that the instance looks at; or say why it cannot be run at all."""
+    """Verify a pattern, and repeat it for the samples of the instance; or report why it cannot run."""
     seen = samples_of(instance, machine)
     assert seen is not None
     try:
@@ -37,18 +37,18 @@ def repeat_samples(
     except OptionError as error:
         return (Violation(None, "bad-step", str(error)),)
     report = check(graph, machine, steps, reference_time=reference_time)
-    # What is wrong with a period is wrong with its repetitions, and is said once.
+    # Violations of a period recur in its repetitions: report them once.
     report = replace(report, steady=steady, violations=wrong or report.violations)
     return Stream(pattern, graph, None, steps, report)
 
 
 def judge_samples(machine: Machine, pattern: SamplePattern) -> tuple[Steady, tuple[Violation, ...]]:
-    """Judge one period of a pattern.
+    """Verify one period of a pattern.
 
     Raises
     ------
     OptionError
-        For a copy where there is no link, or a processor that cannot run a task.
+        For a copy without a link, or a processor that cannot run a task.
     """
     samples = Samples(pattern.graph, pattern.samples)
     steps = place_samples(samples, machine, pattern)

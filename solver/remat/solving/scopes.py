@@ -1,8 +1,8 @@
-"""Scopes: the classes of schedules for which claims hold, with what they take for granted on this machine.
+"""Scopes: the classes of schedules for which claims hold, with their assumptions about the machine.
 
-An algorithm proves something about the schedules that it models. One that uses a single memory, or a single processor,
-proves nothing about schedules that use more, and on a machine that has more its claims are narrowed here, whatever it
-calls them. So `ALL_SCHEDULES` means all schedules on this machine.
+An algorithm's proofs cover the schedules that it models. An algorithm that uses a single memory or processor proves
+nothing about schedules that use more. On a machine with more, this module narrows its claims. Therefore
+`ALL_SCHEDULES` means all schedules on this machine.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def scope_of(machine: Machine, solver: Algorithm, scope: str, *, of_memory: bool
     scope : str
         As the algorithm names it.
     of_memory : bool
-        Whether the claim is about bytes alone, such as that nothing fits. Whatever runs at the same time in one memory
-        fits there one after the other, too, so such claims hold for any number of processors that share a memory.
+        Whether the claim is about bytes alone, for example infeasibility. Runs that fit a memory simultaneously also
+        fit sequentially. Therefore these claims hold for any number of processors that share a memory.
     """
     missing = _missing(machine, solver, of_memory=of_memory)
     missing = [limit for limit in missing if limit not in scope]
@@ -44,7 +44,7 @@ def scope_of(machine: Machine, solver: Algorithm, scope: str, *, of_memory: bool
 
 
 def speaks_for_all(machine: Machine, solver: Algorithm) -> bool:
-    """Whether what an algorithm proves over all schedules that it models holds for all schedules on this machine."""
+    """Whether an algorithm's proofs over all schedules that it models hold for all schedules on this machine."""
     return not _missing(machine, solver, of_memory=False)
 
 

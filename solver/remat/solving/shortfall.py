@@ -1,4 +1,4 @@
-"""Why a budget is too small: what lies there throughout, what the critical task needs, and what would help."""
+"""Why a budget is too small: static bytes, the critical task's needs, and remedies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STATIC, READ, WRITTEN, WORKSPACE, REST = "static memory", "read", "written", "wo
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some of the bytes that are needed.
+    """A part of the needed bytes.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What would help, and how many bytes the memory then needs if activations stay as they are.
+    """A remedy, and the bytes that the memory then needs with unchanged activations.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ def _proof(result: Result) -> LeastBudget | None:
 
 
 def _whole(instance: Instance, machine: Machine, least: LeastBudget | None) -> LeastBudget | None:
-    """Return the budget with which nothing need be recomputed; None where no such schedule is known."""
+    """Return the budget that avoids all recomputation; None if no such schedule is known."""
     peaks = Wholes(Problem(instance, machine)).peaks
     if not peaks:
         return None

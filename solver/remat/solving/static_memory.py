@@ -1,4 +1,4 @@
-"""What an instance's parameters bring with them: how many bytes of what, before any schedule."""
+"""Static memory of an instance's parameters: bytes by kind of value, independent of any schedule."""
 
 from __future__ import annotations
 

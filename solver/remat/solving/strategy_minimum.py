@@ -1,4 +1,4 @@
-"""The least budget of a strategy: the one with which its one schedule can be placed."""
+"""Minimum budget of a strategy: the smallest with which its only schedule can be placed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def least_of_strategy(
 ) -> LeastBudget | None:
     """Return the least budget of the memory that is too small; None if none is enough.
 
-    What the schedule takes where there is room without end may be more: its steps wait for room where it is scarce.
+    The schedule may use more with unlimited memory; in scarce memory its steps wait for free memory.
 
     Parameters
     ----------

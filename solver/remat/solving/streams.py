@@ -1,4 +1,4 @@
-"""Patterns of either kind, of stages or of samples, become placed steps and a judgement."""
+"""Place and verify modulo (periodic) schedules of stages or of samples."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The outer guard of a time limit: what does not stop by itself is interrupted.
+"""Outer guard of a time limit: interrupt calls that do not stop voluntarily.
 
-Algorithms stop by themselves: they ask `Context.stopped`, and their limits count work. This guard is for what asks too
-seldom. It raises an exception in the thread that solves, as a second Ctrl-C would, so that a time limit holds by
-construction and not by the care of every loop.
+Algorithms stop voluntarily: they poll `Context.stopped`, and their limits count work. This guard is for code that polls
+too rarely. It raises an exception in the solving thread, as a second Ctrl-C would. A time limit therefore does not
+depend on the care of every loop.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def guarded(
 
 
 class _Alarm:
-    """An exception class, and from when on it is raised in a thread, until somebody has caught it."""
+    """An exception class that is raised in a thread from a given time on, until it is caught."""
 
     def __init__(self, thread: int, raised: type[Overrun], due: float) -> None:
         self.thread, self.raised, self.due = thread, raised, due

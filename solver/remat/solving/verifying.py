@@ -1,4 +1,4 @@
-"""`remat.verify`: judge a schedule document against its instance."""
+"""`remat.verify`: check that a schedule document is valid for its instance."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def verify(
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A schedule document that was read, placed if need be, and judged.
+    """A schedule document that was read, placed if necessary, and verified.
 
     Attributes
     ----------
@@ -390,7 +390,7 @@ def _listed(part: dict[str, Any]) -> tuple[str, str]:
 
 
 def _claims(document: dict[str, Any], report: Report) -> list[str]:
-    """Say where the document's own figures differ from the verified ones."""
+    """Report differences between the document's figures and the verified ones."""
     notes = []
     stated = document.get("makespan")
     if stated is not None and not _close(stated, report.objective):

@@ -1,4 +1,4 @@
-"""Warm starts: a schedule that is known already, from which a solve goes on."""
+"""Warm starts: known schedules from which a solve continues."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The conformance suite: what is asked of every algorithm, for the built-in zoo and for plug-ins alike.
+"""Conformance suite for all algorithms, built-in and plug-in.
 
-Three lines in a test module of your own run it with pytest (hypothesis draws the instances)::
+Three lines in a test module run it with pytest (hypothesis draws the instances)::
 
     from remat.testing import AlgorithmSuite
 

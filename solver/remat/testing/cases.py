@@ -1,4 +1,4 @@
-"""Named instance documents: the degenerate ones on which algorithms stumble, and one of moderate size a kind."""
+"""Named instance documents: degenerate edge cases, and one instance of moderate size per kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The single checks of the suite, as functions of results; each raises `AssertionError` with the figures."""
+"""Checks of the suite, as functions of results; each raises `AssertionError` with the figures."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from remat.solving.scopes import scope_of
 from remat.units import Number
 
 TOLERANCE = 1e-9
-"""Share by which figures made of fractional times may differ (sums in another order)."""
+"""Relative difference allowed between sums of fractional times in different orders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A budget (None: unbounded) for one memory, and what an algorithm answers there."""
+    """A budget (None: unbounded) for one memory, and the algorithm's answer."""
 
     budget: int | None
     result: Result
 
     @property
     def capacity(self) -> float:
-        """The budget as a number that compares."""
+        """The budget as a comparable number."""
         return math.inf if self.budget is None else self.budget
 
 
 def require(holds: bool, message: str) -> None:
-    """Raise `AssertionError` unless something holds (also under ``python -O``)."""
+    """Raise `AssertionError` unless a condition holds (also under ``python -O``)."""
     if not holds:
         raise AssertionError(message)
 
@@ -51,7 +51,7 @@ def at_most(one: Number, other: Number) -> bool:
 
 
 def check_answer(algorithm: Algorithm, document: Mapping[str, Any], result: Result) -> None:
-    """Check one result: its status, its schedule (verified afresh), its figures and its bounds."""
+    """Check one result: its status, its schedule (verified anew), its figures and its bounds."""
     name = algorithm.name
     require(result.algorithm == name, f"the result names {result.algorithm!r} as its algorithm, not {name!r}")
     require(isinstance(result.status, Status), f"{result.status!r} is no Status")
@@ -118,7 +118,7 @@ def check_bounds(result: Result) -> None:
 
 
 def _only_whole_times(result: Result) -> bool:
-    """Whether every run and every transfer, of however many bytes, takes a whole time."""
+    """Whether every run and every transfer, of any size, takes an integer time."""
     if result.instance is not None and result.instance.is_stream:
         return False  # there may be several samples in a period
     graph, machine = result.graph, result.machine
@@ -133,8 +133,8 @@ def _only_whole_times(result: Result) -> bool:
 def check_budgets(algorithm: Algorithm, memory: str, rungs: Sequence[Rung]) -> None:
     """Check answers at different budgets for one memory against each other.
 
-    A schedule within a budget is one within every larger budget, and within its own peak, so a proof there
-    (of a bound, of optimality, of infeasibility) must hold for it, if its scope includes it.
+    A schedule is valid for every budget of at least its peak. A proof at such a budget (a bound, optimality,
+    infeasibility) must hold for the schedule if its scope includes it.
     """
     for found in rungs:
         if found.result.columns is None:
@@ -151,7 +151,7 @@ def check_budgets(algorithm: Algorithm, memory: str, rungs: Sequence[Rung]) -> N
 
 
 def _check_not_above(found: Rung, proof: Rung, memory: str) -> None:
-    """Check that no budget is named as the least that is above what a schedule of the same algorithm takes."""
+    """Check that no reported minimum budget exceeds the peak of a schedule of the same algorithm."""
     least, peak = proof.result.least_budget, found.result.peak_memory[memory]
     if least is None or not least.sufficient:
         return
@@ -199,7 +199,7 @@ def _check_same_steps(rungs: Sequence[Rung]) -> None:
 
 
 def check_least(result: Result, memory: int, budget: int) -> None:
-    """Check the form of the least budget that an answer without a schedule names for the memory that was varied."""
+    """Check the form of the minimum budget that an answer without a schedule reports for the varied memory."""
     least, searched = result.least_budget, result.columns is None and result.scope is not None
     if searched and len(result.machine.memories) == 1:
         require(least is not None, f"none within {result.scope} at {budget}, and no least budget or bound is named")
@@ -222,14 +222,14 @@ def steps_without_times(result: Result) -> list[dict[str, Any]]:
 
 
 def document_of(result: Result) -> str:
-    """Return the schedule document as text, without what differs from run to run."""
+    """Return the schedule document as text, without fields that differ between runs."""
     document = result.to_dict()
     del document["solve_seconds"]
     return json.dumps(document, sort_keys=True)
 
 
 def stopped_by_a_limit(document: str) -> bool:
-    """Whether a schedule document (see `document_of`) is what there was when a limit struck."""
+    """Whether a schedule document (see `document_of`) is the incumbent at a limit."""
     try:
         termination = json.loads(document).get("termination")
     except (ValueError, AttributeError):  # whatever that is, it is compared
@@ -238,15 +238,15 @@ def stopped_by_a_limit(document: str) -> bool:
 
 
 def first_difference(one: str, other: str) -> str:
-    """Show the place where two texts part."""
+    """Show the first difference of two texts."""
     at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     return f"{one[max(0, at - 20) : at + 40]!r} and {other[max(0, at - 20) : at + 40]!r}"
 
 
 def fingerprint(thing: Any, within: tuple[int, ...] = ()) -> Any:
-    """Return the content of nested dataclasses, sequences and arrays, as values that compare.
+    """Return the content of nested dataclasses, sequences and arrays, as comparable values.
 
-    What holds itself, however deep, is followed once; `within` has the identities of what is being followed.
+    Self-references are followed once; `within` has the identities of the enclosing objects.
     """
     if id(thing) in within:
         return "itself"
@@ -264,7 +264,7 @@ def fingerprint(thing: Any, within: tuple[int, ...] = ()) -> Any:
 
 
 def changed(before: Any, after: Any, where: str = "problem") -> str | None:
-    """Name the first place where two fingerprints differ; what was computed in the meantime does not count."""
+    """Name the first difference of two fingerprints, ignoring properties that were cached in the meantime."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key, value in before.items():
             found = changed(value, after.get(key), f"{where}.{key}")

@@ -1,4 +1,4 @@
-"""What strategies for all kinds draw from: sizes and times on one scale, and how a document begins."""
+"""Shared draws of all strategies: sizes and times on one scale, and the head of a document."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Figures:
         return time + self._draw(st.integers(0, 3)) if self._time_scale == LARGE else time
 
     def seldom(self, document: Document, key: str, value: Callable[[], Any], odds: int = 4) -> None:
-        """Set a key in one document of `odds`, and leave its default in the others."""
+        """Set a key in one of `odds` documents; keep its default in the others."""
         if self._draw(st.integers(1, odds)) == odds:
             document[key] = value()
 

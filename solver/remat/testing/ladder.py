@@ -1,4 +1,4 @@
-"""Solving for the suite: at a ladder of budgets, with a memory; directly, with a context of its own; elsewhere."""
+"""Solves for the suite: cached at a ladder of budgets, directly with a recording context, and in another process."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ MOST_REMEMBERED = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An instance (or option) that the algorithm refuses with an `OptionError`."""
+    """An instance or option that the algorithm rejects with an `OptionError`."""
 
     text: str
 
 
 class Trials:
-    """Solves with one algorithm and remembers the answers, so that the tests of a suite can share them."""
+    """Solves with one algorithm and caches the answers, which the tests of a suite share."""
 
     def __init__(self, algorithm: str, time_limit: float) -> None:
         self.algorithm = algorithm
@@ -58,13 +58,13 @@ class Trials:
         self._loaded: tuple[Document, Instance] | None = None
 
     def time_limit(self) -> float | None:
-        """Return the limit for one solve: only anytime algorithms get one."""
+        """Return the time limit of one solve; only anytime algorithms get one."""
         from remat.plugin.registry import algorithms
 
         return self._limit if any(a.name == self.algorithm and a.anytime for a in algorithms()) else None
 
     def solve(self, document: Document, given: Mapping[str, Any], *, budgets: Budgets) -> Result | Refusal:
-        """Solve, or remember."""
+        """Solve, or return the cached answer."""
         key = json.dumps([document, dict(given), dict(budgets)], default=str)
         if key not in self._answers:
             if len(self._answers) >= MOST_REMEMBERED:
@@ -73,7 +73,7 @@ class Trials:
         return self._answers[key]
 
     def solve_afresh(self, document: Document, given: Mapping[str, Any], *, budgets: Budgets) -> Result | Refusal:
-        """Solve; only an `OptionError` counts as a refusal, and only one that says why."""
+        """Solve; only an `OptionError` with a message counts as a refusal."""
         try:
             return solve(
                 self._instance(document),
@@ -87,7 +87,7 @@ class Trials:
             return Refusal(str(error))
 
     def _instance(self, document: Document) -> Instance:
-        """Return the instance; of a document that is asked for again and again, the same one."""
+        """Return the instance; repeated documents share one object."""
         if self._loaded is None or self._loaded[0] is not document:
             self._loaded = document, load(document)
         return self._loaded[1]
@@ -129,11 +129,11 @@ class Trials:
         document, given
             Instance and options.
         shares : sequence of int
-            Percentages of the way from the least conceivable budget to all that the algorithm would use.
+            Percentages of the range from the memory bound to the algorithm's unlimited peak.
         edges : bool
-            Whether to ask for the least conceivable budget, for all that the algorithm would use, and for a byte less.
+            Whether to solve at the memory bound, at the unlimited peak, and at a byte less.
         nothing : bool
-            Whether to ask for a budget of 0, too, where a byte less than the least conceivable one is more.
+            Whether to solve at budget 0 too, if a byte less than the memory bound is more.
 
         Returns
         -------
@@ -159,7 +159,7 @@ class Trials:
         return [Rung(size, answer) for size, answer in answers if isinstance(answer, Result)]
 
     def middle(self, document: Document, given: Mapping[str, Any]) -> Budgets:
-        """Return the budget half way between the memory bound and what the algorithm would use."""
+        """Return the budget half-way between the memory bound and the algorithm's unlimited peak."""
         free = self.solve(document, given, budgets=self.budgets_of(document, None))
         low, high = self._extremes(document, free)
         return self.budgets_of(document, (low + high) // 2)
@@ -177,7 +177,7 @@ class Trials:
 
 @dataclass
 class RecordingContext(Context):
-    """A context that keeps what is reported, and interrupts after so many incumbents."""
+    """A context that records reports, and interrupts after a given number of incumbents."""
 
     stop_after: int | None = None
     incumbents: list[Incumbent] = field(default_factory=list)
@@ -197,7 +197,7 @@ class RecordingContext(Context):
         scope: str | None = None,
         message: str = "",
     ) -> None:
-        """Keep the steps or the pattern, and the bound."""
+        """Record the steps or the pattern, and the bound."""
         super().report(steps, pattern=pattern, makespan=makespan, bound=bound, scope=scope, message=message)
         self.incumbents += [told for told in (steps, pattern) if told is not None]
         if bound is not None and scope == ALL_SCHEDULES:
@@ -208,7 +208,7 @@ class RecordingContext(Context):
 
 @dataclass(frozen=True)
 class Trial:
-    """One solve past the registry and the command line: the solver itself, then the usual conclusion."""
+    """One solve without registry and command line: the solver itself, then the usual conclusion."""
 
     algorithm: Algorithm
     problem: Problem
@@ -241,7 +241,7 @@ def run_directly(
     watch: Callable[[Any], Any] = lambda thing: None,
     patience: float = 3600.0,
 ) -> Trial:
-    """Call the solver with a context of the caller's, in a thread that is given up after so many seconds."""
+    """Call the solver with the caller's context, in a thread that is abandoned after a timeout."""
     problem = make_problem(load(document), budget=budgets)
     options = make_options(algorithm, given)
     # Compute what is shared before looking, so that it is looked at.
@@ -285,7 +285,7 @@ def answer_elsewhere(trials: Trials, cases: Sequence[tuple[Document, Budgets]], 
 
 
 class _Elsewhere:
-    """Another process, with another hash seed, that answers until this one ends: starting it takes longer than most."""
+    """A worker process with another hash seed that lives as long as this process, since starting one is slow."""
 
     def __init__(self, path: Sequence[str]) -> None:
         here = os.environ.get("PYTHONHASHSEED")
@@ -321,7 +321,7 @@ class _Elsewhere:
         return answers
 
     def end(self) -> str:
-        """Let the process end; return what it complained about."""
+        """End the process; return its error output."""
         atexit.unregister(self.end)
         with self._complaints as complaints:
             try:

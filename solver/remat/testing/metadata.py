@@ -1,4 +1,4 @@
-"""Checks of what the registry says about an algorithm, and of its options model."""
+"""Checks of an algorithm's registry entry and options model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_entry(algorithm: Algorithm) -> None:
 
 
 def check_options(algorithm: Algorithm, tried: Sequence[Mapping[str, Any]]) -> None:
-    """Check that the options model is frozen, closed and documented, and takes the options that are tried."""
+    """Check that the options model is frozen, closed and documented, and accepts the tested options."""
     name = algorithm.name
     model = algorithm.load_options()
     for given in tried:

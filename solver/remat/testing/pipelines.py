@@ -24,15 +24,15 @@ def pipelines(
     Parameters
     ----------
     largest : int
-        Most layers, and most micro-batches.
+        Maximum number of layers, and of micro-batches.
     exact : bool
         Integer times and unscaled sizes.
     streams : bool
-        Some of them without end, weights changing while micro-batches are under way.
+        Some as streams, with weights that change while micro-batches are in flight.
     cuts : bool
-        Some of them with sequences that are cut into slices, or with parts of micro-batches.
+        Some with sequences cut into slices, or with parts of micro-batches.
     tensor : bool
-        Some of them with layers that two devices may run together.
+        Some with layers that two devices may run together.
     """
     figures = Figures(draw, exact=exact)
     document = head(draw, "pipeline") | {"schema": "remat.instance/3"}
@@ -110,7 +110,7 @@ _OF_WORK = (
 
 
 def _cut(draw: st.DrawFn, figures: Figures, layers: list[Document], types: list[str]) -> Document:
-    """Draw slices of a sequence, each with times and sizes of its own, and the cut that they are."""
+    """Draw slices of a sequence with separate times and sizes, and their cut."""
     cut = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
     rows: list[Document] = []
     for number, size in enumerate(cut):
@@ -122,7 +122,7 @@ def _cut(draw: st.DrawFn, figures: Figures, layers: list[Document], types: list[
 
 
 def _parts(draw: st.DrawFn, figures: Figures, layers: list[Document], types: list[str]) -> Document:
-    """Draw what halves and thirds of a micro-batch take."""
+    """Draw times and sizes of halves and thirds of a micro-batch."""
     sizes = draw(st.sampled_from([[3], [2], [3, 2]]))
     parts = [{"samples": size, "layers": [_work(draw, figures, layer, types) for layer in layers]} for size in sizes]
     return {"samples": 6, "parts": parts}
@@ -159,7 +159,7 @@ def _layer(draw: st.DrawFn, figures: Figures, split: int, types: list[str]) -> D
 
 
 def _skip(draw: st.DrawFn, layers: list[Document]) -> None:
-    """Let some layers read the outputs of others than the one before."""
+    """Let some layers read outputs of layers other than the previous one."""
     if len(layers) < 3 or draw(st.integers(1, 3)) < 3:
         return
     for number, layer in enumerate(layers):
@@ -174,7 +174,7 @@ def _skip(draw: st.DrawFn, layers: list[Document]) -> None:
 
 
 def _branch(draw: st.DrawFn, layers: list[Document]) -> None:
-    """Let some layers not read the one before, where another one does."""
+    """Let some layers skip the previous layer's output if another layer reads it."""
     for layer in layers[1:]:
         if draw(st.booleans()):
             layer["reads"] = [name for name in layer.get("reads", ["previous"]) if name != "previous"]
@@ -185,7 +185,7 @@ def _branch(draw: st.DrawFn, layers: list[Document]) -> None:
 
 
 def _paired_time(layer: Document, types: list[str], share: int) -> Any:
-    """Return the time of forward and backward at once: the least, the sum, or between."""
+    """Return the time of a simultaneous forward and backward: the minimum, the sum, or a value between."""
 
     def between(of_type: str) -> int | float:
         given = (layer["forward_time"], layer["backward_time"], layer.get("weight_time", 0))

@@ -1,4 +1,4 @@
-"""Solve lists of cases from standard input and print what came out: one half of the reproducibility check.
+"""Worker of the reproducibility check: solve lists of cases from standard input and print the answers.
 
 Run as ``python -m remat.testing.reproducibility_worker``, once for many suites; they compare the output with their own.
 """

@@ -1,4 +1,4 @@
-"""`AlgorithmSuite`: the tests that every algorithm passes; subclass it and name the algorithm."""
+"""`AlgorithmSuite`: conformance tests of every algorithm; subclass it and name the algorithm."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ Draw = tuple[Document, tuple[int, ...]]
 
 
 class AlgorithmSuite:
-    """What is asked of every algorithm, as tests that pytest collects.
+    """Conformance tests of one algorithm, collected by pytest.
 
     Attributes
     ----------
     algorithm : str
         Registry name of the algorithm under test.
     examples : int
-        Instances that are drawn for each kind and test. Draws are derandomised: every run sees the same ones.
+        Instances drawn per kind and test. Draws are derandomised: every run sees the same ones.
     options : tuple of mapping
-        Options to run everything with; default: none.
+        Sets of options for all tests; default: none.
     time_limit : float
         Seconds for one solve, if the algorithm is anytime.
     sparing : bool
-        Whether to solve little: degenerate instances are then solved at the budget in the middle, without one and where
-        nothing can be done, only, and every fifth of them (of kinds that are lowered to task graphs, by an algorithm
-        for these, every ninth), different ones for different algorithms; in another process every fourth of these; the
-        first options meet all kinds, each further set of options one of them.
+        Whether to run fewer solves. Degenerate instances are then solved at three budgets only: the middle one, none,
+        and an infeasible one. Each algorithm solves a different fifth of them (a ninth for kinds that are lowered to
+        task graphs, by an algorithm for task graphs). Another process solves every fourth of these. The first set of
+        options runs on all kinds, each further set on one kind.
     patience : float
-        Seconds after which an interrupted solver that still runs is held to be stuck.
+        Seconds after which an interrupted solver counts as stuck.
     """
 
     algorithm: ClassVar[str]
@@ -84,11 +84,11 @@ class AlgorithmSuite:
         return documents(kind)
 
     def examples_of(self, kind: str) -> int:
-        """Return how many instances of a kind are drawn; override it where kinds differ."""
+        """Return the number of drawn instances of a kind; override it if kinds differ."""
         return self.examples
 
     def moderate(self, kind: str) -> Document:
-        """Return an instance that is large enough for a search to be interrupted; override it where less is."""
+        """Return an instance large enough to interrupt a search; override it if a smaller one suffices."""
         return cases.moderate(kind)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -306,7 +306,7 @@ class AlgorithmSuite:
     # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _subject(self) -> Algorithm:
-        """Return the algorithm under test; skip where what it needs is not installed."""
+        """Return the algorithm under test; skip if its dependencies are not installed."""
         import pytest
 
         known = {algorithm.name: algorithm for algorithm in algorithms()}.get(self.algorithm)
@@ -317,7 +317,7 @@ class AlgorithmSuite:
         return known
 
     def _degenerate(self, kind: str) -> Mapping[str, Document]:
-        """Return the degenerate instances of a kind that are solved: different ones for different algorithms."""
+        """Return the degenerate instances of a kind to solve, which differ between algorithms."""
         every = degenerate(kind)
         if not self.sparing:
             return every
@@ -331,7 +331,7 @@ class AlgorithmSuite:
         check: Callable[[Document, Sequence[Rung]], None],
         refusals: list[Refusal] | None = None,
     ) -> None:
-        """Solve what is drawn at a ladder of budgets, and check the answers; shrink what fails.
+        """Solve drawn instances at a ladder of budgets, check the answers, and shrink failures.
 
         All tests see the same draws, and share the answers.
         """
@@ -353,7 +353,7 @@ class AlgorithmSuite:
                 raise
 
     def _draws(self, kind: str) -> list[Draw]:
-        """Return what is drawn; suites that draw alike draw once."""
+        """Return the drawn instances; suites with equal draws share them."""
         owner = AlgorithmSuite if type(self).instances is AlgorithmSuite.instances else type(self)
         key = (owner, kind, self.examples_of(kind))
         if key not in self._drawn:

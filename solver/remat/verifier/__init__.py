@@ -1,7 +1,6 @@
-"""The referee: what a schedule does and costs, from the task graph, the machine and the steps alone.
+"""The verifier: check and measure a schedule from the task graph, the machine and the steps alone.
 
-It shares no code with placement and knows nothing of the zoo. It is the only source of the makespans and
-peaks that remat shows.
+It shares no code with placement and does not know the zoo. All makespans and peaks that remat shows come from it.
 """
 
 from __future__ import annotations

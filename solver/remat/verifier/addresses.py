@@ -1,4 +1,4 @@
-"""Whether the addresses of a schedule are those of its residencies, and legal."""
+"""Check that each address belongs to a residency of the schedule and is legal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNPLACED = -1
 def check_addresses(
     graph: TaskGraph, machine: Machine, steps: Steps, table: AddressTable
 ) -> tuple[tuple[Violation, ...], dict[str, int]]:
-    """Check the addresses of a schedule that breaks no other rule.
+    """Check the addresses of a schedule that passed all other checks.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def check_addresses(
     tuple of Violation
         Of the rules ``address-missing``, ``address-unknown``, ``address-range`` and ``address-overlap``.
     mapping of memory name to bytes
-        The verified arena of each memory that is laid out: where its highest residency, or its static bytes, end.
+        The verified arena of each memory with addresses: the end of its highest residency or of its static bytes.
     """
     findings = Findings()
     held = residencies_of(graph, machine, steps)
@@ -53,7 +53,7 @@ def check_addresses(
 def _matched(
     held: Residencies, names: list[str], steps: Steps, table: AddressTable, machine: Machine, findings: Findings
 ) -> IntArray:
-    """Return the address of each residency, `UNPLACED` for those without; report rows that are no residency's."""
+    """Return the address of each residency (`UNPLACED` without one); report rows that match no residency."""
     columns = (held.memory, held.value, held.tasks(steps), held.first_step, held.last_step)
     keys = zip(*(column.tolist() for column in columns), strict=True)
     row_of = {key: row for row, key in enumerate(keys)}

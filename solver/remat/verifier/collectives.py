@@ -1,9 +1,9 @@
-"""Collectives: runs that read and write in several memories at once, spelt out part by part.
+"""Collectives: runs that read and write in several memories at once, expanded into their parts.
 
-Part i of a collective works in the memory of the i-th processor of its run. The run occupies the links from the memory
-of each part to that of the next, and from the last to the first, as a ring does; processors only if the task is busy.
-One part alone occupies the link from its memory to itself, where there is one: the way around equals that the graph
-leaves out.
+Part i of a collective works in the memory of the i-th processor of its run. The run occupies the links of a ring: from
+the memory of each part to that of the next, and from the last to the first. It occupies processors only if the task is
+busy. A single part occupies the link from its memory to itself, if that link exists. This models a ring among equal
+processors that the graph leaves out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RUN = 0
 
 
 class Accesses(NamedTuple):
-    """What the parts of collectives read or write: step, memory and value of each access."""
+    """Accesses by the parts of collectives: step, memory and value of each."""
 
     step: IntArray
     memory: IntArray
@@ -49,7 +49,7 @@ def memories_of(machine: Machine, steps: Steps, step: int) -> list[int]:
 
 
 def accesses(graph: TaskGraph, machine: Machine, steps: Steps, runs: IntArray, *, writes: bool) -> Accesses:
-    """Return what the parts of these runs read, or write."""
+    """Return the reads or the writes of all parts of these runs."""
     found: list[tuple[int, int, int]] = []
     for step in runs.tolist():
         for part, memory in zip(graph.parts[int(steps.item[step])], memories_of(machine, steps, step), strict=True):
@@ -75,7 +75,7 @@ def ring(machine: Machine, memories: list[int]) -> list[tuple[int, int]]:
 
 
 def check_collectives(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
-    """Refuse runs of collectives on processors that are not those of their parts."""
+    """Report collectives that run on processors other than those of their parts."""
     for step in collective_runs(graph, steps, valid).tolist():
         rule, problem = _problem(graph, machine, steps, step)
         if problem:

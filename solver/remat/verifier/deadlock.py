@@ -1,8 +1,8 @@
-"""Orders before they are placed: every operation is there, once, and none waits for itself (rule `deadlock`).
+"""Check orders before placement: each operation occurs exactly once, and no operations deadlock (rule `deadlock`).
 
-Independent of placement, which runs the orders: here nothing has a time. An operation comes after the one before it on
-its device, and after those that make what it reads; if these relations have a cycle, no times can satisfy them. Where
-transfers hold devices up, they stand among the operations of their sender, or of both ends, and are waited for too.
+The check is independent of placement and uses no times. An operation follows its predecessor on the same device and
+the producers of its inputs. If these precedences have a cycle, no start times can satisfy them. Blocking transfers
+take part too: they stand among the operations of their sender, or of both ends.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def check_orders(
     ----------
     graph : TaskGraph
     tasks : PipelineTasks
-        Which tasks an operation is.
+        Maps operations to tasks.
     orders : Orders
     devices : sequence of str
         Names of the processors, for the messages.
     copies : int
-        Devices on which a layer may lie at the same time.
+        Maximum number of devices that hold a layer at the same time.
     transfers : str
-        What they hold up: see `transfers` of a cluster.
+        Which devices a transfer blocks: see `transfers` of a cluster.
 
     Returns
     -------
     tuple of Violation
-        Rules `bad-step` (operations that are missing or there twice, halves that the layers do not have),
+        Rules `bad-step` (missing or duplicate operations, halves that the layers do not have),
         `initial-placement` (a layer on too many devices) and `deadlock`; empty if the orders can be run.
 
     Notes
@@ -83,7 +83,7 @@ def _check_places(
 
 
 def _check_groups(orders: Orders, devices: Sequence[str], findings: Findings) -> None:
-    """Devices that run a stage together run nothing but what their group does."""
+    """Check that devices that run a stage together run only operations of their group."""
     groups = {stage.devices for stage in orders.stages}
     of: dict[int, range] = {}
     for group in sorted(groups, key=lambda one: (-len(one), one.start)):
@@ -97,7 +97,7 @@ def _check_groups(orders: Orders, devices: Sequence[str], findings: Findings) ->
 
 
 def _check_pairs(orders: Orders, findings: Findings) -> None:
-    """Two operations at once are a forward and then a backward."""
+    """Check that each pair of simultaneous operations is a forward followed by a backward."""
     _, phase, stage, batch = orders.columns.tolist()
     for unit in orders.units.to_lists():
         if len(unit) > 1:
@@ -115,7 +115,7 @@ def _is_recomputed(orders: Orders, stage: int, batch: int) -> bool:
 
 
 def _check_again(orders: Orders, transfers: str, findings: Findings) -> None:
-    """What is recomputed ahead is so once, between a forward and its backward, and there is something to recompute."""
+    """Check early recomputations: one each, between forward and backward, with something to recompute."""
     if transfers != "overlap" and orders.ahead:
         stage, batch = min(orders.ahead)
         message = f"R{stage}.{batch}: beside transfers that hold devices up ({transfers}), nothing is recomputed ahead"
@@ -139,7 +139,7 @@ def _check_again(orders: Orders, transfers: str, findings: Findings) -> None:
 
 
 def _check_complete(graph: TaskGraph, tasks: PipelineTasks, orders: Orders, findings: Findings) -> None:
-    """Every task runs once; an operation that is there is one that its layers have."""
+    """Check that every task runs once, and that each operation exists for its layers."""
     _, phase, stage, _ = orders.columns
     codes, first = np.unique(stage * len(Phase) + phase, return_index=True)
     for code, number in zip(codes.tolist(), first.tolist(), strict=True):
@@ -163,7 +163,7 @@ def _check_complete(graph: TaskGraph, tasks: PipelineTasks, orders: Orders, find
 
 
 class _Waits:
-    """Operations that a device runs as one, with what they read of each other; then, perhaps, transfers."""
+    """Precedence graph of the operations that a device runs as one, and optionally of blocking transfers."""
 
     def __init__(self, graph: TaskGraph, tasks: PipelineTasks, orders: Orders, devices: Sequence[str]) -> None:
         self.graph, self.orders, self.devices = graph, orders, devices
@@ -185,7 +185,7 @@ class _Waits:
         self.sent: list[tuple[int, int, int]] = []  # value, sender, receiver
 
     def check(self, transfers: str, findings: Findings) -> None:
-        """Remove operations that wait for nobody, until none is left: what cannot be removed has a cycle."""
+        """Remove operations without predecessors repeatedly; if any remain, they contain a cycle."""
         runs = len(self.device)
         next_up = np.flatnonzero(self.device[1:] == self.device[:-1]) + 1
         ends = np.column_stack((np.concatenate((self.maker, next_up - 1)), np.concatenate((self.reader, next_up))))
@@ -222,7 +222,7 @@ class _Waits:
         return f"{named} on {self.devices[int(self.device[number])]}"
 
     def _meetings(self, transfers: str) -> list[tuple[int, int]]:
-        """Number the transfers, and return who comes before whom: what a device sends, receives and runs in turn."""
+        """Number the transfers and return the precedences among what each device sends, receives and runs."""
         device, runs = self.device.tolist(), len(self.device)
         rows = zip(self.value.tolist(), self.maker.tolist(), self.reader.tolist(), strict=True)
         readers: dict[tuple[int, int, int], list[int]] = {}
@@ -250,7 +250,7 @@ class _Waits:
 
 
 def _shortest_cycle_through(stuck: list[int], before: list[list[int]], done: list[bool]) -> list[int]:
-    """Return a cycle of operations that wait for each other: a shortest one through some operation of a cycle."""
+    """Return a cycle of operations that wait for each other: a shortest one through one operation on a cycle."""
     # Everyone who is stuck waits for somebody who is: following that leads into a cycle.
     at, seen = stuck[0], set[int]()
     while at not in seen:

@@ -1,6 +1,6 @@
-"""Steps that are followed event by event: the shape of each, then time, resources and residency.
+"""Simulate steps event by event: check the form of each, then time, resources and residency.
 
-What they take is another matter (`remat.verifier.memory`).
+`remat.verifier.memory` measures the memory that they use.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ RUN, COPY, DROP = 0, 1, 2
 
 @dataclass(frozen=True)
 class Followed:
-    """What steps do, whatever they cost: who occupies what, and which values are where.
+    """Result of the simulation, without memory use: occupied resources and the residencies of values.
 
     Attributes
     ----------
     graph : TaskGraph
-        With its placeable inputs where the steps say that they lie.
+        With its placeable inputs in the memories that the steps name.
     valid : (steps,) bool
-        Which steps can take part.
+        Which steps are well-formed, and take part in the simulation.
     link : (steps,) int64
         The link of each copy; -1 for others.
     occupying, timeline : Timeline
-        While a transfer is delayed, its channel is free for others: it occupies that for its duration alone.
+        A transfer occupies its channel for its duration only; during its delay the channel is free for others.
     uses : (steps,), (resources,) arrays
         Each processor and channel that a step occupies.
     run_count : (tasks,) int64
@@ -54,7 +54,7 @@ class Followed:
 
 
 def follow(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> Followed:
-    """Follow placed steps and report what they may not do; what they take is not looked at."""
+    """Simulate placed steps and report the rules that they break, except memory capacities."""
     if steps.start is None:
         raise ValueError("steps without start times are placed before they are verified")
     graph = settled(graph, machine, steps, findings)
@@ -73,7 +73,7 @@ def follow(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings)
 
 
 def _check_shapes(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> tuple[BoolArray, IntArray]:
-    """Check names and forms; return which steps can take part, and the link of each copy (-1: none)."""
+    """Check names and forms; return which steps are well-formed, and the link of each copy (-1: none)."""
     count = len(steps)
     valid = np.ones(count, dtype=bool)
     link = np.full(count, -1, dtype=np.int64)
@@ -133,7 +133,7 @@ def _check_partial_moves(
 
 
 def _check_drop_lists(graph: TaskGraph, steps: Steps, valid: BoolArray, findings: Findings) -> None:
-    """A run frees only what it reads or writes, a copy only its value; nothing is listed twice."""
+    """Check that a run frees only what it reads or writes, a copy only its value, and each value once."""
     items, rows = steps.drop.items, steps.drop.rows
     keep = valid[rows]
     items, rows = items[keep], rows[keep]
@@ -189,7 +189,7 @@ def _check_processors(graph: TaskGraph, machine: Machine, steps: Steps, valid: B
 
 
 def _check_types(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
-    """A processor runs only what has a time on its type."""
+    """Check that each processor runs only tasks with a time for its type."""
     if graph.times is None:
         return
     known = np.array([graph.types.index(p.type) if p.type in graph.types else -1 for p in machine.processors])
@@ -202,7 +202,7 @@ def _check_types(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolAr
 
 
 def _check_ties(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArray, findings: Findings) -> None:
-    """A task that is tied to processors runs on these only; a step that names none runs on the machine's first."""
+    """Check that tied tasks run on their processors; a step that names none runs on the machine's first."""
     if not graph.tied:
         return
     names = [processor.name for processor in machine.processors]
@@ -218,7 +218,7 @@ def _check_ties(graph: TaskGraph, machine: Machine, steps: Steps, valid: BoolArr
 
 
 def _check_pairs(graph: TaskGraph, steps: Steps, valid: BoolArray, findings: Findings) -> None:
-    """What goes on at once with the run before it: a forward and a backward, on one processor, from one time on."""
+    """Check simultaneous runs: a forward and a backward, on one processor, with the same start."""
     if steps.paired is None:
         return
     assert steps.start is not None
@@ -273,7 +273,7 @@ def _occupied(
 def check_resources(
     machine: Machine, timeline: Timeline, uses: tuple[IntArray, IntArray], findings: Findings
 ) -> dict[str, Number]:
-    """Each processor and channel serves one step at a time; return how long each is busy."""
+    """Check that each processor and channel serves one step at a time; return the busy time of each."""
     step, used = uses
     busy: dict[str, Number] = {}
     for index, name in enumerate(machine.resources):
@@ -294,7 +294,7 @@ def check_resources(
 
 
 def _check_counts(graph: TaskGraph, steps: Steps, timeline: Timeline, valid: BoolArray, findings: Findings) -> IntArray:
-    """Required tasks run, `once` tasks exactly once, non-recomputable ones at most once."""
+    """Check that required tasks run, `once` tasks exactly once, and non-recomputable tasks at most once."""
     runs = np.flatnonzero((steps.kind == RUN) & valid)
     tasks = steps.item[runs]
     run_count = np.bincount(tasks, minlength=len(graph.tasks))

@@ -1,4 +1,4 @@
-"""What the referee has found, rule by rule."""
+"""Violations that the verifier found, by rule."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Findings:
         self._found: dict[str, list[Violation]] = {}
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return whether there are any violations."""
         return bool(self._found)
 
     def add(self, step: int | None, rule: str, message: str) -> None:
-        """Note one violation."""
+        """Record one violation."""
         found = self._found.setdefault(rule, [])
         if len(found) < MOST_VIOLATIONS:
             found.append(Violation(step, rule, message))
 
     def sorted(self) -> tuple[Violation, ...]:
-        """Return all violations by step; those of the schedule as a whole come last."""
+        """Return all violations, sorted by step; those of the whole schedule come last."""
         everything = [violation for found in self._found.values() for violation in found]
         return tuple(sorted(everything, key=lambda v: (v.step is None, v.step or 0, v.rule)))

@@ -1,4 +1,4 @@
-"""Where placeable inputs lie from the start: the rule `initial-placement`."""
+"""Initial memories of placeable inputs (rule `initial-placement`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def settled(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> TaskGraph:
-    """Check a schedule's `initial`, and return the graph with its placeable inputs where that says they lie."""
+    """Check a schedule's `initial`; return the graph with its placeable inputs in those memories."""
     placeable = {place.value: place.copies for place in graph.placeable}
     found: Counter[int] = Counter()
     places: list[tuple[int, str]] = []

@@ -1,4 +1,4 @@
-"""Sums of bytes that never leave their range: int64 where that is certain, else Python's integers."""
+"""Exact sums of bytes: in int64 if no sum can overflow, else in Python's integers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LARGEST = 2.0**62
 
 
 def exact_dtype(graph: TaskGraph, steps: Steps, valid: BoolArray) -> DTypeLike:
-    """Return the dtype in which bytes add up exactly: int64, or object where these steps could leave it.
+    """Return the dtype in which bytes add up exactly: int64, or object if these steps could overflow it.
 
-    Nothing is ever there that was not there from the start or put there, so no sum over time exceeds what lies there at
-    the start and all that the steps write, copy and work with.
+    A memory holds only its initial values and those that steps add. Therefore no sum over time exceeds the initial
+    bytes plus all bytes that the steps write, copy and use as workspace.
     """
     runs = steps.item[(steps.kind == 0) & valid]
     copies = steps.item[(steps.kind == 1) & valid]
@@ -33,7 +33,7 @@ def exact_dtype(graph: TaskGraph, steps: Steps, valid: BoolArray) -> DTypeLike:
 
 
 def total(numbers: Any) -> Any:
-    """Add up an array: of integers exactly, whatever they come to."""
+    """Return the sum of an array; sums of integers are exact at any size."""
     if numbers.dtype == np.int64 and float(np.abs(numbers.astype(np.float64)).sum()) >= LARGEST:
         return sum(numbers.tolist())
     return numbers.sum().item() if numbers.dtype != object else sum(numbers.tolist())

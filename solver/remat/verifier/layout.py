@@ -1,7 +1,7 @@
-"""Addresses: whether what lives in a memory at one time overlaps in address.
+"""Check addresses: residencies that live in a memory at the same time must not overlap in address.
 
-This shares nothing with what chooses addresses. A sweep over time keeps the ranges in use as one sorted list, in which
-a new range is compared with its neighbours alone: those that live at one time are disjoint, or were reported.
+The check shares no code with the search for addresses. A sweep over time keeps the ranges in use in one sorted list.
+It compares a new range with its neighbours only: ranges in the list are disjoint, since overlaps are reported and cut.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ class Placed:
     Attributes
     ----------
     first, last : (residencies,) int64
-        Positions in the order of all events, half-open: a residency that ends where another one begins comes before it.
+        Half-open interval of positions in the order of all events. A residency that ends where another begins does not
+    overlap it in time.
     size, offset : (residencies,) int64
     hosts : mapping of residency to residencies, as (guest, host) rows: (pairs, 2) int64
-        Where a guest may overlap a host: an output that its run writes in place over inputs that the run frees.
+        Pairs that may overlap: a guest is an output that its run writes in place over inputs that the run frees.
     arena : int or None
-        Where the memory ends.
+        End of the memory.
     alignment : int
     fixed : (residencies,) int64, optional
-        The offset that a residency must have; -1: any.
+        Prescribed offset of each residency; -1: any.
     reserved : sequence of (int, int)
-        Ranges of addresses that nothing may use.
+        Ranges of addresses that no residency may use.
     """
 
     first: IntArray
@@ -54,7 +55,7 @@ class Placed:
 
 
 def check_layout(placed: Placed, findings: Findings, step_of: IntArray | None = None) -> int:
-    """Report what a layout may not do; return its arena, the end of the highest residency.
+    """Report violations of a layout; return its arena, the end of the highest residency.
 
     Parameters
     ----------
@@ -92,7 +93,7 @@ def check_layout(placed: Placed, findings: Findings, step_of: IntArray | None = 
 
 
 def _overlaps(placed: Placed) -> Iterator[tuple[int, int]]:
-    """Yield each residency that overlaps an earlier one in time and address, with one of those."""
+    """Yield each residency that overlaps an earlier one in time and address, with one of those earlier ones."""
     hosts: dict[int, set[int]] = {}
     if placed.hosts is not None:
         for guest, host in placed.hosts.tolist():
@@ -128,8 +129,8 @@ class _Ranges:
     def add(self, row: int, low: int, high: int, allowed: set[int], last: IntArray) -> int:
         """Add the range of a residency; return one that it may not overlap, or `NONE`.
 
-        It takes the addresses that it shares with a host over, since it outlives that. What overlaps is cut, so that
-        the ranges stay disjoint.
+        It takes over the addresses that it shares with a host, since it outlives the host. Overlapping ranges are cut
+        to keep all ranges disjoint.
         """
         found = NONE
         for piece in self._touched(low, high):
@@ -145,13 +146,13 @@ class _Ranges:
         return found
 
     def remove(self, row: int) -> None:
-        """Take out what a residency still has."""
+        """Remove the addresses that a residency still holds."""
         for piece in list(self._of.get(row, ())):
             self._drop(piece)
         self._of.pop(row, None)
 
     def _touched(self, low: int, high: int) -> list[tuple[int, int, int]]:
-        """Return the ranges that overlap another one, lowest first."""
+        """Return the ranges in use that overlap a given range, lowest first."""
         found: list[tuple[int, int, int]] = []
         number = max(bisect_right(self._lows, (low, -1, -1)) - 1, 0)
         # The last range that begins before `low` may reach into it; it is in this chunk, or in the one before.

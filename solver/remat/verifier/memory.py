@@ -41,7 +41,7 @@ def memory_use(
     valid: BoolArray,
     findings: Findings,
 ) -> tuple[dict[str, Peak], dict[str, Profile]]:
-    """Add up what every event takes and gives back, and compare with the capacities."""
+    """Add up the bytes that events allocate and free, and compare memory use with the capacities."""
     positions = len(timeline.step_at)
     memory, position, change = changes(graph, machine, steps, timeline, residency, valid)
     peaks, profiles = {}, {}
@@ -102,7 +102,7 @@ def changes(
 def _of_events(
     graph: TaskGraph, steps: Steps, residency: Residency, rows: slice, reusing: BoolArray
 ) -> list[tuple[IntArray, IntArray, IntArray]]:
-    """Return what some events take and give back; outputs of `reusing` steps are left out while they run."""
+    """Return the bytes that some events allocate and free, without outputs of `reusing` steps while they run."""
     values = len(graph.values)
     key, position, operation = residency.key[rows], residency.position[rows], residency.operation[rows]
     step, before = residency.step[rows], residency.before[rows]
@@ -130,9 +130,9 @@ def _of_events(
 def _reused(
     graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, residency: Residency, runs: IntArray
 ) -> list[tuple[IntArray, IntArray, IntArray]]:
-    """Outputs of in-place runs: while running they take only what the dropped inputs do not provide.
+    """Return the memory changes of in-place outputs: during the run they add only bytes beyond the dropped inputs.
 
-    The rest is charged at the free position, where the dropped inputs go: both happen at once.
+    The remaining bytes are charged at the free position, where the dropped inputs are freed at the same time.
     """
     count = len(steps)
     written = np.zeros(count, dtype=residency.before.dtype)

@@ -1,9 +1,9 @@
-"""Patterns of a pipeline, repeated without end: judged as they stand, with nothing unrolled.
+"""Check modulo (periodic) schedules of pipelines without unrolling them.
 
-A pattern says when micro-batch 0 does everything; the others do the same, one period later each. So what one
-micro-batch may do is judged as any schedule is, and what its repetitions do to each other is a matter of times modulo
-the period: who occupies a resource (rule `period-overlap`), how many copies of each value there are (rule `capacity`),
-and how many versions of the parameters (rule `version-mismatch`).
+A pattern gives the start times of all operations of micro-batch 0. Each further micro-batch repeats them one period
+later. One micro-batch is checked like any other schedule. Its repetitions interact through times modulo the period:
+occupied resources (rule `period-overlap`), copies of each value (rule `capacity`), and versions of the parameters
+(rule `version-mismatch`).
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ PRECEDENCE = frozenset({"read-missing", "value-busy", "free-missing"})
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """When parameters change.
+    """Schedule of parameter updates.
 
     Attributes
     ----------
     mode : str
         ``stash``, ``double``, ``single`` or ``predicted`` (see `PipelineInstance`).
     every : int
-        Micro-batches from one change to the next.
+        Micro-batches from one update to the next.
     once : tuple of int
-        For each layer, bytes that lie beside its parameters once, however many versions there are.
+        For each layer, bytes that exist once, for any number of parameter versions.
     """
 
     mode: str
@@ -51,22 +51,22 @@ class Updates:
     once: tuple[int, ...]
 
     def versions(self, in_flight: int) -> int:
-        """Return how many versions there are at a time, with so many micro-batches in flight."""
+        """Return the number of parameter versions that exist at once, for a number of micro-batches in flight."""
         two = min(2, in_flight)
         return {"stash": in_flight, "double": two, "single": 1, "predicted": two}[self.mode]
 
     def staleness(self, in_flight: int) -> int:
-        """Return how often parameters change between a forward and the change that it takes part in."""
+        """Return the number of updates between a forward and the update that uses its gradient."""
         return min(1, in_flight - 1) if self.mode == "double" else in_flight - 1
 
 
 def check_beats(tasks: PipelineTasks, pattern: Pattern, devices: Sequence[str]) -> tuple[Violation, ...]:
-    """Check that a pattern has every operation of every stage once, and every layer in one stage.
+    """Check that a pattern has each operation of each stage once, and each layer in one stage.
 
     Returns
     -------
     tuple of Violation
-        Rules `initial-placement` and `bad-step`; empty if its operations can be told apart, and be placed.
+        Rules `initial-placement` and `bad-step`; empty if all operations are distinct and can be placed.
     """
     findings = Findings()
     homes = Counter(layer for stage in pattern.stages for layer in stage.layers)
@@ -84,7 +84,7 @@ def check_beats(tasks: PipelineTasks, pattern: Pattern, devices: Sequence[str]) 
 
 
 def _miscounted(tasks: PipelineTasks, pattern: Pattern) -> Iterator[str]:
-    """Say which operations are missing, there twice, or do nothing."""
+    """Describe operations that are missing, duplicate or empty."""
     count = Counter((beat.phase, beat.stage) for beat in pattern.beats if not beat.is_copy)
     for beat, times in Counter((b.phase, b.stage) for b in pattern.beats if b.is_copy).items():
         if times > 1:
@@ -107,7 +107,7 @@ def _miscounted(tasks: PipelineTasks, pattern: Pattern) -> Iterator[str]:
 def check_pattern(
     graph: TaskGraph, machine: Machine, tasks: PipelineTasks, pattern: Pattern, steps: Steps, updates: Updates
 ) -> tuple[Steady, tuple[Violation, ...]]:
-    """Judge a pattern, without unrolling it.
+    """Check and measure a pattern without unrolling it.
 
     Parameters
     ----------
@@ -115,11 +115,11 @@ def check_pattern(
         Of one micro-batch.
     machine : Machine
     tasks : PipelineTasks
-        Where the tasks of that graph stand.
+        Maps operations to tasks of that graph.
     pattern : Pattern
-        Whose operations `check_beats` has found to be there.
+        `check_beats` must have accepted its operations.
     steps : Steps
-        What micro-batch 0 does, with start times.
+        Steps of micro-batch 0, with start times.
     updates : Updates
 
     Returns
@@ -130,8 +130,8 @@ def check_pattern(
 
     Notes
     -----
-    O(n log n) for the n steps of one micro-batch: a value that is there from s to e has
-    ``floor((x - s) / T) - floor((x - e) / T)`` copies at instant x, which changes at s and e modulo T only.
+    O(n log n) for the n steps of one micro-batch: a value that exists from s to e has
+    ``floor((x - s) / T) - floor((x - e) / T)`` copies at instant x. The count changes only at s and e modulo T.
     """
     findings = Findings()
     followed = _followed(graph, machine, steps, findings)
@@ -154,7 +154,7 @@ def check_pattern(
 def check_samples(
     graph: TaskGraph, machine: Machine, period: Number, steps: Steps, sample: IntArray
 ) -> tuple[Steady, tuple[Violation, ...]]:
-    """Judge a pattern of samples, without unrolling it.
+    """Check and measure a periodic schedule of samples without unrolling it.
 
     Parameters
     ----------
@@ -163,9 +163,9 @@ def check_samples(
     machine : Machine
     period : int or float
     steps : Steps
-        What is done for these samples, with start times.
+        Steps for these samples, with start times.
     sample : (steps,) int64
-        For which of them.
+        The sample of each step.
 
     Returns
     -------
@@ -199,7 +199,7 @@ def check_samples(
 
 
 def _of_samples(period: Number, followed: Followed, sample: IntArray) -> tuple[Number, int]:
-    """Return the longest time that a sample takes, and how many there are at once, at most."""
+    """Return the longest time of a sample, and the maximum number of samples in flight."""
     start, end = followed.timeline.start, followed.timeline.end
     begins = instant_array(start[sample == one].min().item() for one in np.unique(sample))
     ends = instant_array(end[sample == one].max().item() for one in np.unique(sample))
@@ -218,7 +218,7 @@ def _of_samples(period: Number, followed: Followed, sample: IntArray) -> tuple[N
 
 
 def _followed(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> Followed:
-    """Follow the steps of one period, and say what they may not do in the words of patterns."""
+    """Simulate the steps of one period, and word their violations in terms of patterns."""
     found = Findings()
     followed = follow(graph, machine, steps, found)
     for violation in found.sorted():
@@ -228,7 +228,7 @@ def _followed(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findin
 
 
 def _named(followed: Followed, steps: Steps, violation: Violation) -> str:
-    """Return a message that names the task, since a pattern has no steps to be counted."""
+    """Return a message that names the task, since steps of a pattern have no numbers."""
     if violation.step is None or steps.kind[violation.step] != RUN:
         return violation.message
     name = followed.graph.tasks[int(steps.item[violation.step])]
@@ -236,7 +236,7 @@ def _named(followed: Followed, steps: Steps, violation: Violation) -> str:
 
 
 def check_overlaps(machine: Machine, period: Number, followed: Followed, findings: Findings) -> dict[str, Number]:
-    """Each processor and channel serves one step at a time, whatever micro-batch it is of."""
+    """Check that each processor and channel serves one step at a time, across all micro-batches."""
     step, used = followed.uses
     begin, end = followed.occupying.start, followed.occupying.end
     slack = 0 if isinstance(period, int) and begin.dtype == np.int64 else TOLERANCE * float(period)
@@ -271,7 +271,7 @@ def within(time: NumberArray, period: Number, slack: float) -> tuple[IntArray, N
     offset = times - whole * period
     next_one = period - offset <= slack
     whole, offset = whole + next_one, np.where(next_one | (offset <= slack), 0.0, offset)
-    # What lies within the tolerance is one instant.
+    # Times within the tolerance count as one instant.
     order = np.argsort(offset, kind="stable")
     anchor = -math.inf
     for k in order.tolist():
@@ -283,16 +283,16 @@ def within(time: NumberArray, period: Number, slack: float) -> tuple[IntArray, N
 
 
 def highest(resident: int, when: NumberArray, rank: IntArray, change: NumberArray, period: Number, slack: float) -> int:
-    """Return the most bytes at any instant of a period, if changes happen at these times, and then every period again.
+    """Return the peak bytes within a period, where each change repeats once per period.
 
     Parameters
     ----------
     resident : int
-        Bytes that are always there.
+        Bytes that are always resident.
     when, change : (changes,) arrays
         Times of one step, and Python integers.
     rank : (changes, 2) int64
-        Which comes first of those at one instant.
+        Order of the changes at the same instant.
     """
     whole, offset = within(when, period, slack)
     order = np.lexsort((rank[:, 1], rank[:, 0], offset))
@@ -305,7 +305,7 @@ def highest(resident: int, when: NumberArray, rank: IntArray, change: NumberArra
 
 
 def _in_flight(tasks: PipelineTasks, pattern: Pattern, followed: Followed, steps: Steps) -> tuple[int, ...]:
-    """Return for each stage how many micro-batches are between the start of their forward and their last backward."""
+    """Return the micro-batches in flight per stage: between the start of the forward and the last backward."""
     start, end = followed.timeline.start, followed.timeline.end
     owner = {
         task: index
@@ -353,7 +353,7 @@ def _check_versions(
 def versioned(graph: TaskGraph, pattern: Pattern, versions: Sequence[int], once: Sequence[int]) -> TaskGraph:
     """Return the graph of a pipeline in which parameters take the bytes of all their versions.
 
-    Of each layer's bytes, `once` are there once.
+    Of each layer's bytes, `once` exist in one copy only.
     """
     size = graph.size.copy()
     for stage, kept in zip(pattern.stages, versions, strict=True):
@@ -367,7 +367,7 @@ def versioned(graph: TaskGraph, pattern: Pattern, versions: Sequence[int], once:
 def _peaks(
     graph: TaskGraph, machine: Machine, period: Number, followed: Followed, steps: Steps, findings: Findings
 ) -> dict[str, int]:
-    """Return the most bytes in each memory at any instant of a period."""
+    """Return the peak bytes of each memory within a period."""
     timeline = followed.timeline
     memory, position, change = changes(graph, machine, steps, timeline, followed.residency, followed.valid)
     peaks: dict[str, int] = {}
@@ -386,7 +386,7 @@ def _peaks(
         when = np.where(begins, timeline.start[step], timeline.end[step]) if len(step) else timeline.start[:0]
         slack = 0 if isinstance(period, int) and when.dtype == np.int64 else TOLERANCE * float(period)
         instantly = timeline.end[step] - timeline.start[step] <= slack
-        # At one instant: what has ended goes, then what takes no time comes and goes, then comes what begins.
+        # At one instant: steps that end free, then steps of zero duration run, then starting steps allocate.
         rank = np.where(instantly, 1, np.where(begins, 2, 0))
         most = highest(resident, when, np.column_stack((rank, at)), delta, period, slack)
         peaks[place.name] = most

@@ -1,4 +1,4 @@
-"""The verifier's entry: how steps are judged, and what the report says of them."""
+"""Entry point of the verifier: check steps and assemble the report."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
     Parameters
     ----------
     graph, machine
-        What is to be computed, and on what.
+        The computation and its platform.
     steps : Steps
         With start times.
     reference_time : int or float, optional
-        The graph's no-recompute time, where the caller knows it already.
+        The graph's no-recompute time, if the caller already knows it.
 
     Returns
     -------
@@ -67,15 +67,15 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
 
 
 class _Judged(NamedTuple):
-    """What the figures of a report are made of.
+    """Data from which the figures of a report are computed.
 
     Attributes
     ----------
     graph : TaskGraph
-        With its placeable inputs where the steps say that they lie.
+        With its placeable inputs in the memories that the steps name.
     start, end : (steps,) NumberArray
     occupied_from_to : two (steps,) NumberArrays
-        As `start` and `end`, but for transfers with a delay, whose channel is free before they end.
+        As `start` and `end`, except for transfers with a delay: their channel is free before they end.
     link : (steps,) int64
         The link of each copy; -1 for others.
     uses : (steps,), (resources,) arrays
@@ -99,7 +99,7 @@ class _Judged(NamedTuple):
 
 
 def _in_turn(graph: TaskGraph, machine: Machine, steps: Steps) -> _Judged | None:
-    """Judge steps that follow each other, and break no rule; None for all others."""
+    """Measure sequential steps that break no rule; return None for all others."""
     found = follow_in_turn(graph, machine, steps)
     if found is None:
         return None
@@ -125,7 +125,7 @@ def _in_turn(graph: TaskGraph, machine: Machine, steps: Steps) -> _Judged | None
 
 
 def _occupied(machine: Machine, steps: Steps, link: IntArray) -> tuple[IntArray, IntArray]:
-    """Return (step, resource) for each processor and channel that a step occupies: all runs are on the first one."""
+    """Return (step, resource) for each processor and channel that a step occupies; all runs use the first processor."""
     runs, copies = np.flatnonzero(steps.kind == RUN), np.flatnonzero(link >= 0)
     held = Ragged.from_lists(machine.held_by_link).gather(link[copies])
     return (
@@ -135,7 +135,7 @@ def _occupied(machine: Machine, steps: Steps, link: IntArray) -> tuple[IntArray,
 
 
 def _in_any_way(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> _Judged:
-    """Judge any steps, and report what they break."""
+    """Simulate arbitrary steps, and report the rules that they break."""
     from remat.verifier.event_simulation import check_resources, follow
     from remat.verifier.memory import memory_use
     from remat.verifier.timeline import delays
@@ -168,7 +168,7 @@ def _in_any_way(graph: TaskGraph, machine: Machine, steps: Steps, findings: Find
 def _spans(
     machine: Machine, start: NumberArray, end: NumberArray, uses: tuple[IntArray, IntArray]
 ) -> dict[str, Number]:
-    """Return for each processor how long it takes from its first start to its last end."""
+    """Return the time of each processor from its first start to its last end."""
     step, used = uses
     found: dict[str, Number] = {}
     for index, processor in enumerate(machine.processors):
@@ -178,7 +178,7 @@ def _spans(
 
 
 def nothing_run(machine: Machine) -> Report:
-    """Return the report of a schedule whose steps are not known: nothing was measured."""
+    """Return the report of a schedule with unknown steps, without measurements."""
     none = np.zeros(0, dtype=np.int64)
     return Report(
         violations=(),
@@ -196,9 +196,10 @@ def nothing_run(machine: Machine) -> Report:
 
 
 def _overlap(graph: TaskGraph, machine: Machine, steps: Steps, judged: _Judged) -> dict[str, Number]:
-    """Return for each channel that is no processor how long it works while some processor runs a task.
+    """Return, for each channel that is not a processor, its busy time while some processor runs a task.
 
-    What any processor has run by an instant is a piecewise linear function: its differences are the overlaps.
+    The time in which some processor has run is a piecewise linear function of the instant. The overlap of a transfer is
+    the difference of its values at the transfer's end and start.
     """
     channels = {ends.channel for ends in machine.links} - machine.processor_index.keys()
     if not channels:
@@ -209,7 +210,7 @@ def _overlap(graph: TaskGraph, machine: Machine, steps: Steps, judged: _Judged) 
         runs = runs[~np.isin(steps.item[runs], list(graph.parts.keys() - graph.busy))]
     runs = runs[np.argsort(start[runs], kind="stable")]
     begin, end = start[runs], end_of[runs]
-    # Runs on several processors may overlap each other: each counts from where the ones before it have ended.
+    # Runs on several processors may overlap each other: each counts only from the end of all earlier ones.
     begin = np.maximum(begin, np.concatenate((begin[:1], np.maximum.accumulate(end)[:-1])))
     end = np.maximum(begin, end)
     done = np.concatenate((begin[:1] * 0, np.cumsum(end - begin)))

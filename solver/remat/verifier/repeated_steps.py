@@ -1,8 +1,8 @@
-"""Steps of training that follow each other without end: judged as they stand, with nothing unrolled.
+"""Check an endless sequence of training steps without unrolling it.
 
-Every step does what the steps of the schedule do, one period after the one before it. What it begins with is either
-handed on by an earlier one (`TaskGraph.renewals`) or there from its own time 0, as data are; what it ends with and
-hands on to nobody is taken away at its end.
+Every training step executes the same schedule, one period after its predecessor. An initial value either comes from an
+earlier training step (`TaskGraph.renewals`) or appears at the step's own time 0, as input data do. Final values that no
+later step receives are removed at the end of the step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RUN = 0
 def check_cycle(
     graph: TaskGraph, machine: Machine, steps: Steps, period: Number
 ) -> tuple[Steady, tuple[Violation, ...]]:
-    """Judge what is done again and again, a period after the time before.
+    """Check and measure a training step that repeats once per period.
 
     Parameters
     ----------
@@ -37,19 +37,20 @@ def check_cycle(
         Of one step of training, with its `renewals`.
     machine : Machine
     steps : Steps
-        Of one step of training, with start times; a schedule by itself, which `check` has judged.
+        Of one step of training, with start times; a complete schedule that `check` has accepted.
     period : int or float
 
     Returns
     -------
     Steady, tuple of Violation
-        The violations name no step: rules `period-overlap`, `period-precedence` (something is used before an earlier
+        The violations name no step: rules `period-overlap`, `period-precedence` (a value is used before an earlier
         step of training hands it on) and `capacity`.
 
     Notes
     -----
-    O(n log n) for n steps. What is handed on `lag` steps later, and is used up there, has as many copies as the one
-    interval from where it is made to where it goes, lag periods later: so many as if `lag` of it were always there.
+    O(n log n) for n steps. A value that is handed on to the training step `lag` steps later, and used up there, lives
+    from its production to its removal lag periods later. Memory holds as many copies as if `lag` of
+    it were always resident.
     """
     findings = Findings()
     followed = follow(graph, machine, steps, Findings())
@@ -90,13 +91,13 @@ class _Cycle:
         self.slack: Number = 0 if exact else TOLERANCE * float(period)
 
     def copies(self, length: Number) -> int:
-        """Return how many of something there are at a time that is there so long."""
+        """Return the number of simultaneous copies of a value with a given lifetime."""
         if isinstance(length, int) and isinstance(self.period, int):
             return max(1, -(-length // self.period))
         return max(1, math.ceil(length / self.period - TOLERANCE))
 
     def check_renewals(self) -> int:
-        """Check that what is handed on comes in time; return the most copies of any of it where it lies."""
+        """Check that handed-on values arrive in time; return the maximum number of copies of each in its memory."""
         residency, timeline = self.followed.residency, self.followed.timeline
         values, most = len(self.graph.values), 1
         step = np.asarray(residency.step, dtype=np.int64)
@@ -121,7 +122,7 @@ class _Cycle:
         return most
 
     def peaks(self) -> dict[str, int]:
-        """Return the most bytes in each memory at any instant of a period."""
+        """Return the peak bytes of each memory within a period."""
         graph, machine, followed = self.graph, self.machine, self.followed
         timeline = followed.timeline
         memory, position, change = changes(graph, machine, self.steps, timeline, followed.residency, followed.valid)
@@ -136,7 +137,7 @@ class _Cycle:
             begins = timeline.start_position[step] == at
             when = np.where(begins, timeline.start[step], timeline.end[step]) if len(step) else timeline.start[:0]
             instantly = timeline.end[step] - timeline.start[step] <= self.slack
-            # At one instant: what has ended goes, then what takes no time comes and goes, then comes what begins.
+            # At one instant: steps that end free, then steps of zero duration run, then starting steps allocate.
             rank = np.column_stack((np.where(instantly, 1, np.where(begins, 2, 0)), at))
             end = timeline.end.max() if len(timeline.end) else 0
             when = np.concatenate((when, np.array([0, end], dtype=when.dtype)))
@@ -153,7 +154,7 @@ class _Cycle:
         return peaks
 
     def _beside(self, memory: int) -> tuple[int, int, int]:
-        """Return bytes of a memory: further copies of what is handed on, what a step begins with, what it ends with."""
+        """Return bytes of a memory: further copies of handed-on values, initial values and final values of a step."""
         graph, name = self.graph, self.machine.memories[memory].name
         first = self.machine.memories[0].name
         kept = begun = ended = 0

@@ -1,4 +1,4 @@
-"""What the verifier returns."""
+"""The verifier's report: violations, peaks, profiles and figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Violation:
     Attributes
     ----------
     step : int or None
-        Index of the step; None for what concerns the schedule as a whole.
+        Index of the step; None if the violation concerns the whole schedule.
     rule : str
         Name of the rule, such as ``read-missing``.
     message : str
@@ -38,7 +38,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The most bytes that a memory held, and the step (None: the initial residency) that set it."""
+    """Peak bytes of a memory, and the step that reached them (None: the initial residency)."""
 
     size: int
     step: int | None
@@ -48,8 +48,8 @@ class Peak:
 class Profile:
     """Bytes in one memory over time: `size[i]` from `time[i]` on, until `time[i+1]`.
 
-    Several entries may share one time (steps of no length); they follow each other in execution order. Sizes are int64,
-    or Python's integers where the steps make more in all than int64 holds.
+    Several entries may share one time (steps of zero duration); they are in execution order. Sizes are int64, or
+    Python's integers if the sum of all allocations exceeds int64.
     """
 
     time: NumberArray
@@ -58,33 +58,33 @@ class Profile:
 
 @dataclass(frozen=True)
 class Steady:
-    """What one period takes, where a pattern of operations is repeated without end.
+    """Figures of one period of a periodic schedule.
 
     Attributes
     ----------
     period : int or float
-        Time from one micro-batch to the next; of a pattern of samples, that of all `samples`.
+        Time from one micro-batch to the next; for a pattern of samples, the time of all `samples`.
     peaks : mapping of memory name to bytes
-        The most that each memory holds at any instant of a period, all versions of parameters included.
+        Peak of each memory within a period, including all versions of parameters.
     busy : mapping of resource name to time
-        Time of each period in which each processor and channel is occupied.
+        Busy time of each processor and channel per period.
     processors : tuple of str
-        Which of these run operations.
+        The processors that run operations.
     in_flight : tuple of int
-        For each stage, the most micro-batches between the start of their forward and the end of their backward.
+        For each stage, the maximum number of micro-batches between their forward's start and their backward's end.
     versions : tuple of int
-        For each stage, how many versions of its parameters there are at a time.
+        For each stage, the number of versions of its parameters that exist at once.
     staleness : tuple of int
-        For each stage, how often its parameters change between the forward of a micro-batch and the change that it
-        takes part in.
+        For each stage, the number of parameter updates between the forward of a micro-batch and the update that uses
+        its gradient.
     samples : int
-        Samples, micro-batches or steps of training of a period.
+        Samples, micro-batches or steps of training per period.
     latency : int, float or None
-        Of a pattern of samples: the longest time from the start of a sample's first step to the end of its last one.
-        There are then no stages: `in_flight` has one entry, the most samples between these two, and `versions` and
-        `staleness` none.
+        For a pattern of samples: the longest time from the start of a sample's first step to the end of its last step.
+        Such patterns have no stages: `in_flight` has one entry, the maximum number of samples in flight, and
+        `versions` and `staleness` are empty.
     what : str
-        What follows each other: micro-batches, samples, or steps of training.
+        The repeated unit: micro-batch, sample, or step of training.
     """
 
     period: Number
@@ -100,20 +100,20 @@ class Steady:
 
     @property
     def time_per_sample(self) -> Number:
-        """The period, of one sample, micro-batch or step of training."""
+        """Time per sample, micro-batch or step of training."""
         if isinstance(self.period, int) and self.period % self.samples == 0:
             return self.period // self.samples
         return self.period / self.samples
 
     @property
     def bubble(self) -> dict[str, float]:
-        """Share of the period in which each processor that runs operations runs none."""
+        """Idle share of the period, for each processor that runs operations."""
         return {name: 1 - self.busy[name] / self.period for name in self.processors}
 
 
 @dataclass(frozen=True)
 class Report:
-    """A verified schedule's figures, or what is wrong with it.
+    """Figures and violations of a schedule.
 
     Attributes
     ----------
@@ -123,9 +123,9 @@ class Report:
     peaks : mapping of memory name to Peak
     transferred : mapping of link name to bytes
     busy : mapping of resource name to time
-        Time in which each processor and channel is occupied; the rest of the makespan is idle time.
+        Busy time of each processor and channel; the rest of the makespan is idle time.
     overlap : mapping of channel name to time
-        Time in which each channel that is no processor works while some processor runs a task.
+        For each channel that is not a processor: its busy time while some processor runs a task.
     run_time : int or float
         Sum of the times of all runs.
     recompute_time : int or float
@@ -133,14 +133,14 @@ class Report:
     profiles : mapping of memory name to Profile
     start, end : (steps,) arrays
     spans : mapping of processor name to time
-        From the start of each processor's first run to the end of its last; 0 for those that run nothing. Steps of
-        training that follow each other without a barrier take as long as the largest.
+        From the start of each processor's first run to the end of its last; 0 for idle processors. Without a barrier
+        between them, successive training steps take as long as the largest span.
     steady : Steady or None
-        Of a pipeline whose micro-batches follow each other without end: what each period takes.
+        For a periodic schedule: the figures of one period.
     arenas : mapping of memory name to bytes
-        Of a schedule with addresses: the verified arena of each memory that is laid out.
+        For a schedule with addresses: the verified arena of each memory with addresses.
     notes : tuple of str
-        Remarks that are no violations (a machine that differs from the instance's).
+        Remarks that are not violations, for example a machine that differs from the instance's.
     """
 
     violations: tuple[Violation, ...]
@@ -161,7 +161,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether the schedule breaks no rule."""
+        """Whether the schedule is valid."""
         return not self.violations
 
     @property
@@ -171,12 +171,12 @@ class Report:
 
     @property
     def objective(self) -> Number:
-        """What schedules are compared by: the makespan, or of a stream, which has no end, the time per sample."""
+        """Figure that compares schedules: the makespan, or for a stream the time per sample."""
         return self.makespan if self.steady is None else self.steady.time_per_sample
 
     @property
     def bubble(self) -> dict[str, float]:
-        """Share of its span in which each processor runs nothing."""
+        """Idle share of each processor's span."""
         return {name: 1 - self.busy[name] / span if span else 0.0 for name, span in self.spans.items()}
 
     @property

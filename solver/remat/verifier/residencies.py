@@ -1,4 +1,4 @@
-"""What lies in a schedule's memories, and when: each stay of a value or a workspace, which wants an address."""
+"""Residencies of a schedule: the stays of values and workspaces in memories, each of which needs an address."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ WORKSPACE = -1
 
 @dataclass(frozen=True)
 class Residencies:
-    """Stays of values and workspaces, one row each, in the order in which they begin.
+    """Stays of values and workspaces, one row each, sorted by their begin.
 
     Attributes
     ----------
     memory, value : (residencies,) int64
         Indices; `value` is `WORKSPACE` for the workspace of a run.
     first, last : (residencies,) int64
-        Positions in the order of all events, half-open, from 0 for what is there from the start.
+        Half-open interval of positions in the order of all events; 0 for initial values.
     first_step, last_step : (residencies,) int64
-        The steps with which it begins and ends; -1 before the first one; the number of steps for what stays.
+        Steps at which the stay begins and ends. -1: before the first step; the number of steps: it never ends.
     size : (residencies,) int64
-        Of a value that is moved in parts, the whole: its range is kept until its last byte has gone.
+        Full size, also for a value that is moved in parts: its range is kept until its last byte has left.
     hosts : (pairs, 2) int64
-        (guest, host): an output that may overlap an input which the same run frees.
+        (guest, host): an output that may overlap an input that the same run frees.
     """
 
     memory: IntArray
@@ -52,7 +52,7 @@ class Residencies:
         return np.flatnonzero(self.memory == memory)
 
     def at(self, rows: IntArray) -> Residencies:
-        """Return some rows; hosts and guests among them are known by their new numbers."""
+        """Return selected rows, with hosts and guests among them renumbered."""
         place = np.full(len(self), -1, dtype=np.int64)
         place[rows] = np.arange(len(rows))
         hosts = place[self.hosts]
@@ -148,7 +148,7 @@ def _of_values(graph: TaskGraph, steps: Steps, residency: Residency, end: int) -
 
 
 def _hosts(graph: TaskGraph, steps: Steps, columns: IntArray) -> IntArray:
-    """Return (guest, host) rows: outputs of runs in place, and the inputs that these free."""
+    """Return (guest, host) rows: outputs of in-place runs, and the inputs that these runs free."""
     memory, value, _, _, first_step, last_step, _ = columns
     ended: dict[tuple[int, int], list[int]] = {}
     running = np.zeros(len(steps) + 1, dtype=bool)

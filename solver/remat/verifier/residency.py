@@ -1,8 +1,8 @@
-"""What is resident where, and when: the life of every value in every memory, as one sorted event list.
+"""Residency: the lifetime of every value in every memory, as one sorted event list.
 
 A *key* is a (memory, value) pair. Its events, in the total order of the timeline, are reads and writes that
 begin and end, frees, and bytes that arrive or leave with partial moves. Running counts over the sorted list
-give, at each event, how many steps read or write the key and how many of its bytes are there.
+give, at each event, the number of steps that read or write the key and its resident bytes.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Residency:
     key, position, operation, step : (events,) int64, or narrower where that holds them
         `position` is -1 for initial residency.
     before : (events,) int64 or object
-        Bytes of the key that lie there before the event (see `remat.verifier.integer_sums`).
+        Resident bytes of the key before the event (see `remat.verifier.integer_sums`).
     complete_keys : (keys,) int64
-        Sorted keys whose values are resident with all their bytes when everything has ended.
+        Sorted keys whose values are fully resident at the end of the schedule.
     """
 
     key: Column
@@ -57,7 +57,7 @@ class Residency:
     complete_keys: IntArray
 
     def complete_at_end(self, key: int) -> bool:
-        """Whether all bytes of a key's value are resident when everything has ended."""
+        """Whether all bytes of a key's value are resident at the end of the schedule."""
         place = int(np.searchsorted(self.complete_keys, key))
         return place < len(self.complete_keys) and int(self.complete_keys[place]) == key
 
@@ -81,13 +81,13 @@ CHUNK = 1 << 16
 def follow_values(
     graph: TaskGraph, machine: Machine, steps: Steps, timeline: Timeline, valid: BoolArray, findings: Findings
 ) -> Residency:
-    """Follow every value through every memory and report what a step may not do with it."""
+    """Track every value in every memory and report illegal accesses."""
     key, position, operation, step = _sorted(_events(graph, machine, steps, timeline, valid), timeline.step_at)
     exact = exact_dtype(graph, steps, valid)
     before = np.empty(len(key), dtype=exact)
     complete = [np.zeros(0, dtype=np.int64)]
     pinned = _pinned_keys(graph, machine)
-    # Keys have nothing to do with each other: what is only needed on the way need not be there for all at once.
+    # Keys are independent: process them in parts, so that temporary arrays stay small.
     for rows in _chunks(key):
         part = _Part(graph, machine, key[rows], operation[rows], step[rows], exact)
         complete.append(part.follow(steps, findings))
@@ -100,8 +100,8 @@ def follow_values(
 def _sorted(columns: tuple[Column, ...], step_at: IntArray) -> tuple[Column, ...]:
     """Order events by key, then position, then operation.
 
-    Where the three fit into one number, that is sorted, and taken apart again: no other column has to follow. The step
-    is the one whose event stands at the position.
+    If the three fit into one number, sort the numbers and decode them; no other column must be permuted. The position
+    determines the step.
     """
     key, position, operation, _ = columns
     bits = len(step_at).bit_length()  # of a position + 1
@@ -125,7 +125,7 @@ def _sorted(columns: tuple[Column, ...], step_at: IntArray) -> tuple[Column, ...
 
 
 def _chunks(key: Column) -> Iterator[slice]:
-    """Yield parts of some `CHUNK` events or more, each with whole keys."""
+    """Yield slices of at least `CHUNK` events (the last may be shorter), each with complete keys."""
     starts = np.flatnonzero(key[1:] != key[:-1]) + 1
     places = np.searchsorted(starts, np.arange(CHUNK, len(key), CHUNK))
     ends = [*dict.fromkeys(starts[places[places < len(starts)]].tolist()), len(key)]
@@ -135,7 +135,7 @@ def _chunks(key: Column) -> Iterator[slice]:
 
 
 class _Part:
-    """Some keys, with all their events."""
+    """A subset of the keys, with all their events."""
 
     def __init__(
         self, graph: TaskGraph, machine: Machine, key: Column, operation: Column, step: Column, exact: Any
@@ -144,7 +144,7 @@ class _Part:
         self.size = graph.size[key % len(graph.values)].astype(exact, copy=False)
 
     def follow(self, steps: Steps, findings: Findings) -> IntArray:
-        """Count bytes, readers and writers; report what is wrong; return the keys that are complete in the end."""
+        """Count bytes, readers and writers; report violations; return the keys that are complete at the end."""
         operation, key, size = self.operation, self.key, self.size
         amount = steps.amount[np.maximum(self.step, 0)] if len(steps) else np.zeros(len(key), dtype=np.int64)
         self.amount = amount.astype(size.dtype, copy=False)
@@ -162,7 +162,7 @@ class _Part:
         return key[last & np.where(size > 0, after == size, stays)].astype(np.int64)
 
     def report_pinned(self, pinned: list[int], findings: Findings) -> None:
-        """Report frees of inputs that stay."""
+        """Report frees of inputs that must stay resident."""
         freed = _one_of(self.operation, FREE, PART_FREE) & np.isin(self.key, pinned)
         for k in np.flatnonzero(freed).tolist():
             findings.add(int(self.step[k]), "pinned-input", f"frees pinned input {self._where(k)}")

@@ -1,11 +1,11 @@
-"""Schedules in which each step begins when the one before it has ended, and all is well: a quick look at the whole.
+"""Sequential fast path: verify valid schedules in which each step begins at the end of its predecessor.
 
-Most schedules are of this kind: one processor, and transfers that it waits for. Nothing overlaps then, so that no
-resource serves two steps and nobody reads what another one writes; what is left is that each value is there when it is
-read or freed, and the bytes. One sorted array of codes (key, step, what the step does to the key) tells both.
+Most schedules are of this kind: one processor with synchronous transfers. Steps never overlap, so no resource serves
+two steps and no reads and writes conflict. Two checks remain: each value is resident when it is read or freed, and
+memory use. One sorted array of codes (key, step, operation on the key) answers both.
 
-This only ever accepts: wherever something is unusual, or wrong, the answer is None, and `remat.verifier.residency` and
-`remat.verifier.memory` look at every event and say what it is. The tests hold both ways to one report.
+The fast path only accepts. It returns None for unusual or invalid schedules; then `remat.verifier.residency` and
+`remat.verifier.memory` examine every event and report the violations. Tests check that both paths report the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHUNK = 1 << 16
 
 
 class InTurn(NamedTuple):
-    """Steps one after the other, their times, and what they take.
+    """Times and memory use of sequential steps.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class InTurn(NamedTuple):
 
 
 def follow_in_turn(graph: TaskGraph, machine: Machine, steps: Steps) -> InTurn | None:
-    """Judge steps that follow each other; None where they do not, or where there may be something to report.
+    """Measure sequential steps; return None if they overlap or if a violation is possible.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def follow_in_turn(graph: TaskGraph, machine: Machine, steps: Steps) -> InTurn |
 
 
 def _plain(graph: TaskGraph, machine: Machine, steps: Steps) -> bool:
-    """Whether all is of the kinds that are looked at here."""
+    """Whether the fast path supports the graph, machine and steps."""
     if not len(steps) or steps.unknown or steps.initial or steps.paired is not None:
         return False
     if graph.placeable or graph.parts or graph.tied or graph.times is not None:
@@ -117,7 +117,7 @@ def _plain(graph: TaskGraph, machine: Machine, steps: Steps) -> bool:
 
 
 class _Kinds:
-    """The steps of each kind, and what these run or move."""
+    """The steps of each kind, with their tasks and values."""
 
     def __init__(self, steps: Steps) -> None:
         kind = steps.kind
@@ -127,7 +127,7 @@ class _Kinds:
 
 
 def _known(graph: TaskGraph, machine: Machine, steps: Steps, kinds: _Kinds) -> bool:
-    """Whether all tasks, values and memories exist, and copies free nothing but their value."""
+    """Whether all tasks, values and memories exist, and copies free only their value."""
     values, memories = len(graph.values), len(machine.memories)
     if not values or len(kinds.runs) + len(kinds.copies) + len(kinds.drops) < len(steps):
         return False
@@ -148,7 +148,7 @@ def _within(indices: IntArray, count: int) -> bool:
 
 
 def _links(machine: Machine, steps: Steps, kinds: _Kinds) -> IntArray | None:
-    """Return the link of each copy, -1 for other steps; None where a copy has no link."""
+    """Return the link of each copy, -1 for other steps; None if a copy has no link."""
     link = np.full(len(steps), -1, dtype=np.int64)
     table = np.full((len(machine.memories),) * 2, -1, dtype=np.int64)
     for ends_of_link, index in machine.link_index.items():
@@ -158,7 +158,7 @@ def _links(machine: Machine, steps: Steps, kinds: _Kinds) -> IntArray | None:
 
 
 def _run_count(graph: TaskGraph, kinds: _Kinds) -> IntArray | None:
-    """Return how often each task runs; None where that is more or less often than it may be."""
+    """Return the number of runs of each task; None if a task runs too often or too rarely."""
     count = np.bincount(kinds.tasks, minlength=len(graph.tasks))
     missing = (graph.required | graph.once) & (count == 0)
     repeated = (graph.once | ~graph.recomputable) & (count > 1)
@@ -166,7 +166,7 @@ def _run_count(graph: TaskGraph, kinds: _Kinds) -> IntArray | None:
 
 
 class _Memories:
-    """Bytes that each step takes and gives back in each memory: at its start, its release and its free."""
+    """Bytes that each step allocates and frees in each memory: at its start, its release and its free."""
 
     def __init__(self, graph: TaskGraph, machine: Machine, steps: Steps, kinds: _Kinds) -> None:
         self.graph, self.steps, self.kinds = graph, steps, kinds
@@ -174,13 +174,13 @@ class _Memories:
         self.reuses = graph.in_place[kinds.tasks] if graph.in_place.any() else None
         total = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(graph.size[steps.drop.items])))
         self.freed = total[steps.drop.start[1:]] - total[steps.drop.start[:-1]]
-        # Of runs that work in place: what of their reads they free.
+        # For in-place runs: the inputs that they free.
         self.given: IntArray | None = None if self.reuses is None else np.zeros(len(steps), dtype=np.int64)
         self.replaced: list[tuple[int, IntArray, IntArray]] = []
         """(memory, steps, bytes) of what is made again while it is there."""
 
     def use(self, memory: int, resident: int) -> tuple[IntArray, IntArray]:
-        """Return the positions (3 x step + 0, 1, 2) at which the use of a memory changes, and the use from there on."""
+        """Return the positions (3 x step + 0, 1, 2) at which memory use changes, and the use from each position on."""
         graph, kinds = self.graph, self.kinds
         begin, free = np.zeros((2, len(self.steps)), dtype=np.int64)
         release: IntArray | None = None
@@ -204,7 +204,7 @@ class _Memories:
         return position, resident + np.cumsum(flat.ravel()[position])
 
     def _run(self, begin: IntArray, free: IntArray) -> IntArray | None:
-        """Fill in what runs take, and return what they give back at their release; None for nothing."""
+        """Add the bytes that runs allocate, and return those freed at their release (None: no bytes)."""
         graph, runs, tasks = self.graph, self.kinds.runs, self.kinds.tasks
         written = _written(graph)[tasks]
         during = written
@@ -230,7 +230,7 @@ def _written(graph: TaskGraph) -> IntArray:
 
 
 class _Codes:
-    """One code for each access: key, step + 1 (0: the beginning) and what is done, sorted.
+    """One code for each access: key, step + 1 (0: the beginning) and operation, sorted.
 
     A key is memory x values + value.
     """
@@ -256,7 +256,7 @@ class _Codes:
             self.codes = self._sorted(self.shift, kinds)
 
     def resident(self, memory: int) -> int:
-        """Return the bytes of the values that lie in a memory from the start."""
+        """Return the bytes of the values that are initially in a memory."""
         return sum(int(self.graph.size[value]) for value, where in self.inputs if where == memory)
 
     def _sorted(self, shift: int, kinds: _Kinds) -> IntArray:
@@ -285,7 +285,7 @@ class _Codes:
         return codes
 
     def follow(self, memories: _Memories) -> bool:
-        """Whether all that is read or freed is there, and at the end what must be; notes what memories need to know."""
+        """Return whether all accessed values and required outputs are resident; record the changes of memory use."""
         graph, steps, codes = self.graph, self.steps, self.codes
         assert self.shift is not None
         if len(set(self.inputs)) < len(self.inputs) or not self._ends_well(self.shift):
@@ -303,7 +303,7 @@ class _Codes:
         return True
 
     def _part(self, memory: int, begin: int, end: int, first: int, is_drop: BoolArray, memories: _Memories) -> bool:
-        """Look at the codes `begin` to `end`; those of the memory begin at `first`."""
+        """Check the codes `begin` to `end`; the codes of the memory begin at `first`."""
         assert self.shift is not None
         before = min(2, begin - first)  # whose codes may be of the same key
         part = self.codes[begin - before : end]
@@ -312,7 +312,7 @@ class _Codes:
         there = same.copy()
         there[1:] &= what[:-1] != FREE
         wanting = (what != MAKE) & ~there
-        # What a step frees it has just used, unless it does nothing else.
+        # A step frees only values that it has just used, unless it is a drop.
         used = same.copy()
         used[1:] &= step[1:] == step[:-1]
         frees = what == FREE
@@ -335,7 +335,7 @@ class _Codes:
         return True
 
     def _ends_well(self, shift: int) -> bool:
-        """Whether all outputs are there when everything has ended."""
+        """Whether all outputs are resident at the end of the schedule."""
         index = self.machine.memory_index
         wanted = [
             (0 if place.memory is None else index.get(place.memory, -1), place.value) for place in self.graph.outputs

@@ -1,9 +1,9 @@
-"""Durations, instants and the one total order of events that a schedule's start times imply.
+"""Durations, instants and the total order of events that a schedule's start times imply.
 
 Each step has three events: its *start*, its *release* (reads end, writes are complete, workspace goes) and
-its *free* (dropped values go). At one instant, first the steps that began earlier and end there: all
-releases, then all frees; then the steps that start there in listed order, a step of no length completing
-before the next begins.
+its *free* (dropped values leave). At one instant, steps that began earlier and end there come first: all
+releases, then all frees. Then the steps that start there follow in listed order; a step of zero duration
+completes before the next one begins.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TOLERANCE = 1e-9
 
 
 class Timeline(NamedTuple):
-    """When each step's events happen, as positions in the total order of all events.
+    """Positions of each step's events in the total order of all events.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Timeline(NamedTuple):
     step_at : (3*steps,) int64
         The step whose event stands at each position.
     merged : bool
-        Whether some instant has several times, which the tolerance made one.
+        Whether the tolerance merged several times into one instant.
     """
 
     start: NumberArray
@@ -83,7 +83,7 @@ def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolAr
 
 
 def first_processor(steps: Steps, processors: int) -> IntArray:
-    """Return the first processor that each step names; 0, the machine's first, where it names none that exists."""
+    """Return the first processor that each step names; 0, the machine's first, if it names no existing one."""
     first = np.zeros(len(steps), dtype=np.int64)
     if steps.on is not None and len(steps.on.items):
         named = steps.on.counts > 0
@@ -92,7 +92,7 @@ def first_processor(steps: Steps, processors: int) -> IntArray:
 
 
 def _times_of(graph: TaskGraph, machine: Machine, steps: Steps, task: IntArray) -> NumberArray:
-    """Return the time of each step's task on the type of its processor; what cannot run there is refused elsewhere."""
+    """Return the time of each step's task on its processor's type; another check rejects types without a time."""
     if graph.times is None:
         return graph.time[task]
     known = np.array([graph.types.index(p.type) if p.type in graph.types else 0 for p in machine.processors])
@@ -101,7 +101,7 @@ def _times_of(graph: TaskGraph, machine: Machine, steps: Steps, task: IntArray) 
 
 
 def _at_once(times: NumberArray, graph: TaskGraph, machine: Machine, steps: Steps, second: IntArray) -> NumberArray:
-    """Give both runs of each pair their common time: the sum, less what both of them can spare."""
+    """Set both runs of each pair to their common time: the sum of both, less the overlap that both allow."""
     if graph.pairs is None or not len(second):
         return times
     types = [graph.types.index(p.type) if p.type in graph.types else 0 for p in machine.processors]
@@ -115,13 +115,13 @@ def _at_once(times: NumberArray, graph: TaskGraph, machine: Machine, steps: Step
 
 
 def delays(machine: Machine, link: IntArray) -> NumberArray:
-    """Return for each step how long after its channel is free its data has arrived; 0 for what is no copy."""
+    """Return each copy's delay from the release of its channel to the arrival of its data; 0 for other steps."""
     of_link: NumberArray = np.array([*(ends.delay for ends in machine.links), 0])
     return of_link[link]
 
 
 def _is_whole(link: Link, moved: IntArray) -> bool:
-    """Whether all of these transfers take a whole time that int64 holds."""
+    """Whether all of these transfers take an integer time that fits int64."""
     if not isinstance(link.bandwidth, int) or not isinstance(link.latency, int):
         return False
     return link.latency + int(moved.max()) // link.bandwidth < 2**62 and not (moved % link.bandwidth).any()
@@ -146,9 +146,9 @@ def _at_their_speed(times: NumberArray, machine: Machine, steps: Steps, is_run: 
 
 
 def ends(start: NumberArray, duration: NumberArray) -> tuple[NumberArray, NumberArray]:
-    """Return when steps start and end, in one type.
+    """Return the start and end times of steps, in one type.
 
-    What ends beyond int64 is a float, and nothing else that is whole: ends are all that is added up.
+    Integer times become floats only if an end exceeds int64: ends are the only sums.
     """
     beyond = len(start) > 0 and int(start.max()) + int(duration.max()) >= 2**63
     if start.dtype != duration.dtype or beyond:
@@ -187,7 +187,7 @@ def build_timeline(start: NumberArray, duration: NumberArray) -> Timeline:
 def _instants(start: NumberArray, end: NumberArray) -> tuple[IntArray, IntArray, bool]:
     """Number the instants: equal integers, or floats within the tolerance of an instant's first time.
 
-    Returns those of the starts, those of the ends, and whether there are fewer than times.
+    Returns the instants of the starts, those of the ends, and whether several times share an instant.
     """
     merged = False
     times, index = np.unique(np.concatenate((start, end)), return_inverse=True)

@@ -1,10 +1,11 @@
-"""Time that the tolerance of an instant must not hide.
+"""Check that the time tolerance does not hide accumulated overlaps.
 
-Float times within the tolerance are one instant, so a step may begin a little before what it waits for has ended. These
-little overlaps must not add up: a thousand runs that each are shorter than an instant take their time one after the
-other. The rule: let every step wait, exactly, for what the order of events says that it waits for (its resources, who
-writes what it reads, who uses what it writes or frees, the bytes that it takes), and none is later by more than the
-tolerance. So for every schedule that is accepted there is one that needs no tolerance and ends at most that much later.
+Float times within the tolerance count as one instant, so a step may begin slightly before its predecessors have ended.
+These overlaps must not add up: a thousand runs, each shorter than the tolerance, still take the sum of their times. The
+check replays the schedule exactly. Every step waits for its predecessors in the order of events: its resources, the
+writers of its inputs, the users of the values that it writes or frees, and free memory. No step may start later than
+given by more than the tolerance. Therefore every accepted schedule has an exact counterpart that ends at most one
+tolerance later.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ def check_hidden_time(
     delay: NumberArray,
     findings: Findings,
 ) -> None:
-    """Report the steps that would be late by more than the tolerance if everything took its time.
+    """Report the steps that would be late by more than the tolerance in an exact replay.
 
-    `uses` are (step, resource) pairs; `delay` is how long before its end each step has left its resources. What is
-    refused by another rule need not come here.
+    `uses` are (step, resource) pairs; `delay` is the time from when each step releases its resources to its end.
+    Call this only for schedules that pass the other rules.
     """
     count = len(steps)
     if not timeline.merged:
@@ -59,7 +60,7 @@ def check_hidden_time(
     time = np.empty(3 * count)
     time[timeline.start_position] = timeline.start
     time[timeline.release_position] = time[timeline.free_position] = timeline.end
-    # A step can wait at its start and at its frees: as little as this, all steps together cannot hide too much.
+    # A step can wait at its start and at its frees. With this slack per wait, all steps together hide little.
     if (np.maximum.accumulate(time) - time).max() <= tolerance / (2 * count):
         return
     replay = _Replay(machine, timeline, tolerance, delay)
@@ -75,7 +76,7 @@ def check_hidden_time(
 
 
 class _Replay:
-    """All events once more, in the order that the verifier gave them, each as late as those before it make it."""
+    """Exact replay of all events in the verifier's order, each as late as its predecessors require."""
 
     def __init__(self, machine: Machine, timeline: Timeline, tolerance: float, delay: NumberArray) -> None:
         self.timeline, self.tolerance, self.delay = timeline, tolerance, delay.tolist()
@@ -96,7 +97,7 @@ class _Replay:
         uses: tuple[IntArray, IntArray],
         static: list[int],
     ) -> None:
-        """Note what happens at which position."""
+        """Record the event at each position."""
         for position, key, operation in zip(
             residency.position.tolist(), residency.key.tolist(), residency.operation.tolist(), strict=True
         ):
@@ -112,7 +113,7 @@ class _Replay:
             self.resources[step].append(resource)
 
     def late(self) -> list[tuple[int, float]]:
-        """Return the steps that are later than given by more than the tolerance, and how much."""
+        """Return the steps that are late by more than the tolerance, and by how much."""
         start, end = self.timeline.start.tolist(), self.timeline.end.tolist()
         begins, releases = self.timeline.start_position.tolist(), self.timeline.release_position.tolist()
         ended = list(end)
@@ -151,10 +152,10 @@ class _Replay:
         return begun
 
     def _room(self, memory: int, time: float) -> float:
-        """Return when the memory holds no more than its capacity: what is given back later is there until then."""
+        """Return the time from which the memory is within its capacity; bytes freed later count until then."""
         capacity = self.capacity[memory]
         assert capacity is not None
-        # Whoever begins from here on begins no earlier than a tolerance before this.
+        # Later steps begin at most one tolerance before this time.
         waiting = sorted(item for item in self.given_back[memory] if item[0] > time - self.tolerance)
         self.given_back[memory] = waiting
         held = self.used[memory] + sum(size for _, size in waiting)

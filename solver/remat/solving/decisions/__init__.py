@@ -1,1 +1,1 @@
-"""Decisions of a schedule: what it keeps, recomputes, offloads and drops, as rows, arrays and a graph."""
+"""Decisions of a schedule: kept, recomputed, offloaded and dropped values, as rows, arrays and a graph."""

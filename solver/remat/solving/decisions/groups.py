@@ -1,4 +1,4 @@
-"""Decisions by the parts of an instance that people think in: stages, steps, layers and micro-batches, else values."""
+"""Decisions grouped by stages, steps, layers and micro-batches, or else by values."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class Group:
     numbers : tuple of int
         Of the units, ascending.
     role : str
-        What the values are for their stages, where not all of a stage is meant.
+        Role of the values in their stages, if the group covers only part of a stage.
     memory : str
-        Where they wait, if they are offloaded.
+        The memory that holds them while offloaded.
     home : bool
-        They wait there from the start, or have to be there at the end.
+        Whether they are there initially, or required there at the end.
     at_once, bytes_at_once : int
-        How many of them, and how many bytes, wait there at one time, at most.
+        Maximum number and bytes of the values that are there at once.
     time : int or float
         Of recomputation: the time beyond the first runs.
     runs : int
@@ -108,7 +108,7 @@ def groups_of(result: Result) -> tuple[Group, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What a name says: the letters, and the two numbers."""
+    """Parsed name: the letters and the two numbers."""
 
     letters: str
     first: int
@@ -121,7 +121,7 @@ def _place(name: str) -> _Place | None:
 
 
 def _waiting(result: Result, rows: Sequence[Decision]) -> Iterator[tuple[Decision, str, bool, list[Stay]]]:
-    """Yield for each value and memory in which it waits whether that is its home, and when it is there."""
+    """Yield, for each offloaded value and memory, whether that is its home, and its stays."""
     graph, machine, end = result.graph, result.machine, result.report.makespan if result.report else 0
     first = machine.memories[0].name
     inputs = {(graph.values[place.value], place.memory or first) for place in graph.inputs}
@@ -204,7 +204,7 @@ def _group(decision: str, rows: Iterable[Decision], **more: Any) -> Group:
 
 
 def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], **more: Any) -> Group:
-    """Return the group of values that wait somewhere, each with its stays there."""
+    """Return the group of offloaded values, each with its stays."""
     listed = [*rows]
     events = sorted(
         event
@@ -220,7 +220,7 @@ def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], **more:
 
 
 def _recomputed(stages: Mapping[int, list[Decision]], unit: str, of: str) -> Group:
-    """Return the group of stages that run again; what one run makes counts once."""
+    """Return the group of recomputed stages; the outputs of one run count once."""
     longest = [max(rows, key=lambda row: row.runs) for rows in stages.values()]
     return _group(
         RECOMPUTED,
@@ -276,7 +276,7 @@ def _of_layers(result: Result, rows: Sequence[Decision]) -> Iterator[Group]:
 def _alike(
     decision: str, found: Mapping[tuple[str, int, str], Mapping[int, list[Decision]]], order: Mapping[str, int]
 ) -> Iterator[Group]:
-    """Yield a group for micro-batches of one stage that do the same with the same layers."""
+    """Yield a group for micro-batches of a stage with the same decisions for the same layers."""
     alike: dict[tuple[str, str, tuple[int, ...]], list[int]] = defaultdict(list)
     for (home, batch, memory), layers in found.items():
         alike[home, memory, tuple(sorted(layers))].append(batch)

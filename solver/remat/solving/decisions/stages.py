@@ -1,4 +1,4 @@
-"""What a schedule decides for each stage: of a chain, or of a pipeline for each micro-batch."""
+"""Decisions per stage of a chain, or per stage and micro-batch of a pipeline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Runs = dict[int, list[tuple[int, Number]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageDecision:
-    """What a schedule decides for a stage of a chain, or for a stage of a pipeline and a micro-batch.
+    """Decision for a stage of a chain, or for a stage and micro-batch of a pipeline.
 
     Attributes
     ----------
@@ -45,15 +45,15 @@ class StageDecision:
         ``recomputed``: a layer runs forwards more than once. ``offloaded``: what a forward makes waits in another
         memory. ``kept``: neither.
     recomputed : tuple of int
-        The layers that run forwards again.
+        The layers whose forwards are recomputed.
     variant : int or None
         Of a chain with variants, the one that is saved last, counted from 0; None without variants.
     runs : int
-        Most forward runs of a layer.
+        Maximum number of forward runs of a layer.
     recompute_time : int or float
-        Time of all forward runs but the last one of each layer.
+        Time of all forward runs except the last one of each layer.
     offloaded : tuple of str
-        The values of its forwards that wait in another memory.
+        The offloaded values of its forwards.
     transfer_time : int or float
         Time of their copies.
     """
@@ -96,7 +96,7 @@ def stage_decisions_of(result: Result) -> StageDecisions:
 
 
 class _Forwards:
-    """The forwards of a schedule: how often, how long and where each runs."""
+    """The forwards of a schedule: number, time and device of their runs."""
 
     def __init__(self, result: Result) -> None:
         steps, report = result.columns, result.report
@@ -176,6 +176,6 @@ class _Forwards:
         )
 
     def _values(self, tasks: Iterable[int]) -> list[Decision]:
-        """Return the decisions for what tasks write."""
+        """Return the decisions for the values that tasks write."""
         written = dict.fromkeys(value for task in tasks for value in self.graph.writes[task].tolist())
         return [self.rows[value] for value in written]

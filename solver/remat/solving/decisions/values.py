@@ -1,4 +1,4 @@
-"""What a schedule decides for each value: kept, recomputed, offloaded or dropped."""
+"""Decisions per value: kept, recomputed, offloaded or dropped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEPT, RECOMPUTED, OFFLOADED, DROPPED, UNUSED = "kept", "recomputed", "offloaded"
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A time in which a value lies in a memory in which no task of the schedule uses it."""
+    """Period in which a value is in a memory where no task of the schedule uses it."""
 
     memory: str
     start: Number
@@ -33,13 +33,13 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a schedule decides for one value.
+    """Decision for one value.
 
     Attributes
     ----------
     value : str
     module : str
-        The stage, layer or module of the task that makes it; empty where there is none.
+        The stage, layer or module of its producer; empty if there is none.
     size : int
     decision : str
         ``recomputed``: made more than once. ``offloaded``: it lies for a time where no task uses it, such as in a
@@ -50,7 +50,7 @@ class Decision:
     recompute_time : int or float
         Time of these runs beyond the first one.
     offloaded : tuple of Stay
-        Where it waits, from when to when.
+        Its stays in other memories, with start and end.
     transfer_time : int or float
         Time of its copies.
     readers : tuple of str

@@ -62,7 +62,7 @@ def decision_words(result: Result, *, all_of_them: bool = False) -> Iterator[str
 
 
 def _unused(result: Result) -> Iterator[str]:
-    """Say how many states more the storage levels of a time loop could hold than the schedule ever stores there."""
+    """Describe the unused capacity, in states, of the storage levels of a time loop."""
     instance, report = result.instance, result.report
     if instance is None or not instance.has_storage or report is None:
         return
@@ -77,7 +77,7 @@ def _unused(result: Result) -> Iterator[str]:
 
 
 def _stages(result: Result, all_of_them: bool) -> Iterator[str]:
-    """Say which layers of a pipeline run where."""
+    """Describe the placement of a pipeline's layers."""
     if result.orders is None:
         return
     stages = result.orders.stages
@@ -92,7 +92,7 @@ def _stages(result: Result, all_of_them: bool) -> Iterator[str]:
 
 
 def module_words(modules: Iterable[tuple[str, int, int]], units: Units) -> str:
-    """Say what a plan recomputes, module by module, the costly ones first.
+    """Describe a plan's recomputations by module, the costliest first.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def module_words(modules: Iterable[tuple[str, int, int]], units: Units) -> str:
 
 
 def sentence(group: Group, result: Result, *, all_of_them: bool = False) -> str:
-    """Return what a group says."""
+    """Return the sentence for a group."""
     units = result.units
     if group.batches:
         return _of_batches(group, units, all_of_them)
@@ -131,7 +131,7 @@ def sentence(group: Group, result: Result, *, all_of_them: bool = False) -> str:
 
 
 def _of_values(group: Group, result: Result, most: int) -> str:
-    """Say what becomes of values of a graph, and name the largest."""
+    """Describe the decision for values of a graph, and name the largest."""
     units, count = result.units, len(group.values)
     what = f"{count:,} values" if count > 1 else "1 value"
     figures, rest = _size(group.size, units), ""
@@ -175,7 +175,7 @@ def _at_once(group: Group, units: Units) -> str:
 
 
 def _waits(group: Group, what: str, units: Units) -> str:
-    """Say what waits in a memory: checkpoints of a time loop, offloaded values, or values that lie there anyway."""
+    """Describe a memory's contents: checkpoints of a time loop, offloaded values, or resident values."""
     memory = printable(group.memory)
     if group.unit == "steps":
         once = "" if group.at_once == len(group.values) else f", at most {group.at_once:,} at a time"

@@ -1,4 +1,4 @@
-"""Questions that take many solves: the least budget, the largest batch, the curve."""
+"""Questions that take many solves: the minimum budget, the largest batch, the time-memory curve."""
 
 QUESTIONS = frozenset(["max_overhead", "max_makespan", "scale", "batch"])
 """Options of `remat solve` that ask a question around it, unless the algorithm has one of that name itself."""

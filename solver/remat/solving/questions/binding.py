@@ -1,4 +1,4 @@
-"""What binds a plan, and what more memory or another device would buy: plans of larger clusters."""
+"""Bottlenecks of a plan, and the gain from more memory or another device, measured by planning larger clusters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Binding:
-    """What binds, and what more would buy.
+    """Bottlenecks of a plan, and the gain from larger clusters.
 
     Attributes
     ----------
@@ -29,9 +29,9 @@ class Binding:
     busiest : str
         The device that runs for the longest; `load` is its share of the makespan.
     recompute_time : number
-        What all devices run again.
+        Recomputation time of all devices.
     more : mapping
-        What was added -> the makespan that it gives; None: nothing better is known.
+        Addition -> resulting makespan; None: no better plan is known.
     """
 
     fullest: str
@@ -45,16 +45,16 @@ class Binding:
 def binding(
     planned: Planned, *, options: Mapping[str, Any] | None = None, time_limit: float | str | None = None, seed: int = 0
 ) -> Binding:
-    """Say what binds a plan that was found.
+    """Return the bottlenecks of a plan.
 
     Parameters
     ----------
     planned : Planned
         With a schedule.
     options, seed
-        Of each solve that is made for it; the better of its plan and the one that is there counts.
+        For each solve; the better of its plan and the existing plan counts.
     time_limit
-        For all these solves together.
+        Total for all these solves.
     """
     limit = read_seconds(time_limit, default=None)
     end = None if limit is None else time.monotonic() + limit
@@ -86,7 +86,7 @@ def binding(
 
 
 def _more(planned: Planned) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what to add, and the solve that says what it buys."""
+    """Yield each addition, and the solve that measures its gain."""
     instance, machine, count = planned.instance, planned.result.machine, planned.degrees.tensor
     every = {memory.name: memory.capacity for memory in machine.memories}
     capacities = {

@@ -1,4 +1,4 @@
-"""The least budget at which an algorithm meets a limit on the makespan, by bisection on verified answers."""
+"""Minimum budget at which an algorithm meets a makespan limit, by bisection on verified answers."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Limit:
         return makespan <= self.makespan + slack
 
     def met_by(self, answer: Answered) -> bool:
-        """Whether there is a schedule, within the limit."""
+        """Whether there is a schedule within the limit."""
         makespan = answer.result.makespan
         return answer.solved and makespan is not None and self.admits(makespan)
 
     def refuted_by(self, answer: Answered) -> str | None:
-        """Return the class of schedules that an answer proves to contain none within the limit, or None."""
+        """Return the class of schedules for which an answer proves that none meets the limit, or None."""
         result = answer.result
         if result.makespan is None and result.scope is not None:
             return result.scope
@@ -58,19 +58,19 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """What a search has found.
+    """Result of a search.
 
     Attributes
     ----------
     best : Answered or None
-        The answer at the least budget that meets the limit, as far as is known; None if there is none.
+        The answer at the smallest known budget that meets the limit; None if none is known.
     refusal : Answered
-        The answer at the largest budget that does not meet it; None if there is none.
+        The answer at the largest known budget that does not meet it; None if none is known.
     refuted : int
-        No schedule of `scope` meets the limit at this budget, or below.
+        No schedule of `scope` meets the limit at this budget or a smaller one.
     scope : str
     complete : bool
-        Whether `best` is proved to be the least within `scope`.
+        Whether `best` is proved minimal within `scope`.
     """
 
     best: Answered | None
@@ -81,7 +81,7 @@ class Search:
 
 
 class Bisection:
-    """The state of a search: between `failed`, which does not do, and the peak of `best`, which does."""
+    """State of a search between `failed`, which is too small, and the peak of `best`, which is sufficient."""
 
     def __init__(self, prober: Prober, limit: Limit) -> None:
         self.prober, self.limit = prober, limit
@@ -99,7 +99,7 @@ class Bisection:
         return math.inf if self.limit.makespan is None else self.limit.makespan
 
     def note(self, answer: Answered) -> bool:
-        """Take an answer in; return whether it meets the limit."""
+        """Record an answer; return whether it meets the limit."""
         if self.limit.met_by(answer):
             answer = answer.at_peak()
             if self.best is None or (answer.peak or 0) < (self.best.peak or 0):
@@ -115,7 +115,7 @@ class Bisection:
         refuted = [(failed, self.limit.refuted_by(answer))]
         least = answer.result.least_budget
         if least is not None and least.memory == answer.memory and least.size > failed:
-            # `sufficient` says that one unit less is not enough, too; otherwise it is a lower bound anyway.
+            # `sufficient` implies that one unit less is not enough; otherwise the figure is a lower bound.
             failed = least.size - 1
             refuted.append((failed, least.scope))
             if least.sufficient and self.limit.makespan is None:
@@ -130,9 +130,9 @@ class Bisection:
         return False
 
     def _note_of_portfolio(self, answer: Answered) -> None:
-        """Take in an answer of the portfolio: what it does not find may be found with more time.
+        """Record an answer of the portfolio, which may find more with more time.
 
-        What holds for a class of schedules limits no other member; only a proof over all schedules ends the search.
+        A bound for one class does not restrict other members; only a proof over all schedules ends the search.
         """
         scope, size = self.limit.refuted_by(answer), answer.size
         if scope == ALL_SCHEDULES and not math.isinf(size):
@@ -150,7 +150,7 @@ class Bisection:
         self.failed = max(self.failed, self.refuted, -1 if math.isinf(size) else int(size))
 
     def candidate(self, resolution: float) -> int | None:
-        """Return the next budget to ask about; None where the search has ended."""
+        """Return the next budget to probe; None if the search has ended."""
         assert self.best is not None
         top, (wanted, self.next) = self.best.peak or 0, (self.next, None)
         if wanted is not None and self.failed < wanted < top:
@@ -172,10 +172,10 @@ class Bisection:
             self.note(self.prober.at(budget, self.left(resolution), member=member, enough=enough))
 
     def run_portfolio(self, resolution: float, *, again: bool = False) -> None:
-        """Close the gap with what takes little time, then with all members, for as long as there is time.
+        """Close the gap with the quick members, then with all members, within the time limit.
 
-        `again` says that this has been done before, with less time: then and in later rounds the search begins near
-        the best answer, since below it most was tried in vain.
+        `again` means that an earlier search had less time. Then, and in later rounds, the search begins near the best
+        answer, since most smaller budgets failed before.
         """
         effort = self.prober.effort
         if not again:
@@ -189,31 +189,31 @@ class Bisection:
                 self.failed = max(self.refuted, top - 1 - (top - self.refuted) // LATER_PART)
             self.run(resolution, portfolio.ALONE)
             self._confirm()
-            # With no limit, all members had their time; and what ended by itself ends alike once more.
+            # Without a limit all members had their time, and members that terminated would repeat their answer.
             if effort.deadline is None or (not self.cut and found is self.best):
                 return
             again = True
 
     def _confirm(self) -> None:
-        """Ask for one grid step less than the best answer: only that can prove it."""
+        """Probe one grid step below the best answer: only that can prove it minimal."""
         assert self.best is not None
         below = self.prober.grid.below(self.best.peak or 0)
         if below > max(self.failed, self.refuted) and not self.prober.effort.stopped:
             self.note(self.prober.at(below, 2, member=portfolio.ALONE, enough=self.enough))
 
     def left(self, resolution: float) -> int:
-        """Return about how many solves there will be."""
+        """Return the estimated number of remaining solves."""
         assert self.best is not None
         top = self.best.peak or 0
         gap = max(1.0, (top - self.failed) / max(self.prober.grid.step, resolution * top))
         return 1 + math.ceil(math.log2(gap))
 
     def result(self) -> Search:
-        """Return what is known now."""
+        """Return the current result."""
         top = None if self.best is None else self.best.peak
         complete = top is not None and self.prober.grid.above(self.refuted) >= top
         if self.prober.effort.is_auto and not complete and top is not None:
-            # What is proved of a class says something of a schedule that is the best in that class.
+            # A proof for a class applies to a schedule that is optimal in that class.
             within = None if self.best is None else self.best.result.optimal_within
             if within is not None and self.prober.grid.above(self.classes.get(within, -1)) >= top:
                 below = max(0, top - 1)
@@ -224,30 +224,30 @@ class Bisection:
 def search_least(
     prober: Prober, limit: Limit, *, top: Answered | None = None, resolution: float = 0.0, again: bool = False
 ) -> Search:
-    """Find the least budget at which the algorithm's schedule is within the limit.
+    """Find the minimum budget at which the algorithm's schedule is within the limit.
 
     Parameters
     ----------
     prober : Prober
     limit : Limit
     top : Answered, optional
-        The answer without a budget, where it is known already.
+        The answer without a budget, if already known.
     resolution : float
-        For algorithms that are not exact: stop at this share of the budget.
+        For inexact algorithms: stop when the gap is this share of the budget.
     again : bool
-        Whether the portfolio goes on with a search that had less time.
+        Whether the portfolio continues a search that had less time.
 
     Returns
     -------
     Search
-        Proved least where the answer one grid step below is a proof.
+        Proved minimal if the answer one grid step below is a proof.
 
     Notes
     -----
     An algorithm with a sweep is asked for its breakpoints from the no-recompute schedule down to the first that is too
     slow, then once more at the budget below. Otherwise, bisection on the budget grid, O(log(largest peak / step))
-    solves: each verified peak becomes the upper end, each least budget that is named the lower end. A strategy
-    has but one schedule.
+    solves: each verified peak becomes the upper end, each reported minimum budget the lower end. A strategy
+    has only one schedule.
     """
     bisection = Bisection(prober, limit)
     try:
@@ -273,16 +273,16 @@ def _fill(bisection: Bisection, prober: Prober, top: Answered | None, resolution
     if best is None:
         return
     if best.solver.guarantee == "strategy" and prober.effort.algorithm != "auto":
-        # Its one schedule needs its peak; below that there is none in its class.
+        # The strategy's only schedule needs its peak; its class has no schedule below that.
         bisection.failed = bisection.refuted = (best.peak or 0) - 1
         bisection.scope = best.solver.within or f"the {best.solver.name} schedule"
         return
     if hook:
-        # A solve of its own proves that less will not do, or finds what rounded sizes have hidden.
+        # A separate solve proves that less is infeasible, or finds a schedule that rounded sizes have hidden.
         below = prober.grid.below(best.peak or 0)
         if below > bisection.refuted and not prober.effort.stopped:
             bisection.note(prober.at(below, 2))
-        # What no proof covers yet is searched once more, to a thousandth: tables of their own round less.
+        # Search the unproved interval once more, to a thousandth: separate tables round less.
         bisection.failed = bisection.refuted
         bisection.run(NARROW)
         return

@@ -1,4 +1,4 @@
-"""Which budgets are worth asking about: those at which anything can change."""
+"""Budget grid: the only budgets at which the set of feasible schedules can change."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from remat.plugin.problem import Problem
 class Grid:
     """The budgets offset + k * step.
 
-    What lies in a memory are whole values, workspaces and the static memory. So every peak is the static memory plus
-    a multiple of the sizes' greatest common divisor, and two budgets between the same grid budgets admit the same
+    A memory holds whole values, workspaces and the static memory. Therefore every peak is the static memory plus a
+    multiple of the sizes' greatest common divisor. Two budgets between the same grid budgets admit the same
     schedules.
     """
 
@@ -26,8 +26,8 @@ class Grid:
     def of(problem: Problem, memory: int) -> Grid:
         """Return the grid of a memory (by index).
 
-        A storage level of an adjoint holds states (and tapes); other memories beside a processor's may hold parts of
-        values, and so any number of bytes.
+        A storage level of an adjoint holds states (and tapes). Other memories without a processor may hold parts of
+        values, and therefore any number of bytes.
         """
         graph, machine = problem.graph, problem.machine
         offset = graph.static_bytes(machine, memory)
@@ -41,15 +41,15 @@ class Grid:
         return Grid(offset, max(1, int(np.gcd.reduce(sizes, initial=0))))
 
     def above(self, size: int) -> int:
-        """Return the least grid budget above `size`."""
+        """Return the smallest grid budget above `size`."""
         return self.offset + ((size - self.offset) // self.step + 1) * self.step
 
     def below(self, size: int) -> int:
-        """Return the greatest grid budget below `size`; it may be negative."""
+        """Return the largest grid budget below `size`; it may be negative."""
         return self.offset + (-((self.offset - size) // self.step) - 1) * self.step
 
     def between(self, low: int, high: int) -> int | None:
-        """Return a grid budget about half-way between two budgets, or None where there is none between them."""
+        """Return a grid budget about half-way between two budgets, or None if there is none between them."""
         first, last = self.above(low), self.below(high)
         if first > last:
             return None
@@ -58,8 +58,8 @@ class Grid:
     def spread(self, low: int, high: int, count: int) -> tuple[int, ...]:
         """Return at most `count` budgets from `high` down to `low`, both included.
 
-        In equal ratios, because a saved gigabyte matters the more the less there is; all grid budgets where they are
-        no more than `count`.
+        The budgets are in equal ratios, because a saved gigabyte matters more at small budgets. If there are at most
+        `count` grid budgets, return all of them.
         """
         if high <= low:
             return (low,)

@@ -1,7 +1,7 @@
-"""A chain with parameters as a pipeline: a layer for each stage, on devices that replace the chain's machine.
+"""Conversion of a chain with parameters to a pipeline: one layer per stage, on devices that replace its machine.
 
-Every field of a chain is carried over, has no meaning for a pipeline, or is refused where it says something that a
-pipeline cannot say (`CARRIED`, `WITHOUT_MEANING`, and `_refusals`), so that a plan is one for the chain as it is given.
+Each field of a chain is carried over (`CARRIED`), meaningless for a pipeline (`WITHOUT_MEANING`), or rejected if a
+pipeline cannot express it (`_refusals`). Therefore a plan is valid for the chain as given.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ REFUSED = frozenset(
 def document_of_chain(
     chain: ChainInstance, devices: int | None, micro_batches: int | None, link: str | float | None
 ) -> dict[str, Any]:
-    """Return a chain as the document of a pipeline: a layer a stage, the loss at the end, backwards whole.
+    """Return a chain as a pipeline document: one layer per stage, the loss last, undivided backwards.
 
     Raises
     ------
     OptionError
-        If something is missing, or the chain says something that a pipeline cannot say.
+        If data are missing, or the chain has features that a pipeline cannot express.
     """
     wanted = {"devices": devices, "micro_batches": micro_batches, "link": link}
     for name, value in wanted.items():
@@ -82,7 +82,7 @@ def document_of_chain(
 
 
 def _refusals(chain: ChainInstance) -> Iterator[str]:
-    """Yield what the chain says and a pipeline cannot say."""
+    """Yield the features of the chain that a pipeline cannot express."""
     if not chain.has_parameters:
         yield "this chain has no parameters (`parameter_size`), so that their bytes on a device are not known"
     if chain.sharding is not None or chain.is_stream or any(stage.variants for stage in chain.stages):
@@ -125,7 +125,7 @@ def _layer(stage: Stage) -> dict[str, Any]:
 
 
 def _capacity(chain: ChainInstance) -> int | None:
-    """Return how much the working memory of the chain's machine holds."""
+    """Return the capacity of the working memory of the chain's machine."""
     if chain.machine is None:
         return None
     working = chain.machine.working_memory

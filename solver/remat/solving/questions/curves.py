@@ -1,4 +1,4 @@
-"""Time-memory curves: the answers of a sweep, the Pareto points among them, the knee and the least budget."""
+"""Time-memory curves: the answers of a sweep, the Pareto points among them, the knee and the minimum budget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Point:
     Attributes
     ----------
     algorithm : str
-        Who found it (where ``auto`` was asked, the algorithm that it chose).
+        The algorithm that found it (for ``auto``, the chosen algorithm).
     budget : int or None
         Capacity of the swept memory; None is unbounded.
     status, termination
@@ -39,13 +39,13 @@ class Point:
     optimal_within, scope : str or None
         As in `Result`.
     least_budget : int or None
-        Of an answer without a schedule: the least budget that it names for the swept memory. It may be proved for fewer
-        schedules than `scope` says; `Least` names them.
+        For an answer without a schedule: the reported minimum budget of the swept memory. Its proof may cover a smaller
+        class than `scope`; `Least` names that class.
     steps : int
-        Of the schedule.
+        Steps of the schedule.
     solve_seconds : float
     notes : str
-        What a user should know, such as why an algorithm refused this budget.
+        Remarks for the user, for example why an algorithm refused this budget.
     """
 
     algorithm: str
@@ -67,7 +67,7 @@ class Point:
 
     @staticmethod
     def of(result: Result, memory: int) -> Point:
-        """Take the figures from a result; `memory` (by index) is the one that the budget is for."""
+        """Take the figures from a result; `memory` (by index) is the budgeted memory."""
         asked = result.machine.memories[memory]
         least = result.least_budget
         return Point(
@@ -102,15 +102,15 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Least:
-    """The least budget at which an algorithm finds a schedule.
+    """The minimum budget at which an algorithm finds a schedule.
 
     Attributes
     ----------
     size : int
     sufficient : bool
-        Whether solving at this budget finds a schedule; otherwise nothing less can do, and that is all we know.
+        Whether solving at this budget finds a schedule; otherwise it is only a lower bound.
     proved_within : str or None
-        The class of schedules none of which needs less; None where that is not proved.
+        The class of schedules for which the budget is proved minimal; None without a proof.
     """
 
     size: int
@@ -124,21 +124,21 @@ class Least:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """What a sweep knows of one algorithm.
+    """Time-memory curve of one algorithm.
 
     Attributes
     ----------
     algorithm : str
-        As it was asked for (``auto``, too).
+        As requested (may be ``auto``).
     options : mapping
     answers : tuple of Point
-        All of them, by budget, ascending; those without a schedule, too.
+        All answers by ascending budget, including those without a schedule.
     least : Least or None
-        None where nothing is known.
+        None if unknown.
     exhaustive : bool
-        Whether the answers are all breakpoints that the algorithm has.
+        Whether the answers are all breakpoints of the algorithm.
     termination : Termination
-        Why there are no more answers.
+        Why the sweep ended.
     """
 
     algorithm: str
@@ -150,7 +150,7 @@ class Curve:
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
-        """The Pareto points, by peak, ascending: each is faster than all that need no more memory."""
+        """The Pareto points by ascending peak: each is faster than all points with at most its peak."""
         return pareto(self.answers)
 
     @cached_property
@@ -159,7 +159,7 @@ class Curve:
         return knee(self.points)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the curve as JSON values; points are given by their place among the answers."""
+        """Return the curve as JSON values; points are indices into the answers."""
         place = {id(point): k for k, point in enumerate(self.answers)}
         return {
             "algorithm": self.algorithm,
@@ -175,7 +175,7 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Sweep(Shown):
-    """Time-memory curves of one instance on one machine, a curve an algorithm.
+    """Time-memory curves of one instance on one machine, one per algorithm.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ class Sweep(Shown):
     memory : str
         The memory whose budget is swept.
     no_recompute_time : int or float
-        What overheads are relative to; mandatory transfers included (`Problem.reference_time`).
+        Reference for overheads; includes mandatory transfers (`Problem.reference_time`).
     seed : int
     curves : tuple of Curve
     """
@@ -245,7 +245,7 @@ class Sweep(Shown):
 
 
 def pareto(answers: Sequence[Point]) -> tuple[Point, ...]:
-    """Return the answers that are faster than all others that need no more memory, by peak, ascending."""
+    """Return the Pareto points by ascending peak: each is faster than all answers with at most its peak."""
     found: list[Point] = []
     solved = [(point.peak or 0, point.makespan, k) for k, point in enumerate(answers) if point.makespan is not None]
     for _, makespan, k in sorted(solved):
@@ -256,15 +256,15 @@ def pareto(answers: Sequence[Point]) -> tuple[Point, ...]:
 
 
 def knee(points: Sequence[Point]) -> Point | None:
-    """Return the knee of a curve: the point that lies furthest below the chord from its first to its last point.
+    """Return the knee of a curve: the point furthest below the chord from its first to its last point.
 
-    Memory counts in ratios (the logarithm of the peak), time in differences, both scaled to 0..1 along the curve: with
+    Memory is measured in ratios (logarithm of the peak), time in differences, both scaled to 0..1 along the curve: with
 
         x = log(peak / least peak) / log(largest peak / least peak),
         y = (makespan - least makespan) / (largest makespan - least makespan),
 
-    the chord is x + y = 1, and the knee has the largest 1 - x - y; of equals, the one that needs less memory. Where the
-    least peak is 0, memory counts in differences, too.
+    the chord is x + y = 1, and the knee has the largest 1 - x - y; ties go to the smaller peak. If the least peak is 0,
+    memory is measured in differences, too.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def knee(points: Sequence[Point]) -> Point | None:
     Returns
     -------
     Point or None
-        None where no point lies below the chord.
+        None if no point is below the chord.
     """
     if len(points) < 3:
         return None

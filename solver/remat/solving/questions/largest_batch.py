@@ -1,4 +1,4 @@
-"""`remat.largest_batch`: the largest batch for which an instance, scaled, fits a budget (and a limit on the time)."""
+"""`remat.largest_batch`: the largest batch for which a scaled instance fits a budget (and a time limit)."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def largest_batch(
     progress: Callable[[Progress], object] | None = None,
     cancel: Cancel | None = None,
 ) -> Result:
-    """Find the largest batch for which the instance, scaled, fits the budget and the limits on the time.
+    """Find the largest batch for which the scaled instance fits the budget and the makespan limits.
 
     Parameters
     ----------
     instance : path, open file, dict or instance
         A chain, an adjoint or a dag.
     budget : int, str or mapping
-        As in `remat.solve`; may be left out where the machine's working memory has a capacity.
+        As in `remat.solve`; optional if the machine's working memory has a capacity.
     batch : int
         The batch at which the instance was measured.
     max_overhead, max_makespan : float or str, optional
@@ -73,8 +73,8 @@ def largest_batch(
     Returns
     -------
     Result
-        The schedule of the scaled instance, which is `Result.answer.instance`; `Result.answer` says whether the batch
-        is proved the largest.
+        The schedule of the scaled instance, which is `Result.answer.instance`; `Result.answer` states whether the
+        batch is proved the largest.
 
     Raises
     ------
@@ -83,8 +83,8 @@ def largest_batch(
 
     Notes
     -----
-    O(log(largest conceivable batch)) solves: the memory bound of the scaled instance, which takes no solve, is the
-    upper end. A schedule for a batch is one for each smaller batch.
+    O(log(largest conceivable batch)) solves: the memory bound of the scaled instance gives the upper end without a
+    solve. A schedule for a batch is also one for each smaller batch.
     """
     problem = make_problem(one_division(load(instance)), budget=budget, machine=machine)
     limits = Limits.of(max_overhead, max_makespan, problem)
@@ -128,7 +128,7 @@ def read_batch(value: object) -> int:
 
 
 class _Batches:
-    """The state of a search: `low` does (0: nothing known), `high` does not."""
+    """State of a search: `low` is feasible (0: none known), `high` is not."""
 
     def __init__(self, problem: Problem, memory: int, limits: Limits, of: int, effort: Effort) -> None:
         self.problem, self.machine, self.memory = problem, problem.machine, memory
@@ -142,7 +142,7 @@ class _Batches:
         self.proof: str | None = None
 
     def at(self, batch: int) -> Problem | None:
-        """Return the problem for a batch; None where its sizes are beyond all limits."""
+        """Return the problem for a batch; None if its sizes exceed all limits."""
         try:
             instance = scaled(self.problem.instance, batch, self.of)
         except InstanceError:
@@ -150,9 +150,9 @@ class _Batches:
         return Problem(instance, self._machine(instance))
 
     def _machine(self, instance: Instance) -> Machine:
-        """Return the machine for a scaled instance: the same bytes, but for the working memory of an adjoint.
+        """Return the machine for a scaled instance: unchanged except for the working memory of an adjoint.
 
-        That one, and the times of reading and writing a checkpoint, come from the instance, unless they are replaced.
+        That memory, and the times to read and write a checkpoint, come from the instance unless they are replaced.
         """
         if not self.built:
             return self.machine
@@ -165,7 +165,7 @@ class _Batches:
         return machine.with_capacities(given)
 
     def search(self) -> None:
-        """Find the largest batch: first the largest that no bound refutes, then by bisection."""
+        """Find the largest batch: try the largest that no bound refutes, then bisect."""
         low, high = 0, self.high
         while high - low > 1:
             middle = self._next(low, high)
@@ -181,7 +181,7 @@ class _Batches:
         self._quicken()
 
     def _quicken(self) -> None:
-        """Search the fastest schedule of the portfolio for the batch that was found, as far as there is time."""
+        """Search for the fastest schedule of the portfolio at the found batch, in the remaining time."""
         if self.best is None or not self.effort.is_auto or self.effort.stopped:
             return
         instance, known = self.best
@@ -191,7 +191,7 @@ class _Batches:
             self.best = instance, answer
 
     def _next(self, low: int, high: int) -> int:
-        """Return the batch to ask about: some way up from what is known to do, at most half of the way."""
+        """Return the next batch to probe: above the largest feasible batch, at most half-way to the upper end."""
         return min((low + high) // 2, max(self.of, 4 * low))
 
     def _refuted(self, batch: int) -> bool:
@@ -210,7 +210,7 @@ class _Batches:
             self.high, self.proof = batch, None
             return
         limit = self.limits.of_problem(problem)
-        # Of the portfolio first those members that take little time.
+        # Ask the quick members of the portfolio first.
         first, then = (portfolio.QUICK, portfolio.ALONE) if self.effort.is_auto else (None, None)
         answer = self._answer(problem, first, limit)
         if then is not None and not limit.met_by(answer) and limit.refuted_by(answer) != ALL_SCHEDULES:
@@ -274,7 +274,7 @@ class _Batches:
         return result if value is not None or result.report is None else self._too_slow(result, answered)
 
     def _too_slow(self, result: Result, answered: Answered) -> Result:
-        """Turn a schedule that is beyond the limits into an answer that there is none."""
+        """Turn a schedule that exceeds the limits into an answer without a schedule."""
         proposal: Any = replace(answered.proposal, steps=None, makespan=None, peak=None, optimal_within=None)
         proposal = replace(proposal, infeasible_within=self.proof)
         refused = conclude(answered.problem, answered.solver, proposal, result.options, seed=result.seed)
@@ -282,7 +282,7 @@ class _Batches:
         return replace(refused, least_budget=None, termination=result.termination, **shown)  # type: ignore[arg-type]
 
     def _unanswered(self) -> tuple[Instance, Answered]:
-        """Conclude without a solve: the time was over before the first."""
+        """Conclude without a solve, since the time limit struck before the first."""
         problem = self.at(1) or self.problem
         solver = self.effort.solver(problem)
         proposal = Proposal(termination=self.effort.termination)

@@ -1,4 +1,4 @@
-"""`remat.layout`: addresses for what a schedule keeps in one memory, or for any buffers with lifetimes."""
+"""`remat.layout`: addresses for the residencies of a schedule in one memory, or for any buffers with lifetimes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEFAULT = "layout-auto"
 
 @dataclass(frozen=True, kw_only=True)
 class Addresses:
-    """A layout of one memory, which the verifier has checked.
+    """A verified layout of one memory.
 
     Attributes
     ----------
@@ -44,21 +44,21 @@ class Addresses:
     arena : int or None
         The end of the highest residency.
     peak, rounded_peak : int
-        The most bytes at one time, as they are and with sizes rounded up to the alignment. Of a schedule, they include
-        the static bytes of the memory.
+        Peak bytes, with exact sizes and with sizes rounded up to the alignment. For a schedule, both include the static
+        bytes of the memory.
     bound : int
         No layout has a smaller arena.
     infeasible_within : str or None
-        The class whose layouts all exceed the capacity.
+        The class of layouts that all exceed the capacity.
     termination : Termination
     capacity : int or None
     alignment : int
     residencies : Residencies or None
-        Those of the memory, of a schedule.
+        Residencies of the memory, for a schedule.
     table : AddressTable or None
-        The rows of a schedule document, where a layout of a schedule was found.
+        The rows of a schedule document, if a layout of a schedule was found.
     reserved : int or None
-        Of a simulated allocator: the most bytes that it reserves from the device at one time.
+        For a simulated allocator: the peak bytes that it reserves from the device.
     notes : tuple of str
     """
 
@@ -84,18 +84,18 @@ class Addresses:
 
     @property
     def fragmentation(self) -> float | None:
-        """Arena over the peak of the rounded sizes, less 1."""
+        """Arena over the peak of the rounded sizes, minus 1."""
         if self.arena is None or not self.rounded_peak:
             return None if self.arena is None else 0.0
         return self.arena / self.rounded_peak - 1
 
     def table_of(self, machine: Machine) -> AddressTable:
-        """Return the rows for the schedule that was laid out.
+        """Return the address rows of the schedule.
 
         Raises
         ------
         OptionError
-            If there are none, or they exceed the capacity of the memory.
+            If no layout was found, or it exceeds the capacity of the memory.
         """
         if self.table is None:
             why = "no layout was found" if self.memory else "buffers without a schedule have no residencies"
@@ -123,24 +123,24 @@ def layout(
     options: Mapping[str, Any] | None = None,
     context: Context | None = None,
 ) -> Addresses:
-    """Give each residency of a schedule in one memory an address.
+    """Assign an address to each residency of a schedule in one memory.
 
     Parameters
     ----------
     source : Result, Examined or Buffers
-        A solved or verified schedule; or buffers.
+        A solved or verified schedule, or buffers.
     memory : str, optional
         Default: the first processor's.
     capacity : int, optional
-        Bytes of the arena; without it the arena is made as small as possible.
+        Bytes of the arena; by default the arena is minimised.
     align : int
         A power of two that divides every address.
     reserved : tuple of (int, int)
-        Half-open ranges of addresses that nothing may use. Static bytes of the memory lie at its beginning.
+        Half-open ranges of addresses that no residency may use. The static bytes of the memory come first.
     fixed : mapping of value to address, optional
-        Where all residencies of these values lie.
+        Prescribed addresses of all residencies of these values.
     algorithm : str
-        One of kind ``layout``.
+        An algorithm of kind ``layout``.
     options : mapping, optional
     context : Context, optional
 
@@ -151,7 +151,7 @@ def layout(
     Raises
     ------
     OptionError
-        For what cannot be used: an alignment that is no power of two, unknown names, addresses that collide.
+        For invalid input: an alignment that is not a power of two, unknown names, addresses that collide.
     """
     buffers, held, name, static = _read(source, memory, growing=algorithm != "caching")
     buffers = _constrained(buffers, align, ((0, static), *reserved) if static else reserved, fixed or {})
@@ -197,7 +197,7 @@ def _table(
     offset: IntArray,
     stated: tuple[int, tuple[tuple[int, int], ...], tuple[tuple[str, int], ...]],
 ) -> AddressTable:
-    """Return the rows of a schedule document; the arena covers the static bytes, too."""
+    """Return the rows of a schedule document; the arena includes the static bytes."""
     steps = source.columns if isinstance(source, Result) else source.steps
     assert steps is not None
     index = source.machine.memory_index[memory]
@@ -221,7 +221,7 @@ def _numbers(buffers: Buffers) -> tuple[str, ...]:
 def _checked(
     buffers: Buffers, offset: IntArray, life: tuple[IntArray, IntArray], hosts: IntArray | None, algorithm: str
 ) -> int:
-    """Return the arena that the verifier measures; a layout that breaks rules is a bug of the algorithm."""
+    """Return the arena that the verifier measures; an invalid layout is a bug of the algorithm."""
     from remat.errors import ClaimError
 
     placed = Placed(
@@ -254,7 +254,7 @@ def _peak(buffers: Buffers, size: IntArray) -> int:
 def _figures(
     source: Result | Examined | Buffers, memory: str, held: Residencies | None, buffers: Buffers, found: LayoutProposal
 ) -> tuple[int, int, int, str | None]:
-    """Return the peak, that of rounded sizes, the bound, and the class whose layouts all exceed the capacity."""
+    """Return the peak, the rounded peak, the bound, and the class of layouts that all exceed the capacity."""
     rounded = _peak(buffers, buffers.rounded)
     if isinstance(source, Buffers) or held is None:
         return _peak(buffers, buffers.size), rounded, found.bound, found.infeasible_within
@@ -264,7 +264,7 @@ def _figures(
     rounded = peak if align == 1 else max(peak, -(-static // align) * align + rounded)
     if not len(held.hosts):
         return peak, rounded, found.bound, found.infeasible_within
-    # The algorithm's bound is that of the pairs of output and input that `shared` has chosen.
+    # The algorithm's bound is valid only for the pairs of output and input that `shared` has chosen.
     exceeded = buffers.capacity is not None and peak > buffers.capacity
     return peak, rounded, peak, found.infeasible_within if exceeded else None
 
@@ -297,7 +297,7 @@ def _read(
 def _constrained(
     buffers: Buffers, align: int, reserved: tuple[tuple[int, int], ...], fixed: Mapping[str, int]
 ) -> Buffers:
-    """Add what addresses are allowed."""
+    """Add the constraints on addresses."""
     at = np.full(len(buffers), FREE, dtype=np.int64) if buffers.fixed is None else buffers.fixed.copy()
     for name, offset in fixed.items():
         mine = [row for row in range(len(buffers)) if buffers.name(row) == name]
@@ -313,10 +313,10 @@ def _constrained(
 
 
 def shared(held: Residencies, *, growing: bool = True) -> tuple[IntArray, IntArray, IntArray | None]:
-    """Return lifetimes, and groups in which an output written in place lies where an input of its run lay.
+    """Return lifetimes, and groups in which an in-place output shares the address of an input of its run.
 
-    Each output takes at most one host, the largest ones first; if `growing`, also a smaller one. During the run only
-    the larger one of the two counts, so that their lifetimes do not overlap.
+    Each output takes at most one host, largest first; if `growing`, the host may be smaller. During the run only the
+    larger of the two counts, so their lifetimes do not overlap.
     """
     if not len(held.hosts):
         return held.first, held.last, None

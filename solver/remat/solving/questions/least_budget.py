@@ -1,4 +1,4 @@
-"""`remat.least_budget`: the smallest budget whose schedule meets a time limit, or of any schedule."""
+"""`remat.least_budget`: the minimum budget, of schedules that meet a time limit or of all schedules."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def least_budget(
     ----------
     instance : path, open file, dict or instance
     max_overhead : float or str, optional
-        Share of the no-recompute time that may be added: ``0.2`` or ``"20%"``.
+        Maximum overhead as a share of the no-recompute time: ``0.2`` or ``"20%"``.
     max_makespan : float or str, optional
         Longest makespan: in the instance's unit, or ``"1.5s"``.
     budget : mapping, optional
@@ -70,8 +70,8 @@ def least_budget(
     Returns
     -------
     Result
-        The schedule at the budget that was found; `Result.answer` has the budget, whether it is proved the least, and
-        how many solves it took. A limit that no budget meets is a status.
+        The schedule at the budget that was found. `Result.answer` has the budget, whether it is proved minimal, and the
+        number of solves. If no budget meets the limit, the status says so.
 
     Raises
     ------
@@ -80,8 +80,8 @@ def least_budget(
 
     Notes
     -----
-    Any algorithm can be asked. The answer is proved where the algorithm proves that one step of the grid less will not
-    do; with a heuristic the search ends at a thousandth.
+    Any algorithm can be used. The answer is proved if the algorithm proves that one grid step less is infeasible; with
+    a heuristic the search ends at a thousandth.
     """
     problem = make_problem(load(instance), budget=budget, machine=machine)
     control = Control(time_limit, gap, patience, seed, threads, progress, cancel)
@@ -167,7 +167,7 @@ def _met(prober: Prober, answer: Answer, search: Search, best: Answered, limit: 
 
 
 def _fastest(prober: Prober, best: Answered) -> Answered:
-    """Return the fastest schedule at the budget of an answer of the portfolio, as far as there is time to search it."""
+    """Return the fastest schedule at the budget of an answer of the portfolio, in the remaining time."""
     size = best.peak or 0
     if not prober.effort.stopped and prober.pool.gap(size) != 0:
         with prober.effort.within(FASTEST_SHARE):
@@ -176,7 +176,7 @@ def _fastest(prober: Prober, best: Answered) -> Answered:
 
 
 def _unmet(prober: Prober, answer: Answer, search: Search, limit: Limit) -> Result:
-    """Answer that no budget will do; proved, if the answer with unbounded memory is a proof."""
+    """Return that no budget suffices; proved if the answer with unbounded memory is a proof."""
     refusal = search.refusal
     if refusal is None:
         return _refused(prober, answer, "stopped before the first answer", None)

@@ -1,4 +1,4 @@
-"""The degrees of a plan: ranks that share the batch, devices that run stages together, and the instance of each way."""
+"""Parallel degrees of a plan: data-parallel ranks, tensor-parallel devices, and the instance of each combination."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ ALGORITHM = "pipe-plan"
 
 @dataclass(frozen=True)
 class Degrees:
-    """How many ranks share the batch, what they share out (stage of ZeRO), and whether gathered layers are kept.
+    """Data-parallel ranks, stage of ZeRO, whether gathered layers are kept, and the tensor degree.
 
-    And how many devices run every stage together; 0 where stages differ in that.
+    The tensor degree is the number of devices that run each stage together; 0 if it differs between stages.
     """
 
     data: int = 1
@@ -44,18 +44,18 @@ class Degrees:
 
 @dataclass(frozen=True)
 class Way:
-    """Degrees, the instance that is planned for them, and that which the plan is put back to.
+    """A combination of degrees: the instance to plan, and the instance to which the plan is transferred.
 
     Attributes
     ----------
     degrees : Degrees
     instance : PipelineInstance
     budget : Budget
-        Of its memories.
+        Of the instance's memories.
     whole : Problem or None
-        With all devices, and all ways to run a layer; None: the instance is that of the plan.
+        With all devices and all options to run a layer; None: the planned instance itself.
     algorithm : str
-        That plans it; `options` are its own, where it is not that of the command.
+        The planner; `options` are its own options if it differs from the command's algorithm.
     """
 
     degrees: Degrees
@@ -74,9 +74,9 @@ def ways_of(
     budget: Budget,
     options: Mapping[str, Any],
 ) -> Iterator[Way]:
-    """Yield the ways to plan an instance; without `tensor`, in all its degrees that fit the devices.
+    """Yield the combinations to plan; without `tensor`, all tensor degrees that fit the devices.
 
-    `options` are those of the planner: where these let it ask others, `piper` is asked for stages of several degrees.
+    `options` are those of the planner. If they allow other planners, `piper` plans stages of several degrees.
 
     Raises
     ------
@@ -107,12 +107,12 @@ def ways_of(
 
 
 def _asks_others(options: Mapping[str, Any]) -> bool:
-    """Whether options of the planner let it ask other planners, too, and take their stages."""
+    """Whether the planner's options let it ask other planners and use their stages."""
     return str(options.get("zoo", True)).lower() == "true" and str(options.get("placement", "any")) == "any"
 
 
 def _budgets(whole: Problem, count: int) -> dict[str, int | str | None] | None:
-    """Return the memory of each group's first device, and of the host; None where those of a group differ."""
+    """Return the memory of each group's first device, and of the host; None if those of a group differ."""
     capacities = {memory.name: memory.capacity for memory in whole.machine.memories}
     names = [whole.machine.memories[processor.memory].name for processor in whole.machine.processors]
     for first in range(0, len(names), count):
@@ -136,7 +136,7 @@ def _tensor(base: PipelineInstance, asked: list[int] | None) -> list[int]:
 
 
 def _why_not(base: PipelineInstance, count: int) -> str:
-    """Say why so many devices cannot run everything together; nothing if they can."""
+    """Return why a group of this size cannot run all layers together; empty if it can."""
     try:
         base.of_tensor(count)
     except ValueError as error:
@@ -181,16 +181,16 @@ def _of_ranks(
 
 
 def put_back(way: Way, result: Result) -> Result:
-    """Return a result as one of the instance with all devices, judged again; bounds and status are for that.
+    """Return a result transferred to the instance with all devices, verified again, with bounds and status for it.
 
-    Where nothing was found, other ways to run the layers may have a schedule.
+    If no schedule was found, other options to run the layers may have one.
     """
     whole = way.whole
     if whole is None:
         return result
     assert isinstance(whole.instance, PipelineInstance)
     if result.orders is None and result.report is not None and way.degrees.tensor == 1:
-        # Steps with copies at a host: those of a device that runs its layers alone are the same here.
+        # Steps with copies at a host: the steps of a device that runs its layers alone carry over unchanged.
         lower = min(whole.least_makespan, result.report.makespan)
         return replace(
             result,
@@ -234,7 +234,7 @@ def put_back(way: Way, result: Result) -> Result:
 
 
 def _bounded(lower: Number, makespan: Number) -> dict[str, Any]:
-    """Return what a bound that holds however layers are run says of a plan."""
+    """Return the bound on a plan that holds for all options to run the layers."""
     proved = lower == makespan
     return {
         "status": Status.OPTIMAL if proved else Status.FEASIBLE,

@@ -1,4 +1,4 @@
-"""What the solves of a question have found and proved: verified answers at many budgets for one memory."""
+"""Pool of the verified answers and proofs of a question, at many budgets for one memory."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def with_budget(problem: Problem, memory: int, budget: int | None) -> Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Answered:
-    """A verified answer at a budget, and what it was concluded from.
+    """A verified answer at a budget, and the proposal behind it.
 
-    `asked` is the budget that the algorithm had; None for one of its breakpoints, or where it had no limit.
+    `asked` is the budget that the algorithm had; None for one of its breakpoints, or without a limit.
     """
 
     memory: int
@@ -35,7 +35,7 @@ class Answered:
 
     @property
     def budget(self) -> int | None:
-        """The capacity of the memory that the budgets are for."""
+        """The capacity of the budgeted memory."""
         return self.problem.machine.memories[self.memory].capacity
 
     @property
@@ -45,12 +45,12 @@ class Answered:
 
     @property
     def size(self) -> float:
-        """The budget; infinite where there is none."""
+        """The budget; infinite if there is none."""
         return math.inf if self.budget is None else self.budget
 
     @property
     def is_plain(self) -> bool:
-        """Whether the schedule is a list of steps, from which a solve can begin."""
+        """Whether the schedule is a list of steps, usable as a warm start."""
         return self.result.orders is None and self.result.pattern is None and self.result.steady is None
 
     @property
@@ -59,18 +59,18 @@ class Answered:
         return self.result.status in (Status.OPTIMAL, Status.FEASIBLE)
 
     def at_peak(self) -> Answered:
-        """Return the same schedule on a machine with no more memory than it needs.
+        """Return the same schedule on a machine with exactly its peak as capacity.
 
-        What was proved for the larger budget (bounds, optimality) holds for the smaller one.
+        Proofs for the larger budget (bounds, optimality) also hold for the smaller one.
         """
         peak = self.peak
         return self if peak is None or peak == self.budget else self.at(peak)
 
     def at(self, budget: int | None, bounds: Sequence[Bound] = (), *, claims: bool = True) -> Answered:
-        """Return the same schedule, which fits, on a machine with another budget.
+        """Return the same schedule on a machine with another budget, which it must fit.
 
-        `bounds` hold for that budget. What was proved for a larger budget holds for a smaller one; `claims` says
-        whether to keep it.
+        `bounds` hold for that budget. Proofs for a larger budget hold for a smaller one; `claims` selects
+        whether to keep them.
         """
         problem = with_budget(self.problem, self.memory, budget)
         proposal = replace(self.proposal, steps=self.result.columns if self.proposal.steps is not None else None)
@@ -90,19 +90,19 @@ class Answered:
 
 
 class Pool:
-    """All that the solves of a question have found and proved, for every budget.
+    """Best known schedules and bounds of a question, for every budget.
 
-    A schedule with peak p answers every budget from p on; a bound holds for the budget that it was proved for, and for
-    all smaller ones.
+    A schedule with peak p answers every budget of at least p. A bound holds for the budget of its proof and for all
+    smaller ones.
 
     Attributes
     ----------
     front : list of Answered
-        Schedules that are faster than every other one with no larger peak, by peak, ascending.
+        Pareto-optimal schedules by ascending peak: each is faster than all with at most its peak.
     answers : list of Answered
         All answers, in the order in which they came.
     refuted : float
-        The largest budget that is proved too small over all schedules; -1 where there is none.
+        The largest budget that is proved too small for all schedules; -1 if there is none.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Pool:
         self.refuted: float = -1
 
     def note(self, answer: Answered) -> None:
-        """Take an answer in."""
+        """Record an answer."""
         self.answers.append(answer)
         if answer.solved:
             self._enter(answer)

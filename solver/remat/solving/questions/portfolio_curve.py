@@ -1,4 +1,4 @@
-"""The curve of `auto`: many budgets, one pool of schedules, and at any time the best curve that is known."""
+"""The curve of `auto`: many budgets, one pool of schedules, and an anytime best curve."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RESOLUTION = 0.005
 
 
 class PortfolioCurve:
-    """The making of a curve: coarse to fine, first with those members that take little time, then with all.
+    """Computes a curve coarse to fine, first with the quick members, then with all.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class PortfolioCurve:
     budgets : tuple of int, optional
         Descending; default: between the minimum budget and the peak of the fastest schedule.
     points : int, optional
-        How many budgets to choose.
+        Number of budgets to choose.
     told : callable
         Called with each answer.
     """
@@ -46,7 +46,7 @@ class PortfolioCurve:
         self.search: Search | None = None
 
     def fill(self) -> None:
-        """Ask for as long as there is time, or until all is settled."""
+        """Probe budgets until the time limit, or until all are settled."""
         self._ask(None, portfolio.QUICK, 20)
         if self.pool.smallest is None and not self._over():
             self._ask(None, portfolio.ALONE, 2)
@@ -70,7 +70,7 @@ class PortfolioCurve:
         return open_ and self.effort.deadline is not None and not self._over()
 
     def curve(self) -> Curve:
-        """Return the best curve that is known now."""
+        """Return the best known curve."""
         answers = [Point.of(answer.result, answer.memory) for answer in self._answers()]
         return Curve(
             algorithm=self.effort.algorithm,
@@ -82,7 +82,7 @@ class PortfolioCurve:
         )
 
     def _over(self) -> bool:
-        """Whether the time is over, or the user has interrupted."""
+        """Whether the time limit or a user interrupt has struck."""
         return self.effort.stopped
 
     # --- what is asked ------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class PortfolioCurve:
         return self.prober.grid.spread(low, high, self.points or POINTS)
 
     def _ask_quickly(self, budgets: tuple[int, ...]) -> None:
-        """Ask those members that take little time about all budgets, coarse to fine."""
+        """Solve all budgets with the quick members, coarse to fine."""
         with self.effort.within(QUICK_SHARE):
             if self.prober.many_at_once is not None and budgets and not self._over():
                 every = self.points is None and self.budgets is None
@@ -129,7 +129,7 @@ class PortfolioCurve:
                     self._ask(budget, portfolio.QUICK, 1)
 
     def _deepen(self, budgets: Sequence[int | None]) -> None:
-        """Ask all members about all budgets, coarse to fine, and once more those that a limit has stopped."""
+        """Solve all budgets with all members, coarse to fine, and retry those that a limit has stopped."""
         todo = coarse_to_fine(budgets)
         while todo and not self._over():
             cut: list[int | None] = []
@@ -146,7 +146,7 @@ class PortfolioCurve:
             todo = cut
 
     def _settled(self, budget: int | None) -> bool:
-        """Whether nothing better can be found for a budget, or nothing that is asked for."""
+        """Whether a budget needs no further search: proved too small, or within the requested gap."""
         if budget is not None and budget <= self.pool.refuted:
             return True
         gap = self.pool.gap(budget)
@@ -157,7 +157,7 @@ class PortfolioCurve:
     # --- what is answered ---------------------------------------------------------------------------------------------
 
     def _answers(self) -> list[Answered]:
-        """Return an answer at each budget, ascending; of those that have the same schedule, the smallest only."""
+        """Return an answer at each budget, ascending; of budgets with the same schedule, only the smallest."""
         budgets = sorted(self._wanted())
         if self.budgets is None:
             if self.points is None and self.prober.many_at_once is not None:
@@ -190,7 +190,7 @@ class PortfolioCurve:
         return proved
 
     def _least(self) -> Least | None:
-        """Return the smallest peak that was found, with what is proved of it."""
+        """Return the smallest peak found, with its proofs."""
         smallest, refuted = self.pool.smallest, max(self.pool.refuted, self.prober.floor)
         if smallest is None:
             known = not math.isinf(refuted) and refuted >= 0

@@ -60,17 +60,16 @@ def prepare(
 
 
 class Prepared:
-    """An instance and an algorithm, ready for many budgets; made by `remat.prepare`.
+    """An instance and an algorithm, prepared for many budgets; created by `remat.prepare`.
 
     Notes
     -----
-    What does not depend on the budget is computed once: the task graph, its bounds, what shares are shares of, and the
-    tables of an algorithm that has a prepared form, such as `rotor`. An answer that is proved for one budget also
-    answers all others that it holds for, without another search. Every answer is placed and verified, and is as good
-    as that of `remat.solve`: with the same status, makespan and bounds, or better ones. Of several schedules that are
-    equally fast, which one is returned may depend on what was asked before.
+    Data that do not depend on the budget are computed once: the task graph, its bounds, the peaks that relative budgets
+    refer to, and the tables of algorithms with a prepared form, for example `rotor`. A proved answer is reused for all
+    other budgets at which its proof holds. Every answer is placed and verified. Its status, makespan and bounds are
+    those of `remat.solve` or better. Among equally fast schedules, the choice may depend on earlier solves.
 
-    Several threads may use one object.
+    Objects may be shared between threads.
     """
 
     def __init__(self, setup: Setup) -> None:

@@ -33,28 +33,28 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class Effort:
-    """Who is asked, with which options, and for how long; shared by all solves of a sweep or a question.
+    """Algorithm, options and limits that all solves of a sweep or a question share.
 
     Attributes
     ----------
     algorithm : str
         A registry name, or ``auto``.
     options : mapping
-        Whoever makes an effort checks that its names mean something (see `chosen`).
+        The creator checks that the names are valid (see `chosen`).
     deadline : float or None
         `time.monotonic()` value for all solves together.
     limit_given : bool
-        Whether the user set it; if not, it guards against long runs, and limits of work decide.
+        Whether the user set the deadline; if not, it only guards against long runs, and work limits decide.
     gap, patience : float or None
         Of each solve.
     solves, answers : int
-        How many there have been, and how many of them were not refused.
+        Number of solves, and of solves that the algorithm did not reject.
     seconds : float
         Spent by the algorithm.
     forms : Forms or None
-        Prepared forms of algorithms, where all solves are of one instance.
+        Prepared forms of algorithms, if all solves are of one instance.
     outer : Context
-        Takes the interruptions between solves.
+        Receives interrupts between solves.
     """
 
     algorithm: str
@@ -92,7 +92,7 @@ class Effort:
 
     @property
     def stopped(self) -> bool:
-        """Whether the time is over, or the user has interrupted."""
+        """Whether the time limit or a user interrupt has struck."""
         return self.outer.interrupted or (self.deadline is not None and time.monotonic() >= self.deadline)
 
     @property
@@ -115,7 +115,7 @@ class Effort:
 
     @contextmanager
     def within(self, share: float) -> Iterator[None]:
-        """Limit the solves inside to a share of the time that is left."""
+        """Limit the solves inside to a share of the remaining time."""
         deadline, now = self.deadline, time.monotonic()
         if deadline is not None:
             self.deadline = now + share * max(0.0, deadline - now)
@@ -162,7 +162,7 @@ class Effort:
         )
 
     def tell(self, makespan: Number | None, bound: Number | None, message: str) -> None:
-        """Report what solves have found so far; whoever listens may stop the question."""
+        """Report progress; the callback may stop the question."""
         if self.listener is not None:
             progress = Progress(time.monotonic() - self.outer.started, makespan, bound, message)
             self.outer.interrupted |= self.listener(progress) is False
@@ -176,7 +176,7 @@ class Effort:
         enough: Fraction | float | None = None,
         start: Answered | None = None,
     ) -> tuple[Proposal, Any]:
-        """Run one solve; return what it proposes, and its options.
+        """Run one solve; return its proposal and its options.
 
         It stops at a makespan of `enough`, and begins with the schedule of `start`, which fits. An algorithm that has
         answered before and refuses this problem (its schedule would be too long, say) leaves it unknown, with the
@@ -207,7 +207,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Prober:
-    """Asks one algorithm at budgets for one memory (by index), whatever capacity the problem gives it."""
+    """Solves with one algorithm at many budgets for one memory (by index), overriding its capacity."""
 
     problem: Problem
     memory: int
@@ -216,7 +216,7 @@ class Prober:
 
     @cached_property
     def grid(self) -> Grid:
-        """The budgets worth asking about."""
+        """The budgets at which anything can change."""
         return Grid.of(self.problem, self.memory)
 
     @cached_property
@@ -227,7 +227,7 @@ class Prober:
 
     @cached_property
     def floor(self) -> int:
-        """The largest budget that is too small for every schedule, by a bound; -1 where nothing is known."""
+        """The largest budget that a bound proves too small for every schedule; -1 if unknown."""
         bound = self.problem.memory_bounds[self.memory]
         return -1 if bound is None else bound.size - 1
 
@@ -328,7 +328,7 @@ class Prober:
         return self.floor if last is None and self.floor >= 0 else max(0, (last or 0) - 1)
 
     def slots(self, size: int) -> int | None:
-        """Return a budget in states, where the memory is a storage level that holds states of one size; else None."""
+        """Return a budget in states if the memory is a storage level with states of one size; else None."""
         if self.memory == 0 or not self.problem.instance.has_states:
             return None
         chain = self.problem.chain

@@ -1,4 +1,4 @@
-"""`remat.sweep`: time-memory curves, every point of which is placed and verified as in a solve."""
+"""`remat.sweep`: time-memory curves with verified points."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def sweep(
 
     Notes
     -----
-    Exact algorithms are asked about the least budget exactly, by bisection if they do not name it; for others the
-    search ends at 1 %. Between that and the largest peak the budgets stand in equal ratios, on the grid on which
+    For exact algorithms the minimum budget is exact, by bisection if they do not report it; for others the search
+    ends at 1 %. Between that and the largest peak the budgets stand in equal ratios, on the grid on which
     anything can change (module `grid`). Where the least budget has the time of the largest, that is the
     whole curve.
     """
@@ -177,7 +177,7 @@ def _options(problem: Problem, names: Sequence[str], given: Mapping[str, Any]) -
 
 
 class _Sweeping:
-    """The making of one curve."""
+    """Computes one curve."""
 
     def __init__(self, prober: Prober, budgets: tuple[int, ...] | None, points: int | None) -> None:
         self.prober, self.budgets, self.points = prober, budgets, points
@@ -250,7 +250,7 @@ class _Sweeping:
             self._between()
 
     def _all(self, budgets: tuple[int, ...], seen: tuple[Answered, ...] = ()) -> None:
-        """Answer descending budgets; those that an optimal schedule of a larger budget fits need no solve."""
+        """Answer descending budgets; skip the solve if an optimal schedule for a larger budget fits."""
         if self.prober.solver.sweep:
             with closing(self.prober.many(budgets)) as answers:  # type: ignore[type-var]
                 for answer in answers:
@@ -298,7 +298,7 @@ class _Sweeping:
     def _confirmed(self, answer: Answered, *, as_good: bool) -> Answered | None:
         """Return an answer of the algorithm at the peak of its own schedule, if it finds one there.
 
-        An algorithm that rounds sizes, or counts what its schedule does not need, may want more than that.
+        An algorithm that rounds or overestimates sizes may need a larger budget.
         """
         if self.prober.repeats(answer) or self.effort.stopped:
             return answer
@@ -327,7 +327,7 @@ class _Sweeping:
             self.least = Least(size=found, sufficient=True, proved_within=proved)
 
     def _upwards(self, budget: int) -> None:
-        """Find some budget that does, where only none at all is known to."""
+        """Find a sufficient budget by increasing it, if only the unlimited one is known to suffice."""
         for _ in range(ATTEMPTS):
             if (
                 self._smallest() is not None
@@ -344,7 +344,7 @@ class _Sweeping:
         return min(budgets, default=None)
 
     def _concluded(self) -> Least | None:
-        """Return what is known of the least budget; at least, that the smallest schedule needs no more."""
+        """Return the known minimum budget; at worst, the peak of the smallest schedule."""
         if self.least is not None:
             return self.least
         if self.search is not None and self.search.best is not None:
@@ -355,7 +355,7 @@ class _Sweeping:
 
 
 def _settles(answer: Answered, budget: int) -> bool:
-    """Whether an answer is the one for a smaller budget, too: optimal in its class, and within that budget."""
+    """Whether an answer also settles a smaller budget: optimal in its class, and within that budget."""
     result = answer.result
     larger = answer.budget is None or answer.budget >= budget
     return larger and answer.solved and result.optimal_within is not None and (answer.peak or 0) <= budget

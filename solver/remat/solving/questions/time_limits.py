@@ -1,4 +1,4 @@
-"""Limits on the time that a question sets."""
+"""Makespan limits of a question."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from remat.units import LARGEST_TOTAL, format_time, parse_time
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on the time, as they were given.
+    """Makespan limits, as given.
 
     Attributes
     ----------
@@ -23,7 +23,7 @@ class Limits:
     makespan : Fraction or None
         In the instance's unit.
     text : str
-        In words; empty where there is no limit.
+        In words; empty without a limit.
     """
 
     overhead: Fraction | None
