@@ -19,7 +19,7 @@ from remat.solving.result import Result
 
 
 class Stroke(enum.IntEnum):
-    """What a line stands for."""
+    """The meaning of a line."""
 
     STORED = 0
     CHECKPOINT = 1

@@ -43,8 +43,8 @@ class Stages:
     recomputations : int
         Forward runs beyond one for each stage that runs at all.
     levels : (groups, memories) int64
-        How often states of the group are checkpoints in each memory: in the working memory where forwards start from
-        them more than once, elsewhere whenever they are there.
+        Number of checkpoint stays of the group's states in each memory. In the working memory, a stay counts if more
+        than one forward starts from it; in other memories, every stay counts.
     checkpoints : (memories,) int64
         Number of different states that are ever checkpoints in each memory.
     """
