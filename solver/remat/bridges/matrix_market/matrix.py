@@ -47,7 +47,7 @@ def read_matrix(path: str | os.PathLike[str]) -> Pattern:
 
     Notes
     -----
-    `scipy.io.mmread` is of no use here: entries that are no numbers end the process with a segmentation fault.
+    `scipy.io.mmread` is unsuitable: entries that are not numbers crash the process with a segmentation fault.
     """
     name, data = read_bytes(path, "matrix", LARGEST_FILE)
     head = _check_header(data, name)
@@ -59,7 +59,7 @@ def read_matrix(path: str | os.PathLike[str]) -> Pattern:
 
 
 class _Head(NamedTuple):
-    """What the first lines say: the order of the matrix, its entries, words in a line, and where the entries begin."""
+    """Contents of the first lines: matrix order, entries, words per line, and the position of the first entry."""
 
     order: int
     entries: int
@@ -91,7 +91,7 @@ def _entries(data: bytes, head: _Head) -> tuple[IntArray, IntArray]:
 
 
 def _check_header(data: bytes, name: str) -> _Head:
-    """Refuse what is no square sparse real matrix before it is parsed."""
+    """Refuse anything but a square sparse real matrix before parsing."""
     if not data.strip():
         raise InstanceError(f"{name}: the file is empty")
     lines = io.BytesIO(data)

@@ -1,9 +1,9 @@
-"""The rules of a joint graph: which nodes are tasks, which views; what may run again, and what comes before what.
+"""The rules of a joint graph: which nodes are tasks or views, which tasks are recomputable, and their precedence.
 
-A value is a storage: views are folded into what they look at, and made anew for whoever reads them. An operator with
-several outputs writes several values. Inputs, parameters and buffers lie outside the graph and are no values.
+A value is a storage: views are folded into their base and recreated for each reader. An operator with several outputs
+writes several values. Inputs, parameters and buffers lie outside the graph and are not values.
 
-Four things make the order of runs safe by construction, with values of no size (`...:done`) where data alone does not:
+The following rules make the order of runs safe; values of size zero (`...:done`) add precedence where data does not:
 
 - the task `@backward` takes no time, reads what the forward returns and writes the tangents: what a schedule runs
   before it is the forward graph, what it runs after it the backward graph;
