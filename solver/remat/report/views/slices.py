@@ -1,4 +1,4 @@
-"""Cutting long schedules into time slices: what a picture of limited width can show of them."""
+"""Time slices of long schedules, for pictures of limited width."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def size_scale(largest: int, units: Units) -> tuple[float, str]:
 def widest_places(
     time: FloatArray, low: FloatArray, high: FloatArray, least: float
 ) -> tuple[float, float, float, float]:
-    """Return where a name has most room in a band: begin and end, lower and upper edge; begin = end if nowhere.
+    """Return the place with most space for a name in a band: begin, end, lower and upper edge; begin = end if none.
 
     Parameters
     ----------
