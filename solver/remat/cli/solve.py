@@ -375,7 +375,7 @@ def _print(result: Result, outputs: _Outputs, session: Session) -> None:
 
 
 def _peak(result: Result) -> str:
-    """Return the values at the peak if requested."""
+    """Return the values at the peak; empty without a peak or for very long schedules."""
     from remat.report.text.peak_table import MOST_STEPS, peak_table
 
     if result.columns is None or len(result.columns) > MOST_STEPS or (peak := result.peak) is None:

@@ -268,7 +268,7 @@ def _solve(instance: Any, choices: Choices, reserve: int) -> Result:
 
 
 def _least(instance: Any, choices: Choices) -> Result:
-    """Search for the minimum budget with the chosen algorithm, if any."""
+    """Search for the minimum budget with the chosen algorithm, or a quick one for `auto`."""
     known = choices.algorithm != "auto"
     return least_budget(
         instance,

@@ -13,10 +13,10 @@ FloatArray = NDArray[np.float64]
 
 
 def without_dips(time: FloatArray, size: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Leave of each instant what holds after it, and before that its highest point if that stands out.
+    """Reduce each instant to the size that holds after it, preceded by its highest point if that stands out.
 
-    Between the end of one step and the start of the next, memory dips for no time at all; a step of no length
-    rises for no time at all, and may be the peak.
+    Between the end of one step and the start of the next, memory dips for zero time. A step of zero length causes a
+    rise for zero time, which may be the peak.
     """
     first = np.flatnonzero(np.concatenate(([True], np.diff(time) > 0)))
     last = np.append(first[1:], len(time)) - 1
