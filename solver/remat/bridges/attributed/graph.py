@@ -1,7 +1,7 @@
 """A directed graph whose nodes and edges have texts, with their lines, and the task graph that it describes.
 
 A node is a task. It takes its `time`, and writes one value of its `size`, which the successors read. An edge with a
-`size` of its own is a value by itself.
+`size` is a separate value.
 """
 
 from __future__ import annotations

@@ -117,6 +117,6 @@ def _check_header(data: bytes, name: str) -> _Head:
     if rows < 1:
         raise InstanceError(f"{name}: the matrix is empty ({rows} x {columns})")
     if entries < 0 or 2 * entries > len(data) or rows > min(LARGEST_ORDER, max(FEW_ROWS, 8 * entries)):
-        # Each entry takes a line: more than the file holds must not make anybody allocate them; nor may empty rows.
+        # Each entry takes a line: claims of more entries (or empty rows) than the file holds must not cause allocation.
         raise InstanceError(f"{name}: malformed Matrix Market file: order {rows}, {entries} entries, {len(data)} bytes")
     return _Head(rows, entries, 2 if field == "pattern" else 3, lines.tell())

@@ -5,13 +5,13 @@ writes several values. Inputs, parameters and buffers lie outside the graph and 
 
 The following rules make the order of runs safe; values of size zero (`...:done`) add precedence where data does not:
 
-- the task `@backward` takes no time, reads what the forward returns and writes the tangents: what a schedule runs
-  before it is the forward graph, what it runs after it the backward graph;
-- an operator that writes into a buffer runs exactly once, before `@backward`, after all others that read the buffer;
-  these do not run again, but for batch normalisation while training, whose outputs do not depend on its statistics;
+- the task `@backward` takes no time, reads the forward's results and writes the tangents; runs before it form the
+  forward graph, runs after it the backward graph;
+- an operator that writes into a buffer runs exactly once, before `@backward`, after all readers of the buffer; the
+  readers are not recomputed, except batch normalisation in training, whose outputs do not depend on its statistics;
 - operators that draw random numbers run once, in the order of the program, so that each draws the same numbers;
-- dropout may be made again from its mask;
-- what the forward returns is made once, and there until the end, since its caller holds it.
+- dropout may be recomputed from its mask;
+- the forward's results are computed once and stay until the end, since the caller holds them.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ class _Picture:
         at_peak = fullest.sizes[:, int(np.argmax(fullest.total))].tolist()
         used = [row for row in range(len(self.bands)) if any(self.contents[k].sizes[row].any() for k in index)]
         units = self.result.units
-        # What is not there at the peak has its name on the band, where the legend has no room: by the width of letters.
+        # If the legend is too wide, kinds absent at the peak are named on their bands; widths are estimated by letters.
         while len(used) > 1 and sum(len(self.bands[row][0]) + 8 + 9 * (at_peak[row] > 0) for row in used) > 150:
             used.remove(next((row for row in reversed(used) if not at_peak[row]), used[-1]))
         return {
