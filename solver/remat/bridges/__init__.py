@@ -1,1 +1,1 @@
-"""In and out of other programs: formats and packages of others, one folder each."""
+"""Import from and export to other programs: one folder per foreign format or package."""

@@ -1,4 +1,4 @@
-"""A plan as flags of Megatron-LM, and what these cannot say."""
+"""A plan as flags of Megatron-LM, with notes on what the flags cannot express."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Flags:
 
 
 def megatron_flags(planned: Planned) -> Flags:
-    """Return the flags that come nearest to a plan.
+    """Return the flags that approximate a plan best.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def megatron_flags(planned: Planned) -> Flags:
 
 
 def _recompute(orders: Orders, batches: int) -> tuple[list[str], list[str]]:
-    """Return the flags of recomputation: as many layers of each stage, for all micro-batches."""
+    """Return the recomputation flags: the same number of layers in each stage, for all micro-batches."""
     counts = {
         (index, batch): sum(map(len, segments_of(stage.recompute, batch)))
         for index, stage in enumerate(orders.stages)

@@ -117,7 +117,7 @@ def _numeric(argument: str, values: Any, count: int) -> Any:
 
 
 def _parsed(argument: str, values: Any, count: int, parse: Callable[[Any], Any]) -> Any:
-    """Return a scalar, or entries, as they are read."""
+    """Return a scalar or entries after parsing."""
     if is_scalar(values):
         try:
             return parse(native(values))

@@ -20,7 +20,7 @@ ENTRY = "an entry for all, or a sequence with one for each"
 
 
 def is_scalar(value: object) -> bool:
-    """Whether a value stands for all rows: a number, a text, a truth value, or a scalar of numpy."""
+    """Whether a value applies to all rows: a number, a text, a truth value, or a numpy scalar."""
     return isinstance(value, (str, bytes)) or getattr(value, "shape", None) == () or not isinstance(value, Iterable)
 
 
@@ -107,7 +107,7 @@ def _by_type(argument: str, columns: Mapping[Any, Any]) -> list[Any] | dict[str,
 
 
 def check_scalars(model: type[BaseModel], columns: Mapping[str, Any], units: Units) -> None:
-    """Refuse scalars that are wrong: of broadcast ones the document would report each copy."""
+    """Refuse invalid scalars early, because the document would report each broadcast copy."""
     with units_scope(units):
         for argument, value in columns.items():
             reader = None if isinstance(value, list) else reader_of(model, argument)

@@ -1,4 +1,4 @@
-"""What all builders share: their common arguments, and errors that speak of arguments instead of a document."""
+"""Shared parts of all builders: common arguments, and errors in terms of arguments instead of a document."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Common(TypedDict, total=False):
     size_unit : str
         What bare sizes mean: ``B`` (default), or ``unit`` for abstract ones.
     machine : dict, MachineModel or path
-        What it runs on: see `remat.machine` and `remat.device`. Default: one unbounded memory and one processor.
+        Hardware: see `remat.machine` and `remat.device`. Default: one unbounded memory and one processor.
     static_memory : size
-        Bytes that lie in the working memory throughout.
+        Bytes that always occupy the working memory.
     name, description, source : str
         What results call it; what it is; where it comes from.
     """

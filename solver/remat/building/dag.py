@@ -38,12 +38,12 @@ _RULES: tuple[Rule, ...] = (
 
 
 class DagArguments(Common, total=False):
-    """Further arguments of `remat.dag`, beside those of every builder.
+    """Arguments of `remat.dag` in addition to those of every builder.
 
     Attributes
     ----------
     workspace : column
-        Bytes that a task needs beside what it reads and writes, while it runs.
+        Bytes that a task needs while it runs, in addition to its reads and writes.
     in_place, required, recomputable, once : column of bool
         As in documents: see docs/graphs.md.
     phase : column of str
@@ -78,8 +78,8 @@ def dag(
     Parameters
     ----------
     graph : networkx.DiGraph, sequence of pairs, or (edges, 2) array, optional
-        An edge runs from the producer to the consumer. Every node is a task that writes one value of its own, which
-        the successors read; with `values`, nodes are tasks or values. Names are ``str(node)``. In pairs and arrays
+        An edge runs from the producer to the consumer. Every node is a task that writes one value, which its
+        successors read; with `values`, nodes are tasks or values. Names are ``str(node)``. In pairs and arrays,
         nodes are numbers from 0.
     time : column
         Of each task: a number for all, a sequence or array, a mapping of node to time, or the name of an attribute of a
@@ -93,11 +93,11 @@ def dag(
     values : str or collection, optional
         Which nodes of a networkx graph are values: their collection, or an attribute that is true for them.
     inputs : places, optional
-        Values that are there at the start. Default: all that no task writes.
+        Values that are present at the start. Default: all that no task writes.
     pinned_inputs : sequence, optional
         Inputs that may not be freed.
     outputs : places
-        Values that must be there at the end.
+        Values that must be present at the end.
     **more
         See `remat.building.dag.DagArguments` and `remat.building.common.Common`.
 
@@ -159,7 +159,7 @@ def _columns(shape: _Shape, time: Any, size: Any, own: Mapping[str, Any], units:
 
 
 def _built(document: dict[str, Any], columns: GraphColumns) -> DagInstance:
-    """Read the document with its columns; where these are wrong, the models say what is."""
+    """Read the document with its columns; the models report errors in columns."""
     named = [place if isinstance(place, str) else place["value"] for place in document["inputs"]]
     there = columns.values.find_all(named)
     tasks, values = Tasks(columns), Values(columns)
@@ -173,7 +173,7 @@ def _built(document: dict[str, Any], columns: GraphColumns) -> DagInstance:
 
 @dataclass(frozen=True)
 class _Shape:
-    """What tasks read and write, and what they and their values are called."""
+    """Reads and writes of tasks, and names of tasks and values."""
 
     tasks: Names
     values: Names

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, and the checks that come before any work."""
+"""Arguments and options shared by several commands, and checks that precede any work."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def verbosity_options(command: Decorated) -> Decorated:
 
 @contextmanager
 def user_code(session: Session) -> Iterator[None]:
-    """Show what the user's own code raised, with its traceback, to those who want to know."""
+    """Show the exception of the user's code with its traceback in verbose mode."""
     try:
         yield
     except RematError as error:
@@ -199,7 +199,7 @@ def lacks_steps(document: Any) -> bool:
 
 
 def refuse_answers_without_steps(document: Any, path: str) -> None:
-    """Say plainly that the file of an infeasible or unknown answer holds no schedule."""
+    """Refuse the file of an infeasible or unknown answer, because it holds no schedule."""
     if lacks_steps(document):
         raise InstanceError(
             f"$.status: {path} has no steps: the solver's answer was {document['status']!r}; "
@@ -265,7 +265,7 @@ def one_standard_input(sources: Mapping[str, str | None]) -> None:
 def check_writable(option: str, path: str) -> None:
     """Refuse a file that could not be written, before any work is done for it.
 
-    The folder is tried, and not asked: permissions alone do not tell what a mount or a quota allows.
+    The check writes to the folder, because permissions alone do not reveal mount options or quotas.
     """
     import tempfile
 
@@ -287,7 +287,7 @@ def check_writable(option: str, path: str) -> None:
 
 
 def holds_schedule(path: str) -> bool:
-    """Whether a file that is there is a schedule with steps; told from its beginning, without reading all of it."""
+    """Whether an existing file is a schedule with steps, judged by its beginning only."""
     import gzip
     import zlib
 
@@ -357,7 +357,7 @@ def split_assignments(option: str, given: Sequence[str]) -> dict[str, str]:
 def warn_of_bare_budgets(
     session: Session, given: Iterable[tuple[str, object]], instance: Instance, machine: MachineModel | None
 ) -> None:
-    """Say on standard error where a bare number (of a memory, by name) is far too small to be meant in bytes."""
+    """Warn on standard error if a bare number (of a memory, by name) is implausibly small for bytes."""
     from remat.solving.budget import budget_memory, meant_size
     from remat.solving.problem_setup import make_problem
 

@@ -137,7 +137,7 @@ def command(session: Session, /, **given: Any) -> int:
     try:
         if asked.output is not None:
             _write(comparison, Path(asked.output), session, asked)
-    finally:  # a full disk shall not take the table away, too
+    finally:  # print the table even if the disk is full
         _print(comparison, asked.format_, session)
     if comparison.interrupted:
         if not session.quiet:
@@ -181,7 +181,7 @@ def _options(given: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def _machine(path: str | None) -> Any:
-    """Read --machine as it stands: its figures are in each instance's own units."""
+    """Read --machine without conversion: its figures are in each instance's units."""
     if path is None:
         return None
     from remat.documents import read_document
@@ -195,7 +195,7 @@ def _machine(path: str | None) -> Any:
 
 @contextmanager
 def _progress(session: Session) -> Iterator[Callable[[Tally], None] | None]:
-    """Show a bar with the time that is left on a terminal; lines with -v; the expected total before the start."""
+    """Show the expected total before the start; then a bar with the remaining time on a terminal, or lines with -v."""
     if session.quiet:
         yield None
     elif not session.verbose and sys.stderr is not None and sys.stderr.isatty():
@@ -248,7 +248,7 @@ LONG = 1800
 
 
 def announcement(tally: Tally) -> str:
-    """Say what is ahead, before it begins."""
+    """Announce the planned runs before they begin."""
     from remat.units import format_time
 
     known = f", {tally.known:,} already in the journal" if tally.known else ""
@@ -279,7 +279,7 @@ def _write(comparison: Comparison, folder: Path, session: Session, asked: _Given
 
 
 def _links(comparison: Comparison, folder: Path) -> dict[str, str]:
-    """Return where the pages of schedules are that stand in the folder, by the keys of their cells."""
+    """Return the locations of the schedule pages in the folder, by the keys of their cells."""
     from remat.comparing.run import PAGES, page_name
 
     keys = {cell.job.key for cell in comparison if cell.answer.solved}

@@ -87,7 +87,7 @@ EXTRAS = {"torch": ("torch", "torch"), "onnx": ("onnx", "onnx")}
 
 
 class _Import(click.Group):
-    """A group whose help says which commands need a package that is not installed."""
+    """A group whose help names the commands that need a missing package."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands, each with what it needs and how to install it."""

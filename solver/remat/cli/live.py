@@ -1,7 +1,7 @@
-"""`remat solve --live`: how a long solve stands, while it runs.
+"""`remat solve --live`: progress of a long solve.
 
-Above the best makespan, the bound and the gap between them; then the latest better schedules and bounds; below, the
-memory over time of the best schedule so far, placed and measured as the answer will be.
+The view shows the best makespan, the bound and the gap at the top. The latest better schedules and bounds follow. At
+the bottom is the memory over time of the best schedule so far, placed and measured like the final answer.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ SHARE = 0.02
 
 
 class LiveView:
-    """What is shown of a solve; its `listen` hears of every better schedule and bound.
+    """View of a solve; its `listen` receives every better schedule and bound.
 
     Parameters
     ----------
     what : str
-        What is being done.
+        Description of the solve.
     units : Units
     problem : Problem or None
-        What is being solved; None where the memory of what is found cannot be told (a question asks many problems).
+        The problem; None if memory cannot be shown (a question that solves several problems).
     limit : float or None
         Seconds after which the solve ends.
     clock : callable
@@ -67,7 +67,7 @@ class LiveView:
         self._not_before = 0.0
 
     def listen(self, report: Progress) -> None:
-        """Take note of a progress message."""
+        """Record a progress message."""
         now = (report.makespan, report.bound)
         if now != self._known:
             self._known = now
@@ -76,7 +76,7 @@ class LiveView:
             self._waiting = report.steps
 
     def _measure(self) -> None:
-        """Measure the latest schedule, if that is due; called where the view is drawn, beside the solver."""
+        """Measure the latest schedule, if due; called by the drawing thread while the solver runs."""
         steps, began = self._waiting, self._clock()
         if steps is None or self._problem is None or began < self._not_before:
             return
@@ -85,7 +85,7 @@ class LiveView:
         self._not_before = self._clock() + (self._clock() - began) / SHARE
 
     def _measured(self, steps: Steps) -> list[str]:
-        """Return the memory over time of a schedule as lines of text; what cannot be measured is not shown."""
+        """Return the memory over time of a schedule as lines of text; empty if it cannot be measured."""
         from remat.placement import Unplaceable, place
         from remat.solving.budget import budget_memory
         from remat.verifier import check
@@ -99,7 +99,7 @@ class LiveView:
             if isinstance(found, Unplaceable) or found.start is None:
                 return []
             report = check(graph, machine, steps.placed(found.start))
-        except (RematError, ValueError, IndexError):  # of another graph than that of the problem
+        except (RematError, ValueError, IndexError):  # a schedule of a graph other than the problem's
             return []
         if not report.ok:
             return []

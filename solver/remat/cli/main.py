@@ -119,13 +119,13 @@ def cli(ctx: click.Context) -> None:
 
 
 def _leave_at_once_if_asked_again() -> None:
-    """Let another Ctrl-C end the process without a word: it is on its way out, and may wait for a solver's thread."""
+    """Let another Ctrl-C end the process silently: it is already exiting, and may wait for a solver's thread."""
     with suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGINT, lambda *_: os._exit(ExitCode.INTERRUPTED))
 
 
 def _ignore_interrupts() -> None:
-    """Keep the exit code from an interrupt that comes while the interpreter ends: the answer is out."""
+    """Protect the exit code from an interrupt during interpreter shutdown: the answer is already printed."""
     with suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         # numpy brings threads for linear algebra, of which there is none here; to start them takes a fifth of all.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        # Modules, records and models are made to stay: nobody need look through them again and again.
+        # Modules, records and models are permanent: the garbage collector need not scan them repeatedly.
         gc.set_threshold(500_000, 10, 10)
     session = Session(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -201,7 +201,7 @@ FLAGS = {"options": "option", "entry_bytes": "bytes", "budget_fractions": "budge
 
 
 def _with_what_is_near(error: click.UsageError) -> str:
-    """Return what an error says; of options that may have been meant only one that is near."""
+    """Return an error's message, with only the closest option as suggestion."""
     if not isinstance(error, click.NoSuchOption):
         return error.format_message()
     near = nearest(error.option_name, error.possibilities or ())
@@ -209,7 +209,7 @@ def _with_what_is_near(error: click.UsageError) -> str:
 
 
 def _with_flag(error: OptionError) -> str:
-    """Return what an error says, with the option of the command line for the library's argument."""
+    """Return an error's message, with the command-line option in place of the library's argument."""
     if error.option:
         return f"--option {error.option}: {error.message}"
     if error.argument:

@@ -215,7 +215,7 @@ def command(session: Session, /, **given: Any) -> int:
 def _listening(
     session: Session, asked: _Given, loaded: Instance, budget: Any, model: MachineModel | None
 ) -> Iterator[Any]:
-    """Show what the solver reports: live, if so asked and somebody can see it; else as other commands do."""
+    """Show the solver's progress: live if requested and visible on a terminal, else as other commands do."""
     import sys
 
     units, what = loaded.units.build(), f"solving {loaded.name or asked.instance}"
@@ -243,14 +243,14 @@ def _listening(
 
 @dataclass(frozen=True)
 class _Question:
-    """What is asked for, and where its parts were given.
+    """The question to solve, and the origin of its arguments.
 
     Attributes
     ----------
     ask : callable
         `remat.solve`, or one of the questions, with the question's own arguments.
     options : mapping
-        What is left for the algorithm.
+        Options of the algorithm.
     as_options : frozenset of str
         Arguments that were given as -O, which errors have to name so.
     """
@@ -278,7 +278,7 @@ def _question(
     warm_start: bool,
     layout: bool,
 ) -> _Question:
-    """Part the question from the algorithm's options; `own` names those that the algorithm has itself."""
+    """Separate the question from the algorithm's options; `own` names the algorithm's own options."""
     import remat
     from remat.solving.questions import QUESTIONS
 
@@ -375,7 +375,7 @@ def _print(result: Result, outputs: _Outputs, session: Session) -> None:
 
 
 def _peak(result: Result) -> str:
-    """Return the values at the peak, for those who want to know."""
+    """Return the values at the peak; empty without a peak or for very long schedules."""
     from remat.report.text.peak_table import MOST_STEPS, peak_table
 
     if result.columns is None or len(result.columns) > MOST_STEPS or (peak := result.peak) is None:

@@ -1,7 +1,7 @@
 """Seeded and analytic instances of every kind, as plain documents of `remat.instance/1`.
 
-Nothing here depends on the rest of remat, but for texts of errors. `FAMILIES` describes what there is as data; the
-generators are imported when they are used.
+Except for texts of errors, this package is independent of the rest of remat. `FAMILIES` describes the generators as
+data; the generators are imported when they are used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def generate(kind: str, family: str, /, *, name: str | None = None, **parameters
     family : str
         One of ``families(kind)``.
     name : str, optional
-        Name of the instance; the family makes one up.
+        Name of the instance; default: derived by the family.
     **parameters
         The family's parameters (`Family.parameters`); what is left out or None has its default.
 
@@ -102,7 +102,7 @@ def _checked(parameter: Parameter, value: ParameterValue) -> ParameterValue:
 
 
 def _command(family: Family, values: dict[str, ParameterValue], name: str | None) -> str:
-    """Return the command line: what differs from the defaults, and the seed in any case."""
+    """Return the command line: the parameters that differ from the defaults, and always the seed."""
     words = ["remat", "generate", family.kind, flag("family"), family.name]
     for parameter in family.parameters:
         value = values.get(parameter.name)

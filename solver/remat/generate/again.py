@@ -1,4 +1,4 @@
-"""The parameters of a generated instance, read back from its `source`, to make a variant of it."""
+"""Parameters of a generated instance, recovered from its `source` to generate a variant."""
 
 from __future__ import annotations
 

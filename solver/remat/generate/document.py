@@ -1,4 +1,4 @@
-"""The frame that every generated document has: schema, kind, name, description, units."""
+"""The common frame of generated documents: schema, kind, name, description, units."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Document: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A list of objects that are made when they are asked for, each time anew.
+    """A lazy list of objects, created anew by each iteration.
 
     Parameters
     ----------
     count : int
-        How many there are.
+        Number of objects.
     make : callable
         Yields them.
     """

@@ -1,4 +1,4 @@
-"""Seeded draws that come out alike on every platform and Python version.
+"""Seeded draws that are identical on every platform and Python version.
 
 Of the standard generator only `random.Random.random` is used, whose sequence is fixed for a given seed;
 `randrange`, `shuffle` and `choice` may change from one Python to the next, and `math.log` from one C

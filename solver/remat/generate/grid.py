@@ -1,4 +1,4 @@
-"""Assembly trees of grid Laplacians: what a multifrontal solver sees of a discretised square or cube."""
+"""Assembly trees of grid Laplacians, as in multifrontal solvers on a discretised square or cube."""
 
 from __future__ import annotations
 

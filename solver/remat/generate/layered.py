@@ -29,9 +29,9 @@ def layered_dag(
 ) -> Document:
     """Return a random layered graph with one source and one sink.
 
-    Every task reads something from the layer before and is read by the layer after, so the graph is
-    connected; skips reach further back. Layers are about equally wide, and edges go anywhere: `local_layered_dag`
-    makes the graphs of the literature.
+    Every task reads a value of the previous layer and has a reader in the next layer, so the graph is connected; skips
+    reach further back. Layers are about equally wide, and edges are not local: `local_layered_dag` makes the graphs of
+    the literature.
 
     Parameters
     ----------

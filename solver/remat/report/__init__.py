@@ -1,4 +1,4 @@
-"""Renderers of results: table, actions, plot, trace. They compute nothing that the verifier has not measured."""
+"""Renderers of results: table, actions, plot, trace. They show only what the verifier has measured."""
 
 VIEWS = {
     "time": ("chain", "adjoint", "dag", "tree", "pipeline", "join"),

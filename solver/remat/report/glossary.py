@@ -1,4 +1,4 @@
-"""The words of answers and pages, each in two sentences: what `remat explain` and docs/glossary.md print."""
+"""The glossary: terms of answers and pages, each in two sentences; printed by `remat explain` and docs/glossary.md."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from remat.plugin.proposal import ALL_SCHEDULES
 
 @dataclass(frozen=True)
 class Term:
-    """A word.
+    """A term of the glossary.
 
     Attributes
     ----------
     name : str
-        As it is asked for.
+        Name by which `find_term` finds it.
     meaning : str
         Two sentences.
     picture : str
-        Lines of text; empty if there is none.
+        Drawing in lines of text; may be empty.
     page : str
-        The document that says more; empty if there is none.
+        Document with more details; may be empty.
     also : tuple of str
-        Other words for it, and pieces of the text of answers that it explains.
+        Synonyms, and fragments of answers that the term explains.
     """
 
     name: str
@@ -54,7 +54,7 @@ def all_terms() -> tuple[Term, ...]:
 
 
 def find_term(asked: str) -> Term | None:
-    """Return the term of this name, or that is also called so; None if there is none."""
+    """Return the term with this name or synonym, or None."""
     wanted = asked.strip().lower().replace("_", " ")
     for term in all_terms():
         if wanted in (term.name, *term.also):
@@ -81,7 +81,7 @@ def terms_in(*scopes: str | None) -> tuple[str, ...]:
 
 
 def explained(term: Term) -> Iterator[str]:
-    """Yield paragraphs: what a term means, its picture, and where there is more."""
+    """Yield paragraphs: the meaning of a term, its picture, and the page with more details."""
     yield f"{term.name}: {term.meaning}"
     if term.picture:
         yield "\n".join(f"    {line}".rstrip() for line in term.picture.split("\n"))

@@ -1,4 +1,4 @@
-"""Results, sweeps and instances as a notebook shows them (see `remat.display`)."""
+"""Notebook display of results, sweeps and instances (see `remat.display`)."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ MOST_LETTERS = 2_000_000
 
 
 def html(what: Any) -> str:
-    """Return a few lines, the interactive page of a schedule or a sweep, and the table folded; of an instance facts.
+    """Return a few lines, the interactive page of a schedule or sweep, and the folded table; of an instance, the facts.
 
-    Where scripts are not allowed the lines and the table stay. Everything is as wide as the cell, and no wider.
+    The lines and the table also work where scripts are forbidden. Everything is exactly as wide as the cell.
     """
     if isinstance(what, BaseInstance):
         return cell(text(what) if is_small(what) else "\n".join(lines(what)))
@@ -112,14 +112,14 @@ def html(what: Any) -> str:
 
 
 def cell(told: str, shown: str = "", table: str = "") -> str:
-    """Return what a cell of a notebook shows: text, a picture or a frame, and a table that unfolds."""
+    """Return the contents of a notebook cell: text, a picture or a frame, and a table that unfolds."""
     pre = '<pre style="overflow-x:auto;margin:0;line-height:1.35">'
     folded = f"<details><summary>table</summary>{pre}{escape(table)}</pre></details>" if table else ""
     return f'<div class="remat" style="max-width:100%">{pre}{escape(told)}</pre>{shown}{folded}</div>'
 
 
 def framed(document: str, height: int = 720) -> str:
-    """Return a page in a frame of its own, so that its style and its scripts stay inside."""
+    """Return a page in a separate frame, which isolates its style and scripts."""
     style = f"width:100%;height:{height}px;border:1px solid #8884;border-radius:4px;margin:6px 0"
     return f'<iframe sandbox="allow-scripts" loading="lazy" style="{style}" srcdoc="{escape(document)}"></iframe>'
 
@@ -131,7 +131,7 @@ def _still(what: Any) -> str:
 
 
 def is_small(instance: BaseInstance) -> bool:
-    """Whether the facts of an instance are there at once."""
+    """Whether the facts of an instance can be computed immediately."""
     sizes = (getattr(instance, "tasks", ()), getattr(instance, "parent", ()))
     return max(instance.length or 0, *map(len, sizes)) <= MOST_TASKS
 
@@ -142,7 +142,7 @@ def figure(what: Any, **options: Any) -> Figure:
 
 
 def save(what: Any, path: str | os.PathLike[str], **options: Any) -> None:
-    """Write the picture, or the page of a schedule."""
+    """Write the picture, or the interactive page of a schedule."""
     if isinstance(what, Result):
         alone = os.path.splitext(os.fspath(path))[1].lower() == PAGE and not options
         schedule.plot(what, path, view="time" if alone else _view(what, **options))
@@ -165,7 +165,7 @@ def _view(result: Result, view: str | None = None) -> str:
 
 
 def records(what: Result | Sweep) -> list[dict[str, Any]]:
-    """Return a row a step of a result, an answer of a sweep."""
+    """Return one row per step of a result, or per answer of a sweep."""
     return list(_steps(what)) if isinstance(what, Result) else what.to_records()
 
 

@@ -1,7 +1,7 @@
-"""One meaning, one colour, in every picture: after Okabe and Ito, told apart by (nearly) everybody (tests measure it).
+"""The palette of all pictures: one colour per meaning, after Okabe and Ito, safe for colour blindness (tested).
 
-What processors do (time) and what bytes are for (memory) share no colour: time is blue, orange and green, memory is
-violet, rose and olive. Storage levels and groups of values have colours of their own.
+Time (what processors do) and memory (what bytes are for) share no colour: time is blue, orange and green, memory is
+violet, rose and olive. Storage levels and groups of values have separate colours.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from remat.report.views.stages import Fate
 
 
 class Role(enum.StrEnum):
-    """What a colour stands for."""
+    """The meaning of a colour."""
 
     FORWARD = "forward"
     SAVING = "saving"
@@ -140,6 +140,6 @@ GROUPS_DARK = ("#7E6BB8", "#B8645C", "#8C9440", "#A8629B", "#8A6C50", "#4F7F79",
 
 
 def ink_on(colour: str) -> str:
-    """Return black or white: what can be read on a colour (``#RRGGBB``)."""
+    """Return black or white, whichever is legible on a colour (``#RRGGBB``)."""
     red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
     return "#10161C" if 0.3 * red + 0.59 * green + 0.11 * blue > 125 else "#FFFFFF"

@@ -26,10 +26,10 @@ _BATCH = 5000
 
 
 def write_trace(result: Result, path: str | os.PathLike[str]) -> None:
-    """Write the trace-event JSON of a schedule, atomically and piece by piece; ``.gz`` is compressed.
+    """Write the trace-event JSON of a schedule atomically, in pieces; compress it if the path ends in ``.gz``.
 
-    One track for each processor and channel with what it serves, and one counter for each memory with its
-    bytes. Drops take no time and occupy nothing: they show in the counters only.
+    Each processor and channel has a track with its runs or copies. Each memory has a counter of its bytes.
+    Drops take no time and occupy no resource, so only the counters show them.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def _served(result: Result, report: Report, scale: float) -> Iterator[str]:
     tasks = [json.dumps(with_module(task, module)) for task, module in zip(graph.tasks, modules, strict=True)]
     values = [json.dumps(value) for value in graph.values]
     phases = step_phases(graph, steps, report.start).tolist()
-    # The length is a difference of what is shown, so that neighbours neither overlap nor gape.
+    # The length is the difference of the rounded times, so that neighbours neither overlap nor leave gaps.
     starts = (report.start * scale).tolist()
     lengths = (report.end * scale - report.start * scale).tolist()
     drops = steps.drop.to_lists()

@@ -1,1 +1,1 @@
-"""Timelines of allocations from profilers: what held the peak, and what could have been elsewhere."""
+"""Timelines of allocations from profilers: contents of the peak, and candidates for recomputation or offloading."""

@@ -1,8 +1,8 @@
-"""A timeline of allocations: its peak, who held it, what could have been recomputed or offloaded meanwhile.
+"""A timeline of allocations: its peak, the holders, and the bytes that could have been recomputed or offloaded.
 
-A profiler knows when memory was allocated and freed, and by whom, but not when it was read. An allocation that spans
-the peak is taken to be idle from shortly after its beginning to shortly before its end. So the figures say what is
-possible at most; a plan of the program itself (`remat import torch`, `remat fit torch`) is exact.
+A profiler records when and by whom memory was allocated and freed, but not when it was read. An allocation that spans
+the peak is assumed idle from shortly after its beginning to shortly before its end. The figures are therefore upper
+bounds; a plan of the program itself (`remat import torch`, `remat fit torch`) is exact.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Allocations:
     size, label : array of int
         Bytes, and the number of the label.
     labels : sequence of str
-        What allocated.
+        Name of the allocator, such as an operator.
     time : array of float
-        Microseconds that making it took; NaN where that is not known.
+        Microseconds to compute it; NaN if unknown.
     base : int
-        Bytes that were there before.
+        Bytes allocated before the timeline starts.
     """
 
     begin: np.ndarray
@@ -55,7 +55,7 @@ class Allocations:
 
 @dataclass(slots=True)
 class Recorder:
-    """Pairs allocations with what frees them, event by event.
+    """Pairs allocations with their frees, event by event.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Recorder:
     before: int = 0
 
     def allocate(self, now: float, address: int, size: int, label: int, time: float = nan) -> None:
-        """Take note of an allocation."""
+        """Record an allocation."""
         self.live[address] = len(self.begin)
         for column, value in ((self.begin, now), (self.end, inf), (self.time, time)):
             column.append(value)
@@ -84,7 +84,7 @@ class Recorder:
         self.label.append(label)
 
     def free(self, now: float, address: int, size: int) -> None:
-        """Take note of a free."""
+        """Record a free."""
         if address in self.live:
             self.end[self.live.pop(address)] = now
         else:
@@ -107,7 +107,7 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What a timeline says about its peak.
+    """Explanation of a timeline's peak.
 
     Attributes
     ----------
@@ -118,15 +118,15 @@ class Explained:
     holders : tuple of (str, int, int)
         Label, bytes and number of allocations at the peak, the largest first.
     recompute, recompute_time : int, float
-        Bytes of the peak that spanned it and whose making was timed, and that time.
+        Bytes that spanned the peak and whose computation was timed, and that time.
     offload : int
-        Bytes of the peak that spanned it for long enough to be sent and fetched.
+        Bytes that spanned the peak for long enough to be sent and fetched.
     least : int
         Peak without those that could be recomputed or offloaded.
     duration : float
         Microseconds from the first to the last event.
     count : int
-        Allocations in all.
+        Total number of allocations.
     """
 
     peak: int
@@ -233,7 +233,7 @@ def explain(given: Allocations, bandwidth: float) -> Explained:
 
 
 def _peak(given: Allocations, chosen: np.ndarray) -> tuple[int, float]:
-    """Return the most bytes of some allocations together, and the first time of it; ends come before beginnings."""
+    """Return the peak bytes of some allocations, and its first time; ends precede beginnings."""
     import numpy as np
 
     begin, end, size = given.begin[chosen], given.end[chosen], given.size[chosen]

@@ -1,7 +1,7 @@
 """A directed graph whose nodes and edges have texts, with their lines, and the task graph that it describes.
 
 A node is a task. It takes its `time`, and writes one value of its `size`, which the successors read. An edge with a
-`size` of its own is a value by itself.
+`size` is a separate value.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Graph:
     edges: list[Edge] = field(default_factory=list)
 
     def node(self, name: str, line: int, attributes: Mapping[str, str] | None = None) -> None:
-        """Add a node, or attributes to one that is there."""
+        """Add a node, or add attributes to an existing node."""
         if name not in self.nodes:
             if len(self.nodes) >= MOST:
                 raise InstanceError(f"line {line}: more than {MOST:,} nodes")
@@ -79,7 +79,7 @@ class Reading:
     time, size, workspace : str
         Names of the attributes.
     time_unit : str
-        What bare times count; ``unit`` makes sizes count units, too, unless one of them has a suffix.
+        Unit of bare times; with ``unit``, sizes are unitless, too, unless one of them has a suffix.
     default_time, default_size : str or None
         For nodes without the attribute; None: these are refused.
     name : str or None
@@ -165,7 +165,7 @@ def _units(graph: Graph, how: Reading) -> dict[str, str]:
 
 
 class _Numbers:
-    """Reads attributes, with the node and its line in every complaint."""
+    """Reads attributes; errors name the node and its line."""
 
     def __init__(self, how: Reading, file: str, units: dict[str, str]) -> None:
         self.how, self.file, self.units = how, file, units

@@ -1,4 +1,4 @@
-"""The conventions of the public package `checkpoint_schedules`, spelt out without importing it.
+"""The conventions of the public package `checkpoint_schedules`, reproduced without importing it.
 
 There, a schedule is a sequence of actions:
 
@@ -10,9 +10,9 @@ There, a schedule is a sequence of actions:
 - ``Reverse(n1, n0, clear_adj_deps)``: the adjoint of steps n1-1 .. n0, whose tapes are in working memory;
 - ``EndForward()`` once step n-1 has been taken, ``EndReverse()`` at the end.
 
-So the backward of a step, which re-makes its tape, becomes a taping `Forward` and a `Reverse`; a checkpoint is written
-by the `Forward` that leaves it, and must not be used to go further than that one went; and what is freed, is freed by
-the `Move` that reads it last: a checkpoint that nobody reads is not written at all.
+The backward of a step recomputes its tape, so it becomes a taping `Forward` and a `Reverse`. A checkpoint is written by
+the `Forward` that leaves it, and later forwards from it must not go further than that one. A checkpoint is freed by
+the `Move` that reads it last; a checkpoint without a reader is never written.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ Event = TidyEvent | Free
 
 
 def storage_types(levels: Sequence[str], chosen: Mapping[str, str] | None) -> dict[str, str]:
-    """Say which storage type each level is: the first RAM, unless it is called disk, a second one DISK.
+    """Return the storage type of each level: the first is RAM, unless it is called disk; a second one is DISK.
 
     Raises
     ------
     remat.OptionError
-        For more than two levels without a choice, or a choice that is none.
+        For more than two levels without a choice, or an invalid choice.
     """
     if chosen is not None:
         for level, kind in chosen.items():
@@ -118,15 +118,15 @@ def storage_types(levels: Sequence[str], chosen: Mapping[str, str] | None) -> di
 
 
 def tidy(events: Sequence[Event], given: Mapping[str, int] | None = None) -> list[TidyEvent]:
-    """Leave out what is stored and never read, and let the last read of what is stored remove it.
+    """Drop writes that are never read, and turn the last read of each stored item into its removal.
 
     Parameters
     ----------
     events : sequence of Event
     given : mapping of str to int, optional
-        Levels that hold a state from the start: it is written there by the first forward instead.
+        Levels that hold a state from the start; the first forward writes it there instead.
     """
-    # Index of the write of what is stored, and of its last read so far.
+    # Index of each stored item's write, and of its last read so far.
     stored = {(state, level, False): (-1, -1) for level, state in (given or {}).items()}
     dead: set[int] = set()
     last_reads: set[int] = set()
@@ -171,7 +171,7 @@ def bridge_actions(events: Iterable[TidyEvent], steps: int, types: Mapping[str, 
     Parameters
     ----------
     events : iterable of TidyEvent
-        As `tidy` leaves them: nothing is freed but by a read.
+        Output of `tidy`: only reads free storage.
     steps : int
     types : mapping of str to str
         Storage type of each level.
@@ -179,14 +179,14 @@ def bridge_actions(events: Iterable[TidyEvent], steps: int, types: Mapping[str, 
     Raises
     ------
     remat.OptionError
-        Where the package has no action for what the plan does.
+        If the package has no action for a step of the plan.
     """
     return _Teller(steps, types).tell(events)
 
 
 @dataclass
 class _Teller:
-    """Tells events as actions; a forward waits for what follows it, so that it is as long as can be."""
+    """Converts events to actions; delays each forward until the next event to make it as long as possible."""
 
     steps: int
     types: Mapping[str, str]

@@ -15,9 +15,9 @@ from remat.solving.result import Result
 
 
 def layout_of(result: Result) -> Layout | None:
-    """Return how a result's tasks are numbered; None if they are not those of an adjoint.
+    """Return the numbering of a result's tasks; None if they are not those of an adjoint.
 
-    A chain is as good as one where each backward reads its tape and nothing else.
+    A chain is equivalent to an adjoint if each backward reads only its tape.
     """
     graph = result.graph
     loss = graph.tasks.find("loss") if isinstance(graph.tasks, NumberedNames) else None
@@ -42,7 +42,7 @@ def layout_of(result: Result) -> Layout | None:
 
 
 class Walker:
-    """Walks through the steps of a schedule with the live state, and what is kept where all share one memory.
+    """Iterator over the steps of a schedule that tracks the live state, and checkpoints in a single memory.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Walker:
         Raises
         ------
         remat.OptionError
-            For what no action of the package can say.
+            For steps that no action of the package can express.
         """
         columns = zip(
             steps.kind.tolist(),
@@ -107,7 +107,7 @@ class Walker:
             yield from self._free(value, 0)
 
     def _start(self, state: int, drop: list[int]) -> Iterator[Event]:
-        """Say how a run comes to its state, and whether the state stays."""
+        """Yield the events by which a run obtains its state, and record whether the state stays."""
         yield from self._settle_tape()
         level = self._memories[0]
         if self._live != state:
@@ -139,7 +139,7 @@ class Walker:
             yield Read(step, self._memories[0], tape=True)
 
     def _settle_tape(self) -> Iterator[Event]:
-        """A tape that is still there when something else runs is a checkpoint in the one memory."""
+        """Turn a tape that is still present when another task runs into a checkpoint in the single memory."""
         if self._tape is not None:
             step, self._tape = self._tape, None
             self._keep(f"s{step + 1}")

@@ -33,7 +33,7 @@ def to_checkpoint_schedules(plan: Result, *, storage: Mapping[str, str] | None =
     remat.MissingExtraError
         If the package is not installed: ``pip install 'remat[adjoint]'``.
     remat.OptionError
-        If the plan has no schedule, more than two levels, or does what no action says (see
+        If the plan has no schedule, more than two levels, or steps that no action expresses (see
         `remat.bridges.checkpoint_schedules.actions`).
     """
     try:
@@ -79,7 +79,7 @@ def actions_for_checkpoint_schedules(
 ) -> Iterator[BridgeAction]:
     """Yield the actions of `to_checkpoint_schedules` without the package: class names, and arguments.
 
-    Parameters, and errors, as there.
+    Parameters and errors are the same.
     """
     return _plan(plan, storage)[2]
 
@@ -98,7 +98,7 @@ def _plan(plan: Result, storage: Mapping[str, str] | None) -> tuple[int, set[str
     used = [name for name in memories if any(isinstance(e, (Read, Write)) and e.level == name for e in tidied)]
     types = storage_types(used, storage) if used else {}
     steps = layout.last + 1
-    # All at once, so that what cannot be said is refused here and not on the way.
+    # Convert everything at once, so that inexpressible plans are refused before iteration.
     return steps, set(types.values()), iter(list(bridge_actions(tidied, steps, types)))
 
 

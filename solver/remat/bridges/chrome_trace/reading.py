@@ -1,7 +1,7 @@
 """Allocations of a trace of the PyTorch profiler (`record_shapes`, `profile_memory`), each with its operator.
 
-An event ``[memory]`` has an address and bytes, negative where they are freed. It belongs to the innermost operator that
-runs in its thread then.
+An event ``[memory]`` has an address and bytes, negative for a free. It belongs to the innermost operator that is then
+running in its thread.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read_chrome_trace(path: str, device: str | None = None) -> Allocations:
     Raises
     ------
     InstanceError
-        For what is no such trace, or has no memory events; the message has the number of the event.
+        If the file is not such a trace, or has no memory events; the message has the number of the event.
     OptionError
         For a device that the trace does not have.
     """
@@ -118,7 +118,7 @@ def _chosen(events: _Events, device: str | None) -> int:
 
 
 def _paired(events: _Events, place: int) -> Allocations:
-    """Pair allocations with what frees them."""
+    """Pair allocations with their frees."""
     import numpy as np
 
     chosen = np.flatnonzero(np.asarray(events.place) == place)

@@ -1,7 +1,7 @@
 """Contractions of a network of tensors become a task graph: a task is a contraction, a value is a tensor.
 
-Inputs are there from the start, and may be freed after their contraction: `ContractionTree.peak_size` of cotengra
-counts so. A task takes as many units as there are products. Sizes count entries, or bytes.
+Inputs are resident from the start and may be freed after their contraction, as in `ContractionTree.peak_size` of
+cotengra. A task takes one time unit per product. Sizes count entries or bytes.
 """
 
 from __future__ import annotations

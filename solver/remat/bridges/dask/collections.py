@@ -1,4 +1,4 @@
-"""Graphs of collections: documents for the importer, and orders of least memory as priorities."""
+"""Graphs of collections: documents for the importer, and priorities that reduce peak memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Sizes = Mapping[Key, int] | Callable[[Key], int | None]
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
-    """A low-level graph: keys in order, what each reads, and the keys that are wanted."""
+    """A low-level graph: keys in order, the keys that each reads, and the requested keys."""
 
     keys: list[Key]
     reads: dict[Key, list[Key]]
@@ -34,9 +34,9 @@ def document(
     ----------
     collection : dask collection, or a sequence of them
     sizes : mapping or callable, optional
-        Bytes of what a key makes, or None where it is not known.
+        Bytes of a key's result, or None if unknown.
     measure : bool
-        Run the graph here, task by task, and measure what each takes and makes.
+        Run the graph here, task by task, and measure the time and result size of each.
     optimize : bool
         Whether the graph is optimized first, as `compute` does.
 
@@ -87,26 +87,26 @@ def order(
     optimize: bool = True,
     time_limit: float | str = "10s",
 ) -> dict[Key, int]:
-    """Return a priority for each key, 0 first: an order of a single worker with a small peak of memory.
+    """Return a priority for each key, 0 first: an order for a single worker with a small memory peak.
 
     Parameters
     ----------
     collection, sizes, measure, optimize
         As of `document`.
     budget : int or str, optional
-        Bytes that the order may take; without it, the smallest peak that is found.
+        Limit on the order's peak; default: minimize the peak.
     time_limit : float or str
         For the search.
 
     Returns
     -------
     dict
-        Its peak is never above that of `dask.order.order`, which is the answer where nothing better is found.
+        Its peak is at most that of `dask.order.order`, which is the fallback.
 
     Raises
     ------
     MissingExtraError, OptionError
-        As `document`, and for a budget that no order keeps that was found.
+        As `document`; also if no order within the budget is found.
     """
     graph = _graph(collection, optimize=optimize)
     made = _document(graph, collection, sizes, measure=measure)
@@ -129,7 +129,7 @@ def order(
 def peak(
     order: Iterable[Key], reads: Mapping[Key, Iterable[Key]], sizes: Mapping[Key, int], outputs: Iterable[Key]
 ) -> int:
-    """Return the most bytes that an order holds: each result from its task's start to its last reader's end."""
+    """Return the peak bytes of an order: each result is held from its task's start to its last reader's end."""
     listed = list(order)
     last: dict[Key, int] = {key: index for index, key in enumerate(listed)}
     for index, key in enumerate(listed):
@@ -149,7 +149,7 @@ def peak(
 
 
 def _searched(graph: _Graph, made: dict[str, Any], limit: int | None, time_limit: float | str) -> list[Key] | None:
-    """Return the order of a schedule, or None where none is found."""
+    """Return the order of a schedule, or None if none is found."""
     from remat.instance import instance_from_document
     from remat.solving.entry import solve
     from remat.solving.questions.least_budget import least_budget
@@ -185,7 +185,7 @@ def _graph(collection: Any, *, optimize: bool) -> _Graph:
 
 
 def _topological(tasks: Iterable[Key], reads: Mapping[Key, list[Key]]) -> list[Key]:
-    """Return the keys, each after what it reads; depth first, so that neighbours stay together."""
+    """Return the keys in topological order, depth first, so that neighbours stay together."""
     done: dict[Key, None] = {}
     for start in tasks:
         stack = [(start, iter(reads[start]))] if start not in done else []
@@ -215,7 +215,7 @@ def _bytes(budget: int | str) -> int:
 
 
 def _estimated(graph: _Graph, collection: Any, sizes: Sizes | None) -> dict[Key, int]:
-    """Return sizes: those that are given, of chunks, or of the largest chunk that a key reads."""
+    """Return sizes: given sizes, chunk sizes, or the size of the largest chunk that a key reads."""
     known = _chunks(collection)
     found: dict[Key, int] = {}
     for key in graph.keys:
@@ -226,7 +226,7 @@ def _estimated(graph: _Graph, collection: Any, sizes: Sizes | None) -> dict[Key,
 
 
 def _chunks(collection: Any) -> Callable[[Key], int | None]:
-    """Return a function that knows the bytes of the chunks of all layers."""
+    """Return a function that looks up the bytes of a layer's chunks."""
     layers: dict[str, tuple[Any, int]] = {}
     for each in collection if isinstance(collection, (list, tuple)) else [collection]:
         for name, layer in getattr(each.__dask_graph__(), "layers", {}).items():

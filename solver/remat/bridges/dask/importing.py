@@ -14,7 +14,7 @@ OF_TASKS = frozenset({"key", "time", "size", "reads"})
 
 
 def import_graph(source: Source, *, name: str | None = None, recompute: bool = False) -> dict[str, Any]:
-    """Make a task graph of a document that `remat.bridges.dask.document` wrote.
+    """Convert a document written by `remat.bridges.dask.document` to a task graph.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def import_graph(source: Source, *, name: str | None = None, recompute: bool = F
     Raises
     ------
     InstanceError
-        For what is no such document, with the path.
+        If the document is invalid; names the path in it.
     """
     document = read_source(source)
     if document.get("schema") != SCHEMA:

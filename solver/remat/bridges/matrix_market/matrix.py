@@ -47,7 +47,7 @@ def read_matrix(path: str | os.PathLike[str]) -> Pattern:
 
     Notes
     -----
-    `scipy.io.mmread` is of no use here: entries that are no numbers end the process with a segmentation fault.
+    `scipy.io.mmread` is unsuitable: entries that are not numbers crash the process with a segmentation fault.
     """
     name, data = read_bytes(path, "matrix", LARGEST_FILE)
     head = _check_header(data, name)
@@ -59,7 +59,7 @@ def read_matrix(path: str | os.PathLike[str]) -> Pattern:
 
 
 class _Head(NamedTuple):
-    """What the first lines say: the order of the matrix, its entries, words in a line, and where the entries begin."""
+    """Contents of the first lines: matrix order, entries, words per line, and the position of the first entry."""
 
     order: int
     entries: int
@@ -91,7 +91,7 @@ def _entries(data: bytes, head: _Head) -> tuple[IntArray, IntArray]:
 
 
 def _check_header(data: bytes, name: str) -> _Head:
-    """Refuse what is no square sparse real matrix before it is parsed."""
+    """Refuse anything but a square sparse real matrix before parsing."""
     if not data.strip():
         raise InstanceError(f"{name}: the file is empty")
     lines = io.BytesIO(data)
@@ -117,6 +117,6 @@ def _check_header(data: bytes, name: str) -> _Head:
     if rows < 1:
         raise InstanceError(f"{name}: the matrix is empty ({rows} x {columns})")
     if entries < 0 or 2 * entries > len(data) or rows > min(LARGEST_ORDER, max(FEW_ROWS, 8 * entries)):
-        # Each entry takes a line: more than the file holds must not make anybody allocate them; nor may empty rows.
+        # Each entry takes a line: claims of more entries (or empty rows) than the file holds must not cause allocation.
         raise InstanceError(f"{name}: malformed Matrix Market file: order {rows}, {entries} entries, {len(data)} bytes")
     return _Head(rows, entries, 2 if field == "pattern" else 3, lines.tell())

@@ -1,7 +1,7 @@
 """Allocations of a snapshot of PyTorch's allocator (`torch.cuda.memory._dump_snapshot`), each with its line of code.
 
-The file is a pickle. It is read without importing or calling anything: dictionaries, lists, tuples, numbers and texts
-are all that a snapshot has, and a file that asks for more is refused.
+The file is a pickle. The reader imports and calls nothing: it accepts dictionaries, lists, tuples, numbers and texts,
+which suffice for a snapshot, and refuses any other file.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _there(snapshot: dict[str, Any], device: int) -> dict[int, int]:
 
 
 def _allocations(name: str, trace: list[Any], there: dict[int, int]) -> Allocations:
-    """Pair what is allocated and freed."""
+    """Pair allocations with their frees."""
     recorder = Recorder()
     labels: dict[str, int] = {}
     known: dict[int, int] = {}

@@ -1,7 +1,8 @@
 """An ONNX model becomes a task graph: of its inference, or of a training step by one rule per operator.
 
-An operator is a task, a tensor a value. What only depends on parameters is computed once and lies there throughout, as
-they do. Views are no values. Times are a device's roofline: products at its rate, other operators at its bandwidth.
+An operator is a task, and a tensor is a value. Tensors that depend only on parameters are computed once and stay
+resident throughout, like the parameters. Views are not values. Times come from a device's roofline: products at its
+rate, other operators at its bandwidth.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ class _Importer:
         return 4
 
     def root(self, name: str) -> str:
-        """Return the value in which a tensor lies."""
+        """Return the value that stores a tensor."""
         while name in self.alias:
             name = self.alias[name]
         return name
@@ -174,7 +175,7 @@ class _Importer:
         return 1e6 * max(work / self.rates.flops, traffic / self.rates.bandwidth)
 
     def _task(self, key: str, reads: list[str], writes: dict[str, int], phase: str, **more: Any) -> None:
-        """Append a task; its traffic is what it reads and writes, and `extra` bytes of constants."""
+        """Append a task; its traffic is its reads and writes, plus `extra` bytes of constants."""
         work, extra = more.pop("work", 0), more.pop("extra", 0)
         reads = list(dict.fromkeys(reads))
         self.sizes.update(writes)
@@ -229,7 +230,7 @@ class _Importer:
         self.unknown += [name for name in names if self.graph.tensor(name).shape is None]
 
     def _kept(self, node: Node, rule: Rule, output: str) -> dict[str, int]:
-        """Return what a forward writes for its backward only."""
+        """Return the values that a forward writes only for its backward."""
         found = {}
         if rule.mask and output:
             found[f"{node.name}.mask"] = rule.mask * self.graph.tensor(output).count
@@ -246,7 +247,7 @@ class _Importer:
         if node.operator in RULES:
             return RULES[node.operator]
         if not any(self.graph.tensor(name).floating for name in node.outputs if name):
-            return Rule()  # of indices and conditions there is no gradient
+            return Rule()  # indices and conditions have no gradient
         raise InstanceError(f"{self.file}: {node} has no training rule; rules are for {listing(sorted(RULES))}")
 
     def backward(self) -> None:
@@ -297,7 +298,7 @@ class _Importer:
         """Return the values of the forward that a backward reads."""
         found: list[str] = []
         if rule.product:
-            # The gradient of one factor needs the others; constants are there anyway.
+            # The gradient of one factor needs the others; constants are always resident.
             learners = [*moving, *learned]
             factors = [name for name in inputs if name not in self.constant]
             found = [name for name in factors if any(other != name for other in learners) or inputs.count(name) > 1]
@@ -310,7 +311,7 @@ class _Importer:
         return [root for name in found if (root := self.root(name)) in self.sizes]
 
     def _is_trained(self, name: str) -> bool:
-        """Whether a constant is a parameter, or made of some: no literal, and more than one number."""
+        """Whether a constant is a parameter or derived from parameters: not a literal, and more than one number."""
         tensor = self.graph.tensor(name)
         return name in self.constant and name not in self.literal and tensor.floating and tensor.count > 1
 
@@ -329,7 +330,7 @@ class _Importer:
             self._arrive(root, name)
 
     def _arrive(self, root: str, gradient: str) -> None:
-        """Add a gradient to what is there, in place."""
+        """Add a gradient to the existing one in place."""
         known = self.gradients.get(root)
         if known is None:
             self.gradients[root] = gradient

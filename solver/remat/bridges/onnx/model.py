@@ -1,4 +1,4 @@
-"""An ONNX graph as plain data: what the importer needs of it, without the package."""
+"""The parts of an ONNX graph that the importer needs, as plain data independent of the package onnx."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Tensor:
     Attributes
     ----------
     shape : tuple of int, or None
-        None where inference does not find it, or a dimension of it.
+        None if inference does not find every dimension.
     element : int
         Bytes of an element.
     floating : bool
@@ -63,7 +63,7 @@ class Node:
     attributes: Mapping[str, Any]
 
     def __str__(self) -> str:
-        """Return the operator and the name, as messages have them."""
+        """Return the operator and the name for messages."""
         return f"{self.operator} {brief(self.name)}"
 
 
@@ -95,5 +95,5 @@ class Graph:
     dimensions: Mapping[str, str]
 
     def tensor(self, name: str) -> Tensor:
-        """Return a tensor; of unknown shape where nothing is known of it."""
+        """Return a tensor; its shape is unknown if the model does not describe it."""
         return self.tensors.get(name, Tensor(None))

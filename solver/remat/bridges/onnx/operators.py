@@ -1,4 +1,4 @@
-"""What operators do: their work, which outputs are views, and what their backwards read."""
+"""Properties of operators: their work, the outputs that are views, and the inputs of their backwards."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _einsum(graph: Graph, node: Node) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What the backward of an operator reads, and what it makes.
+    """The reads and results of an operator's backward.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Rule:
     trained : int
         Number of the last input that may be a trained parameter (of a norm its bias, not the running statistics).
     indices : bool
-        Whether it reads what the forward read of indices and conditions.
+        Whether it reads the forward's indices and conditions.
     """
 
     inputs: bool = False

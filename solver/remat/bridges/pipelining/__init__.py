@@ -1,1 +1,1 @@
-"""Pipeline schedules as CSV files of PyTorch's `torch.distributed.pipelining`: a row a rank, a cell an action."""
+"""Pipeline schedules as CSV files of PyTorch's `torch.distributed.pipelining`: a row per rank, a cell per action."""

@@ -1,7 +1,7 @@
 """The cells of a CSV schedule: reading and writing them.
 
-A cell is a stage, what is done, and mostly a micro-batch: ``0F0``, ``3I2``, ``1SEND_F0``, ``0UNSHARD``. An empty cell
-is idle time; ``(0F1;1B0)OVERLAP_F_B`` is two operations at once.
+A cell has a stage, an action, and usually a micro-batch: ``0F0``, ``3I2``, ``1SEND_F0``, ``0UNSHARD``. An empty cell
+is idle time; ``(0F1;1B0)OVERLAP_F_B`` is two concurrent operations.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_CELLS = 2_000_000
 
 
 class Kind(StrEnum):
-    """What an action does, as cells spell it."""
+    """Kinds of actions, as spelt in cells."""
 
     FORWARD = "F"
     INPUT = "I"
@@ -49,7 +49,7 @@ OF_STAGES = frozenset({Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD})
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action of a rank: what, of which stage, for which micro-batch (both counted from 0)."""
+    """One action of a rank: its kind, stage and micro-batch (both from 0)."""
 
     kind: Kind
     stage: int
@@ -61,7 +61,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Two operations at once."""
+    """Two concurrent operations."""
 
     first: Action
     second: Action
@@ -79,7 +79,7 @@ Rows = tuple[tuple[Cell, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an action stands, both counted from 0."""
+    """Row and cell of an action, from 0."""
 
     row: int
     cell: int
@@ -100,7 +100,7 @@ def each_action(rows: Rows) -> Iterator[tuple[Place, Action]]:
 def read_csv(source: str | os.PathLike[str] | IO[Any]) -> Rows:
     """Read the cells of a CSV schedule; gzip is recognised by its content.
 
-    Rows at the end in which nothing stands are left out: a rank that does nothing needs none.
+    Empty rows at the end are dropped: an idle rank needs no row.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def read_csv(source: str | os.PathLike[str] | IO[Any]) -> Rows:
 
 
 def csv_lines(rows: Sequence[Sequence[Cell]]) -> Iterable[str]:
-    """Yield the text of a CSV schedule, a line a row."""
+    """Yield the text of a CSV schedule, one line per row."""
     return (",".join("" if cell is None else str(cell) for cell in cells) + "\n" for cells in rows)
 
 

@@ -22,7 +22,7 @@ _HOP = ("bandwidth", "latency", "delay")
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import makes: an instance, the document of its schedule, and notes on what these do not say."""
+    """Result of an import: an instance, its schedule document, and notes on what they do not express."""
 
     instance: PipelineInstance
     schedule: dict[str, Any]
@@ -35,7 +35,7 @@ def import_csv(
     *,
     name: str | None = None,
 ) -> Imported:
-    """Make an instance of kind `pipeline` with a layer a stage, and a schedule for it, from a CSV schedule.
+    """Convert a CSV schedule to an instance of kind `pipeline` with one layer per stage, and a schedule for it.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def import_csv(
     Raises
     ------
     InstanceError
-        For a CSV or times that cannot be read, or that do not go together.
+        For an unreadable or inconsistent CSV or times document.
     """
     named = os.fspath(source) if isinstance(source, (str, os.PathLike)) else str(getattr(source, "name", "schedule"))
     layout = check_layout(read_csv(source), named)
@@ -94,7 +94,7 @@ def import_csv(
 
 
 def _layers(given: Any, depth: int) -> list[dict[str, Any]]:
-    """Return the layers that a document of times says: one, repeated, where it has one object for all stages."""
+    """Return the layers of a times document; a single object applies to all stages."""
     example = '{"stages": [{"F": 1, "B": 2}, ...]}'
     if not isinstance(given, dict):
         raise InstanceError(f"expected an object such as {example}", "$")
@@ -134,7 +134,7 @@ def _check_keys(given: dict[str, Any], known: tuple[str, ...], path: str) -> Non
 
 
 def _check_halves(layout: Layout, instance: PipelineInstance, name: str) -> None:
-    """Refuse halves of backwards where only the time of the whole is known."""
+    """Refuse split backwards if only the time of the whole is known."""
     part = {stage: index for own in layout.copies for index, stage in enumerate(own)}
     whole = [not layer.is_split for layer in instance.each_layer()]
 
@@ -151,7 +151,7 @@ def _check_halves(layout: Layout, instance: PipelineInstance, name: str) -> None
 
 
 def _of_times(text: str, layers: list[dict[str, Any]]) -> str:
-    """Put the places of the document of times for those of the instance that was made of it."""
+    """Translate paths in the instance to paths in the times document."""
     stage = "$.stages" if "repeat" in layers[0] else r"$.stages[\1]"
     text = re.sub(r"^\$\.layers\[(\d+)\]", stage, text).replace("$.cluster.levels[0]", "$.hop")
     halves = any("weight_time" in layer for layer in layers)

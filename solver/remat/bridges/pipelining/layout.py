@@ -1,7 +1,7 @@
-"""What a CSV schedule implies: where stages lie, which ones follow each other, that everything is there once.
+"""Layout of a CSV schedule: places and sequence of the stages, and a check that every operation occurs once.
 
-The stages of a CSV follow each other as they are numbered. Where they run different micro-batches (schedules in two
-directions, which PyTorch does not have), those that run the same ones are one copy of the model.
+The stages of a CSV follow each other by number. In bidirectional schedules (which PyTorch does not have), stages run
+different micro-batches; stages with the same micro-batches form one copy of the model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OTHER_END = {
 
 @dataclass(frozen=True)
 class Layout:
-    """A CSV schedule that was checked.
+    """A checked CSV schedule.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Layout:
         return sum(isinstance(cell, Overlap) for cells in self.rows for cell in cells)
 
     def transfers_of(self, action: Action) -> tuple[Action | None, Action | None]:
-        """Return what an operation receives, and what it sends; None for what stays on its rank."""
+        """Return the receive and the send of an operation; None for a transfer within its rank."""
         if action.kind is Kind.FORWARD:
             return self._transfer(action, Kind.RECV_F), self._transfer(action, Kind.SEND_F)
         if action.kind is Kind.WEIGHT:
@@ -94,7 +94,7 @@ def check_layout(rows: Rows, name: str = "the schedule") -> Layout:
 
     Notes
     -----
-    O(cells): nothing is made for a number that is merely large.
+    O(cells): large numbers alone cause no allocation.
     """
     try:
         home, at = _places(rows)
@@ -190,7 +190,7 @@ def _refuse_mixed(home: tuple[int, ...], ran: list[set[int]], one: int, other: i
 
 
 def _check_transfers(layout: Layout, at: dict[Action, tuple[int, Place]]) -> None:
-    """Check that the transfers are those which the operations need, each on the right side of its operation."""
+    """Check that the transfers match the needs of the operations, each on the right side of its operation."""
     wanted: set[Action] = set()
     for operation, (number, place) in at.items():
         if operation.kind not in COMPUTING:

@@ -16,7 +16,7 @@ from remat.schedule.orders import Orders, Pass, Phase, Stage
 
 
 def even_cuts(layers: int, parts: int) -> list[int]:
-    """Return where layers are cut into even parts, of which the first ones have one layer more."""
+    """Return the cuts of the layers into even parts; the first parts get the extra layers."""
     least, more = divmod(layers, parts)
     return list(accumulate([least + (part < more) for part in range(parts)], initial=0))
 
@@ -94,7 +94,7 @@ def schedule_document(orders: Orders, devices: Sequence[str]) -> dict[str, Any]:
 
 
 def notes_on(layout: Layout, instance: PipelineInstance) -> Iterator[str]:
-    """Say where orders for an instance are not just what the CSV says."""
+    """Return notes on differences between the orders for an instance and the CSV."""
     depth, layers = max(map(len, layout.copies)), instance.length
     if layers != depth:
         yield f"the CSV does not say which layers its stages hold: {layers} layers are cut in {depth} even parts"
@@ -111,14 +111,14 @@ def notes_on(layout: Layout, instance: PipelineInstance) -> Iterator[str]:
 
 
 def rows_of(orders: Orders) -> Rows:
-    """Return orders as a CSV schedule without transfers, one row a device.
+    """Return orders as a CSV schedule without transfers, one row per device.
 
     Stages are numbered as the micro-batches pass them; those that run nothing are left out.
 
     Raises
     ------
     OptionError
-        For stages that a CSV cannot say: layers that do not follow each other.
+        For stages that a CSV cannot express: layers that are not consecutive.
     """
     copies = _copies_of(orders)
     number = {stage: index for index, stage in enumerate(stage for own in copies for stage in own)}
@@ -164,7 +164,7 @@ def _copies_of(orders: Orders) -> list[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Uneven:
-    """A stage whose layers are not those that reading a CSV would give it: the numbers of its layers."""
+    """A stage whose layers differ from those assumed when a CSV is read, with the numbers of its layers."""
 
     stage: int
     has: int
@@ -172,7 +172,7 @@ class Uneven:
 
 
 def first_uneven(orders: Orders) -> Uneven | None:
-    """Return the first stage whose layers are not the even part that a CSV is read as; None if all are."""
+    """Return the first stage whose layers differ from its even part; None if there is none."""
     for own in _copies_of(orders):
         layers = [len(orders.stages[stage].layers) for stage in own]
         cuts = even_cuts(sum(layers), len(own))

@@ -1,8 +1,7 @@
-"""Do transfers that block both ends hang? A simulation of each rank's program.
+"""Deadlock check for rendezvous transfers, by simulation of each rank's program.
 
-A rank runs its row in order. Sends and receives that follow each other directly are posted at once, and the rank goes
-on when all of them are done, in any order; a transfer is done when both ends have come to it. An idle cell ends such a
-group.
+A rank runs its row in order. It posts adjacent sends and receives together as a group, and continues when all of them
+are complete, in any order. A transfer completes when both ends have reached it. An idle cell ends a group.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ class Blocked:
 
 
 def rendezvous_deadlock(orders: Orders, *, grouped: bool) -> tuple[Blocked, ...] | None:
-    """Return ranks that wait for each other for ever, in a cycle, if transfers block both ends; None if all goes well.
+    """Return a cycle of deadlocked ranks if transfers block both ends; None without deadlock.
 
     Parameters
     ----------
     orders : Orders
-        That can be run where transfers do not block.
+        Orders without deadlock for non-blocking transfers.
     grouped : bool
         The sends of an operation and the receives of the next are posted at once. Otherwise a rank sends what it has
         just made, then receives what it is about to need, one by one.
@@ -46,7 +45,7 @@ def rendezvous_deadlock(orders: Orders, *, grouped: bool) -> tuple[Blocked, ...]
 
 
 def with_transfers(layout: Layout, *, grouped: bool) -> Layout:
-    """Add the sends and receives to a schedule without them; one by one, an idle cell stands between two."""
+    """Add sends and receives to a schedule without them; unless grouped, separate them by idle cells."""
     rows = []
     for cells in layout.rows:
         row: list[Cell] = []
@@ -70,11 +69,11 @@ def _posted(transfers: Sequence[Action], grouped: bool) -> Sequence[Cell]:
 
 
 def hang_of(layout: Layout) -> tuple[Blocked, ...] | None:
-    """Return ranks that wait for each other for ever; None if the transfers that are listed can all be done.
+    """Return a cycle of deadlocked ranks; None if all listed transfers can complete.
 
     Notes
     -----
-    O(cells). Which transfer is done first does not matter: a rank that can go on will be able to later, too.
+    O(cells). The order of transfers does not matter: a rank that can continue now can also continue later.
     """
     groups = [_groups(cells) for cells in layout.rows]
     at = [0] * len(groups)
@@ -109,7 +108,7 @@ def hang_of(layout: Layout) -> tuple[Blocked, ...] | None:
 
 
 def _groups(cells: Sequence[Cell]) -> list[list[Action]]:
-    """Return the transfers of a row that are posted at once."""
+    """Return the groups of transfers of a row that are posted together."""
     found: list[list[Action]] = []
     open_ = False
     for cell in cells:
@@ -124,7 +123,7 @@ def _groups(cells: Sequence[Cell]) -> list[list[Action]]:
 
 
 def _shortest_cycle(waits: dict[int, dict[int, Action]]) -> tuple[Blocked, ...]:
-    """Return a shortest cycle of ranks: whoever is stuck waits for somebody who is."""
+    """Return a shortest cycle of ranks; each blocked rank waits for another blocked rank."""
     best: list[int] = []
     for origin in sorted(waits):
         came: dict[int, int] = {}

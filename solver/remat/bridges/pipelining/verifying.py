@@ -1,4 +1,4 @@
-"""Judging a CSV schedule against an instance of kind `pipeline`."""
+"""Verification of a CSV schedule against an instance of kind `pipeline`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from remat.verifier import Violation, nothing_run
 def examine_csv(
     instance: Instance, source: str | os.PathLike[str] | IO[Any], *, machine: MachineModel | None = None
 ) -> Examined:
-    """Judge a CSV schedule as `remat.verify` judges its orders; the instance's layers are cut in even parts.
+    """Verify a CSV schedule as `remat.verify` verifies its orders; the instance's layers are cut into even parts.
 
-    If the CSV lists sends and receives, these block both ends, in the order in which they stand (see
-    `remat.bridges.pipelining.rendezvous`): if ranks wait for each other for ever, that breaks the rule `deadlock`.
+    If the CSV lists sends and receives, they block both ends in the listed order (see
+    `remat.bridges.pipelining.rendezvous`). Ranks that wait for each other forever violate the rule `deadlock`.
 
     Raises
     ------
     InstanceError
-        For a CSV that cannot be read, or that does not suit the instance.
+        For a CSV that is unreadable or does not match the instance.
     """
     if not isinstance(instance, PipelineInstance):
         raise InstanceError(f"CSV schedules are for pipelines, and the instance is a {instance.kind}")

@@ -1,13 +1,14 @@
 """Layer graphs for accelerators and CPUs, as the public repository dnn-partitioning has them, become streams.
 
-The format: `nodes` with times in milliseconds on a CPU and on an accelerator, bytes that lie on an accelerator which
-runs them, a colour class (nodes of one class are on one device), and whether they belong to the backward pass; `edges`
-with a time in milliseconds; how many CPUs and accelerators there are, and the bytes of an accelerator. An accelerator
-sends what it has made, and others read, once to the memory of the CPUs, and fetches what it reads once from there; both
-take the time of the edge, in which it computes nothing. CPUs pay nothing.
+The format has `nodes`, `edges` with a time in milliseconds, the numbers of CPUs and accelerators, and the bytes of an
+accelerator. A node has times in milliseconds on a CPU and on an accelerator, and resident bytes on the accelerator
+that runs it. It also has a colour class (nodes of one class share a device) and a flag for the backward pass.
 
-The times of edges are what counts: files of that repository have them in different proportions to the bytes beside
-them (some are off by 1000/1024^2 ...), so the bandwidth of the links is the one that makes the times come out.
+An accelerator sends each output that others read once to the memory of the CPUs, and fetches each input once from
+there. Both take the time of the edge, during which the accelerator does not compute. Transfers cost CPUs nothing.
+
+Edge times take precedence over edge bytes, because their ratios differ between files of that repository (some are off
+by 1000/1024^2 ...). The importer chooses the link bandwidth that reproduces the times.
 """
 
 from __future__ import annotations
@@ -81,24 +82,24 @@ def import_partitioning(
     ----------
     source : path, open file or dict
     accelerators, cpus : int, optional
-        How many there are; default: as many as the profile says.
+        Number of each; default: from the profile.
     memory : int or str, optional
-        Bytes of each accelerator; default: as the profile says.
+        Bytes of each accelerator; default: from the profile.
     samples : int
-        Samples that are looked at step by step.
+        Samples that are scheduled step by step.
     name : str, optional
         Default: the file's.
 
     Returns
     -------
     Imported
-        Of kind ``dag`` with a `stream`, times in ms, sizes in bytes. Each colour class is an input, in one memory, that
-        its nodes read: it has their bytes, and keeps them together.
+        Of kind ``dag`` with a `stream`, times in ms, sizes in bytes. Each colour class is an input in one memory that
+        all its nodes read. It has their bytes and keeps them together.
 
     Raises
     ------
     InstanceError
-        For what is no such profile; one whose edges from one node differ in time.
+        If the profile is invalid, or edges from one node differ in time.
     """
     document = read_source(source)
     nodes = list(_nodes(document))
@@ -185,7 +186,7 @@ def _names(nodes: list[_Node]) -> dict[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Outputs:
-    """What nodes send: bytes by node, who reads whose, and bytes a millisecond."""
+    """Outputs of nodes: bytes by node, readers, and bytes per millisecond."""
 
     size: dict[int, int]
     read: dict[int, list[int]]
@@ -234,7 +235,7 @@ class _Outputs:
 
 
 def _bandwidth(cost: dict[int, Number], given: dict[int, int]) -> Number:
-    """Return the bytes a millisecond of most edges; where none says both, so many that times are exact to 1e-12."""
+    """Return the bytes per millisecond of most edges; if no edge has both, a value that keeps times exact to 1e-12."""
     known = (given[source] / time for source, time in cost.items() if time and given[source])
     ratios = Counter(ratio for ratio in known if 0 < ratio <= LARGEST_TIME)
     if not ratios:
@@ -244,7 +245,7 @@ def _bandwidth(cost: dict[int, Number], given: dict[int, int]) -> Number:
 
 
 def _machine(accelerators: int, cpus: int, capacity: int | str, bandwidth: Number) -> dict[str, Any]:
-    """Return accelerators around the memory of the CPUs; transfers keep them from computing."""
+    """Return accelerators around the memory of the CPUs; transfers block their computation."""
     names = [f"{ACCELERATOR}{index}" for index in range(accelerators)]
     processors: list[dict[str, Any]] = []
     if cpus:
@@ -263,7 +264,7 @@ def _machine(accelerators: int, cpus: int, capacity: int | str, bandwidth: Numbe
 
 @dataclass(frozen=True, slots=True)
 class ImportedSplit:
-    """A `remat.schedule/2` document of a split, and what is to be known of it."""
+    """A `remat.schedule/2` document of a split, with notes."""
 
     schedule: dict[str, Any]
     notes: tuple[str, ...]
@@ -276,17 +277,17 @@ def import_split(imported: Imported, source: Source) -> ImportedSplit:
     ----------
     imported : Imported
     source : path, open file or dict
-        ``{"fpgas": [{"nodes": [1, 2]}, ...], "cpus": [...]}``. A node that stands nowhere goes with its colour class.
+        ``{"fpgas": [{"nodes": [1, 2]}, ...], "cpus": [...]}``. An unlisted node follows its colour class.
 
     Returns
     -------
     ImportedSplit
-        A pattern, at the shortest period at which what passes fits.
+        A modulo schedule with the shortest period in which the transfers fit.
 
     Raises
     ------
     InstanceError
-        For what is no split of this profile.
+        If the document is not a split of this profile.
     """
     document = read_source(source)
     instance = imported.instance

@@ -1,4 +1,4 @@
-"""Fields of a foreign JSON document, with its path in every complaint."""
+"""Checked access to fields of a foreign JSON document; errors name the path."""
 
 from __future__ import annotations
 

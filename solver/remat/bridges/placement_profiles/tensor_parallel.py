@@ -1,15 +1,16 @@
 """Profiles of layers for tensor-parallel pipelines, as the public repository piper has them, become pipelines.
 
-The format: `nodes` with, for each tensor degree (``TMPCs``), one or more ways to run a layer (``vanilla``, ``activation
-recomp``): seconds a sample of forward and backward together, bytes of parameters, bytes that a stage holds for each
-sample in flight (``memoryUsageA``) and throughout (``memoryUsageB``); `edges` with bytes a sample; the bandwidth in
-bytes a second, devices and the bytes of each. Nodes are in no order.
+The format has unordered `nodes`, `edges` with bytes per sample, the bandwidth in bytes per second, the number of
+devices and the bytes of each. For each tensor degree (``TMPCs``), a node has one or more options to run the layer
+(``vanilla``, ``activation recomp``). An option has seconds per sample (forward and backward together) and bytes of
+parameters. It also has the bytes that a stage holds per sample in flight (``memoryUsageA``) and throughout
+(``memoryUsageB``).
 
-A layer of the instance is one way to run a node on one device; its forward has a share of the time, as nothing is said
-of that. What it holds in flight is its output and what it saves; what it holds throughout are parameters, as many bytes
-of gradients, and the rest as states of the optimizer. What several devices have that run it together are the figures of
-their degree, whose times have what these wait for in them; what they gather besides where an edge leaves the stage
-(``syncTimeFw``, ``syncTimeBw``) is left out.
+A layer of the instance is one option of a node on one device. The profile does not split its time, so the forward gets
+a given share. The bytes in flight become the output and the saved bytes. The bytes held throughout become parameters,
+gradients of equal size, and optimizer states (the rest). For several devices that run a layer together, the importer
+uses the figures of their degree; these times include communication. The additional gathers where an edge leaves the
+stage (``syncTimeFw``, ``syncTimeBw``) are ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FORWARD = 1 / 3
 
 @dataclass(frozen=True, slots=True)
 class ImportedLayers:
-    """A pipeline made of a profile, and what it does not say."""
+    """A pipeline made from a profile, with notes on what it does not express."""
 
     instance: PipelineInstance
     notes: tuple[str, ...]
@@ -38,26 +39,26 @@ class ImportedLayers:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What of a profile is imported.
+    """Options of the import.
 
     Attributes
     ----------
     devices : int or None
-        How many there are; None: as many as the profile says.
+        Number of devices; None: from the profile.
     memory : int or str or None
-        Bytes of each; None: as the profile says.
+        Bytes of each; None: from the profile.
     bandwidth : str or None
-        Between any two; None: as the profile says.
+        Between any two devices; None: from the profile.
     micro_batches : int
         Of one sample each.
     forward_share : float
-        What of a layer's time its forward takes.
+        Share of the forward in a layer's time.
     way : str
-        Which way to run a layer on one device.
+        Option to run a layer on one device.
     weights : str
         As of a pipeline.
     tensor : tuple of int or None
-        How many devices may run a layer together, beside one alone; None: as many as the profile has figures of.
+        Numbers of devices, other than one, that may run a layer together; None: all degrees of the profile.
     """
 
     devices: int | None = None
@@ -76,7 +77,7 @@ def import_layers(source: Source, chosen: Chosen | None = None, *, name: str | N
     Raises
     ------
     InstanceError
-        For what is no such profile; one whose layers cannot be put into an order, or of which several are read by none.
+        If the profile is invalid, its layers have no topological order, or several layers have no reader.
     """
     document, chosen = read_source(source), chosen or Chosen()
     nodes: dict[int, tuple[int, dict[str, Any]]] = {}
@@ -119,7 +120,7 @@ def import_layers(source: Source, chosen: Chosen | None = None, *, name: str | N
 
 
 def _edges(document: dict[str, Any], known: set[int]) -> tuple[dict[int, list[int]], dict[int, int], tuple[str, ...]]:
-    """Return what each node reads, the bytes of each output, and notes."""
+    """Return the inputs of each node, the bytes of each output, and notes."""
     reads: dict[int, list[int]] = defaultdict(list)
     sent: dict[int, set[int]] = defaultdict(set)
     for index, entry in enumerate(listed(document, "edges")):
@@ -140,7 +141,7 @@ def _edges(document: dict[str, Any], known: set[int]) -> tuple[dict[int, list[in
 
 
 def _order(nodes: Any, reads: dict[int, list[int]]) -> list[int]:
-    """Return the nodes so that each follows what it reads, as soon as it can be read, by their numbers."""
+    """Return the nodes in topological order, each as early as possible, ties by number."""
     following: dict[int, list[int]] = defaultdict(list)
     missing = {own: len(reads[own]) for own in nodes}
     for own in nodes:
@@ -165,7 +166,7 @@ def _order(nodes: Any, reads: dict[int, list[int]]) -> list[int]:
 
 
 def _works(index: int, entry: dict[str, Any], output: int, chosen: Chosen) -> dict[str, Any]:
-    """Return what several devices have that run a node together: none where parameters change meanwhile."""
+    """Return the figures of several devices that run a node together; none where parameters change meanwhile."""
     degrees = entry["TMPCs"]
     listed_ = degrees if chosen.tensor is None else map(str, chosen.tensor)
     wanted = [degree for degree in listed_ if degree != "1" and degree in degrees]
@@ -200,7 +201,7 @@ def _layer(index: int, entry: dict[str, Any], own: int, output: int, chosen: Cho
 
 
 def _work(way: dict[str, Any], path: str, output: int, chosen: Chosen) -> dict[str, Any]:
-    """Return the times and sizes of a way to run a node, on one device."""
+    """Return the times and sizes of an option to run a node on one device."""
     time, share = number(way, "timePerSample", path), chosen.forward_share
     parameters, always = size(way, "parameterSize", path), size(way, "memoryUsageB", path)
     gradients = min(parameters, max(0, always - parameters))

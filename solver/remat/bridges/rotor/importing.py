@@ -19,7 +19,7 @@ FIELDS = ("forward time", "backward time", "size", "saved size", "forward worksp
 
 
 def import_chain(path: str, *, name: str | None = None, time_unit: str = "ms") -> dict[str, Any]:
-    """Make a chain of rotor's text.
+    """Convert rotor's text to a chain.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def import_chain(path: str, *, name: str | None = None, time_unit: str = "ms") -
     name : str, optional
         Default: ``rotor``.
     time_unit : {"s", "ms", "us", "ns"}
-        What times count; rotor measures milliseconds.
+        Unit of times; rotor measures milliseconds.
 
     Returns
     -------
@@ -38,7 +38,7 @@ def import_chain(path: str, *, name: str | None = None, time_unit: str = "ms") -
     Raises
     ------
     InstanceError
-        For what is no such list, with its entry.
+        If the text is not such a list; names the entry.
     """
     file, text = read_text(path, "chain", LARGEST)
     rows = _rows(text, file)

@@ -82,7 +82,7 @@ class Backend:
         return compiler(compile_boxed, partition)(graph, inputs)  # type: ignore[no-any-return]
 
     def _plan(self, captured: Captured, choices: Choices, *, again: bool) -> Plan:
-        """Plan; of a graph whose sizes change from call to call, as the largest so far, where that fits."""
+        """Plan a graph; if its sizes change between calls, plan for the largest so far if that fits."""
         if not again or not self.plans:
             return make_plan(captured, choices)
         largest = max(self.plans, key=lambda plan: plan.peak)
@@ -102,7 +102,7 @@ class Backend:
         return make_plan(captured, choices)
 
     def _choices_for(self, graph: Any) -> Callable[[], Choices]:
-        """Find the budget of a training graph; a second one in one step needs a budget of its own."""
+        """Find the budget of a training graph; a second graph in one step needs a separate budget."""
         frame = _frame()
         resumed = frame is not None and frame[1].startswith("torch_dynamo_resume")
 
@@ -159,7 +159,7 @@ def _by_shape(graph: Any, compile_fixed: Callable[[Any, list[Any]], Callable[...
 
 
 def _with_sizes(graph: Any, given: tuple[Any, ...]) -> Any:
-    """Return a graph with numbers in place of those of its inputs that are sizes."""
+    """Return a graph in which numbers replace the inputs that are sizes."""
     fixed = fx.Graph()
     made: dict[Any, Any] = {}
     values = iter(given)
@@ -173,14 +173,14 @@ def _with_sizes(graph: Any, given: tuple[Any, ...]) -> Any:
 
 
 def _begin(graph: Any) -> str:
-    """Say where in the user's code a graph begins: right behind a break, if it is not the first."""
+    """Return where in the user's code a graph begins: directly after a graph break, if it is not the first."""
     places = (source_of(node) for node in graph.graph.nodes if node.op not in ("placeholder", "output"))
     found = next((place for place in places if place), "")
     return f", which begins at {found}" if found else ""
 
 
 def _by_kind(module: Any, inputs: list[Any]) -> tuple[Source, ...]:
-    """Tell parameters and buffers from whatever else comes in."""
+    """Distinguish parameters and buffers from other inputs."""
     if module is None:
         parameter = torch.nn.Parameter
         return tuple(Source("parameter" if isinstance(tensor, parameter) else "input") for tensor in inputs)
@@ -230,9 +230,9 @@ def make_choices(budget: int | str | Sequence[int | str] | None, given: dict[str
 
 
 def compile_module(module: Any, budget: int | str | Sequence[int | str] | None = None, **choices: Any) -> Any:
-    """Return the module with a plan: it is called, trained and saved as before.
+    """Return the module with a plan; it is called, trained and saved as before.
 
-    The first call in training captures the step, solves, verifies and emits; each new shape gets a plan of its own.
+    The first call in training captures the step, solves, verifies and emits; each new shape gets a separate plan.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def compile_module(module: Any, budget: int | str | Sequence[int | str] | None =
 def __getattr__(name: str) -> Any:
     """Return the compiler that is registered as ``"remat"``, which `torch.compile` looks up before it traces anything.
 
-    So this is the moment for its tracer to learn to pass over calls of loggers, and for a budget to be refused.
+    At this point, Dynamo is set to ignore logging calls, and an invalid budget is refused.
     """
     if name != "registered":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -287,7 +287,7 @@ def _pass_over_loggers() -> None:
 
 
 def _registered(graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
-    """Compile as backend ``"remat"``: with what `configure` was given, else the budget of the environment."""
+    """Compile as backend ``"remat"``, with the choices of `configure` or the budget of the environment."""
     choices = _choices_by_name()
     if choices is None:
         raise TorchError(f"no budget: set {BUDGET_VARIABLE}=8GB, or call remat.torch.configure(budget='8GB')")
@@ -295,7 +295,7 @@ def _registered(graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
 
 
 def _choices_by_name() -> Choices | None:
-    """Return what `configure` was given, else the budget of the environment."""
+    """Return the choices of `configure`, or the budget of the environment."""
     import os
 
     if "choices" in _CONFIGURED:
@@ -313,10 +313,10 @@ _CONFIGURED: dict[str, Choices] = {}
 
 
 def configure(budget: int | str | None = None, **choices: Any) -> None:
-    """Set what backend ``"remat"`` is for: from Trainer or Lightning arguments, which know but a name.
+    """Set the choices of backend ``"remat"``, for Trainer or Lightning arguments that accept only a name.
 
-    As where the backend is looked up by its name, PyTorch's compiler passes over calls of loggers from then on, which
-    would break a module into several graphs.
+    As when the backend is looked up by name, Dynamo then ignores logging calls, which would break a module into several
+    graphs.
     """
     made = make_choices(budget, choices)
     if isinstance(made.budget, Sequence) and not isinstance(made.budget, str):

@@ -26,7 +26,7 @@ LOGGING = ("debug", "info", "warning", "error", "critical", "exception", "log", 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an input of the joint graph comes from.
+    """Origin of an input of the joint graph.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Source:
 
 
 class Captured:
-    """A training step: its joint graph, and where its inputs come from.
+    """A training step: its joint graph, and the origins of its inputs.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ def capture(module: Any, /, *args: Any, **kwargs: Any) -> Captured:
     Raises
     ------
     TorchError
-        For what cannot be captured; the message names the operator, or the line of the module's code.
+        If the step cannot be captured; the message names the operator, or the line of the module's code.
     """
     check_module(module)
     found: list[Captured] = []
@@ -202,7 +202,7 @@ def capture(module: Any, /, *args: Any, **kwargs: Any) -> Captured:
 
 
 def compiler(compile_graph: Callable[..., Any], partition: Callable[..., Any]) -> Any:
-    """Return a compiler of Dynamo's graphs that takes its partition from us."""
+    """Return a compiler of Dynamo's graphs that uses remat's partition."""
     common: Any = import_module("torch._dynamo.backends.common")
     return common.aot_autograd(fw_compiler=compile_graph, partition_fn=partition, keep_inference_input_mutations=True)
 
@@ -213,7 +213,7 @@ MOST_SHAPES = 64
 
 @contextmanager
 def quiet_logging() -> Iterator[None]:
-    """Ignore calls of loggers while tracing, which would break the graph; and let each shape have its graph."""
+    """Ignore logging calls while tracing, as they would break the graph; allow a separate graph for each shape."""
     config: Any = import_module("torch._dynamo.config")
     limit = max(MOST_SHAPES, config.recompile_limit)
     with config.patch(ignore_logging_functions=ignored_functions(config), recompile_limit=limit):
@@ -221,7 +221,7 @@ def quiet_logging() -> Iterator[None]:
 
 
 def ignored_functions(config: Any) -> set[Any]:
-    """Return what Dynamo passes over while tracing: what it does already, and the methods of loggers."""
+    """Return the functions that Dynamo ignores while tracing: its present set, and the methods of loggers."""
     import logging
 
     methods = {getattr(logging.Logger, name) for name in LOGGING if hasattr(logging.Logger, name)}
@@ -229,7 +229,7 @@ def ignored_functions(config: Any) -> set[Any]:
 
 
 def sources_of(module: Any, given: Any, inputs: list[Any]) -> tuple[Source, ...]:
-    """Tell parameters, buffers, arguments and constants apart, by identity."""
+    """Distinguish parameters, buffers, arguments and constants by identity."""
     parameters = {id(tensor): name for name, tensor in module.named_parameters()}
     buffers = {id(tensor): name for name, tensor in module.named_buffers()}
     leaves = {id(leaf): index for index, leaf in enumerate(pytree.tree_leaves(given)) if isinstance(leaf, torch.Tensor)}

@@ -1,4 +1,4 @@
-"""Times of operators: the roofline of a device, or measured ones; and what lies in memory throughout."""
+"""Times of operators, from a device's roofline or from measurements, and bytes that are always resident."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 
 @dataclass(frozen=True)
 class Optimizer:
-    """What an optimizer keeps for the parameters that it trains.
+    """Memory that an optimizer keeps for trained parameters.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Optimizer:
         Bytes for each element of a parameter, of whatever type: 4 for a copy in full precision, 2 for two states in
         eight bits.
     fixed : int
-        Bytes beside these.
+        Additional bytes, independent of the parameters.
     """
 
     states: float = 0
@@ -51,7 +51,7 @@ def read_optimizer(optimizer: str | None) -> Optimizer:
     Raises
     ------
     OptionError
-        For a name that is not known and no file.
+        For a name that is neither known nor a file.
     InstanceError
         For a file that says something else.
     """
@@ -78,12 +78,12 @@ def read_optimizer(optimizer: str | None) -> Optimizer:
 
 @dataclass(frozen=True)
 class Costs:
-    """What running an operator takes.
+    """Time and workspace of operators.
 
     Attributes
     ----------
     source : str
-        Where the times come from.
+        Origin of the times.
     rate, bandwidth : float
         Of a roofline: operations and bytes per second.
     measured : mapping of str to (microseconds, bytes)
@@ -105,12 +105,12 @@ class Costs:
         return max(1, round(seconds * 1e6))
 
     def workspace(self, node: Node) -> int:
-        """Bytes that it needs beside what it reads and writes; 0 where nobody measured."""
+        """Bytes needed in addition to reads and writes; 0 if not measured."""
         return self.measured.get(key_of(node), (0, 0))[1]
 
 
 def key_of(node: Node) -> str:
-    """Name an operator by what its time depends on: nodes and storages have other numbers elsewhere."""
+    """Return a key of everything that an operator's time depends on, independent of node and storage numbers."""
     import re
 
     shapes = ", ".join("-" if held is None else f"{held.dtype}{list(held.shape)}" for held in node.tensors)
@@ -166,7 +166,7 @@ def costs_document(device: str, measured: Mapping[str, tuple[int, int]], otherwi
 
 
 def static_bytes(recording: Recording, optimizer: str | None = None) -> dict[str, int]:
-    """Split what lies in memory throughout: parameters, buffers, inputs, constants and the optimizer's states."""
+    """Break down resident bytes: parameters, buffers, inputs, constants and the optimizer's states."""
     keeps = read_optimizer(optimizer)
     split = {"parameter": 0, "buffer": 0, "input": 0, "constant": 0}
     seen: set[int] = set()

@@ -1,4 +1,4 @@
-"""`MODULE:FACTORY`: a function of the user's that returns a module and what it is called with; it is run."""
+"""`MODULE:FACTORY`: calls a user's function that returns a module and the arguments of its call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def call_factory(named: str, **given: Any) -> tuple[Any, tuple[Any, ...], dict[s
     named : str
         ``package.module:function``, or ``path/to/file.py:function``; modules are also found in the current folder.
     **given
-        What the factory is called with.
+        Arguments of the factory.
 
     Raises
     ------

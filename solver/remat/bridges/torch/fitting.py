@@ -20,16 +20,16 @@ SHOWN = 12
 
 @dataclass(frozen=True)
 class ModuleRuns:
-    """What a plan does with the tasks of one module.
+    """Runs of the tasks of one module in a plan.
 
     Attributes
     ----------
     module : str
         Empty for tasks of no module.
     tasks, again : int
-        Tasks that run, and runs beside the first of each.
+        Tasks that run, and their recomputations.
     time_again : int
-        Microseconds of these.
+        Microseconds of these recomputations.
     """
 
     module: str
@@ -47,12 +47,12 @@ class Fitted:
     captured : Captured
     plan : Plan
     batch : int or None
-        The largest that fits, where one was looked for.
+        The largest batch that fits, if requested.
     modules : tuple of ModuleRuns
         In the order in which they first run.
     choices : Choices
     most : float or None
-        What recomputation may take at most, as a share, where that was asked for.
+        Largest allowed share of recomputation time, if requested.
     """
 
     captured: Captured
@@ -113,7 +113,7 @@ def fit(
     max_overhead : float or str, optional
         Recomputation may take at most this share of the time without any: ``0.1``, or ``"10%"``.
     tell : callable, optional
-        Is told of each batch that was tried.
+        Called for each batch that is tried.
 
     Raises
     ------

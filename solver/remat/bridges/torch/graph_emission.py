@@ -1,4 +1,4 @@
-"""From runs in order to two graphs, forward and backward: which node is copied where, and what lies between them."""
+"""Conversion of ordered runs to a forward and a backward graph, with the values passed between them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Emitted:
     forward, backward : Part
         The forward returns its own outputs, and then what is `saved`; the backward takes that, and then the tangents.
     saved : tuple of str
-        Nodes that lie between them.
+        Nodes that are passed from the forward to the backward.
     """
 
     forward: Part
@@ -99,7 +99,7 @@ def emit(joint: Joint, runs: Iterable[str]) -> Emitted:
 
 @dataclass
 class _Half:
-    """One of the graphs while it is made; `there` has the latest line for each node that is no view."""
+    """One of the graphs under construction; `there` has the latest line for each node that is not a view."""
 
     joint: Joint
     given: list[str]
@@ -115,7 +115,7 @@ class _Half:
         self.used.update((name, 1) for name in self.given)
 
     def run(self, task: Task) -> None:
-        """Copy a task's node, and right behind it the items of what it returns: nothing holds the tuple."""
+        """Copy a task's node, followed directly by the items of its result, so that the tuple is not kept alive."""
         if task.from_mask:
             read, mask, made = self.joint.mask_parts(task.node)
             operands = tuple((name, self.line_of(name)) for name in (read, mask))
@@ -129,7 +129,7 @@ class _Half:
             )
 
     def line_of(self, name: str) -> str:
-        """Return the line that stands for a node now; views of one line are made once."""
+        """Return the current line of a node; views of one line are made once."""
         if not self.joint.is_view(name):
             if name not in self.there:
                 self._bring(name)
@@ -160,7 +160,7 @@ class _Half:
 
 
 def _needed(joint: Joint, lines: list[Line], outputs: Iterable[str | None]) -> tuple[tuple[Line, ...], set[str]]:
-    """Leave out lines that nobody reads, but for those that act or draw; and return all names that are read."""
+    """Drop unread lines, except effects and random draws; also return all names that are read."""
     read = {name for name in outputs if name is not None}
     left: list[Line] = []
     for line in reversed(lines):

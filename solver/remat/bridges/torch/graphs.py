@@ -1,4 +1,4 @@
-"""The two graphs of a plan as PyTorch runs them, and how they are run: eager kernels, boxed arguments."""
+"""The two graphs of a plan for PyTorch, and their execution with eager kernels and boxed arguments."""
 
 from __future__ import annotations
 

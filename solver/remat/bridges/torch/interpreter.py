@@ -1,4 +1,4 @@
-"""`remat.torch.execute`: the joint graph, run by run as a schedule says. Slow, exact, and the measure of the rest."""
+"""`remat.torch.execute`: run the joint graph along a schedule. Slow, exact, and the reference for the rest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from remat.bridges.torch.weightless import check_data
 
 @dataclass(frozen=True)
 class Execution:
-    """What running a schedule gave.
+    """Results of executing a schedule.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Execution:
     gradients : mapping of str to tensor
         By the name of the parameter; of the n-th leaf of the arguments, ``input n``.
     runs : mapping of str to int
-        How often each task ran.
+        Number of runs of each task.
     seconds : mapping of str to float
         All runs of each task together.
     live_peak : int
@@ -49,7 +49,7 @@ class Execution:
 
 
 def execute(captured: Captured, schedule: Any, inputs: Any = None, *, allocator: bool = False) -> Execution:
-    """Run a training step as a schedule says.
+    """Run a training step according to a schedule.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def given_tensors(captured: Captured, inputs: Any = None) -> list[Any]:
 
 
 class Interpreter:
-    """The state of a run: for each node that is there, its tensor.
+    """The state of an execution: the tensor of each resident node.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ class Interpreter:
         return node.target(*args, **kwargs)
 
     def _tensor(self, name: str, views: dict[str, Any]) -> Any:
-        """Return a node's tensor; views are made for the one who asks."""
+        """Return a node's tensor; views are created on demand."""
         if not self.captured.joint.is_view(name):
             return self.there[name]
         if name not in views:
@@ -201,7 +201,7 @@ class Interpreter:
         return views[name]
 
     def _turn(self) -> None:
-        """Give the outputs to the caller, and take the tangents from him: 1 for the loss, 0 for all else."""
+        """Pass the outputs to the caller and receive the tangents: 1 for the loss, 0 for all others."""
         views: dict[str, Any] = {}
         self.outputs = tuple(
             None if name is None else self._tensor(name, views) for name in self.captured.recording.outputs
@@ -239,5 +239,5 @@ def mask_scale(captured: Captured, read: str, node: str) -> float:
 
 
 def from_mask(tensor: Any, mask: Any, scale: float) -> Any:
-    """Do dropout again, with the mask that was drawn."""
+    """Repeat dropout with the mask that was drawn."""
     return tensor.mul(mask).mul_(scale)

@@ -1,17 +1,17 @@
-"""The rules of a joint graph: which nodes are tasks, which views; what may run again, and what comes before what.
+"""The rules of a joint graph: which nodes are tasks or views, which tasks are recomputable, and their precedence.
 
-A value is a storage: views are folded into what they look at, and made anew for whoever reads them. An operator with
-several outputs writes several values. Inputs, parameters and buffers lie outside the graph and are no values.
+A value is a storage: views are folded into their base and recreated for each reader. An operator with several outputs
+writes several values. Inputs, parameters and buffers lie outside the graph and are not values.
 
-Four things make the order of runs safe by construction, with values of no size (`...:done`) where data alone does not:
+The following rules make the order of runs safe; values of size zero (`...:done`) add precedence where data does not:
 
-- the task `@backward` takes no time, reads what the forward returns and writes the tangents: what a schedule runs
-  before it is the forward graph, what it runs after it the backward graph;
-- an operator that writes into a buffer runs exactly once, before `@backward`, after all others that read the buffer;
-  these do not run again, but for batch normalisation while training, whose outputs do not depend on its statistics;
+- the task `@backward` takes no time, reads the forward's results and writes the tangents; runs before it form the
+  forward graph, runs after it the backward graph;
+- an operator that writes into a buffer runs exactly once, before `@backward`, after all readers of the buffer; the
+  readers are not recomputed, except batch normalisation in training, whose outputs do not depend on its statistics;
 - operators that draw random numbers run once, in the order of the program, so that each draws the same numbers;
-- dropout may be made again from its mask;
-- what the forward returns is made once, and there until the end, since its caller holds it.
+- dropout may be recomputed from its mask;
+- the forward's results are computed once and stay until the end, since the caller holds them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Task:
 
 
 class Joint:
-    """A recorded joint graph, its nodes told apart.
+    """A recorded joint graph with classified nodes.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Joint:
             self.maker[node.name] = self.maker[node.inputs[0]]
 
     def is_view(self, name: str) -> bool:
-        """Whether a node only looks at what another one made."""
+        """Whether a node is only a view of another node's result."""
         return self.nodes[name].role in (Role.CALL, Role.ITEM) and name not in self.maker
 
     def bases(self, names: Iterable[str]) -> Iterator[str]:
@@ -136,7 +136,7 @@ class Joint:
     # ------------------------------------------------------------------------------------- forward and backward
 
     def _kinds(self) -> None:
-        """Tell the tasks of the forward from those of the backward."""
+        """Separate the tasks of the forward from those of the backward."""
         late: set[str] = set()
         for node in self.recording.nodes:
             if node.role is Role.TANGENT or late.intersection(node.inputs) or (node.backward and node.random):
@@ -155,7 +155,7 @@ class Joint:
         self.forward = {name for name in self._written if name in wanted}
 
     def describe(self, name: str) -> str:
-        """Name an operator as its user knows it."""
+        """Return the user's name of an operator."""
         node = self.nodes[name]
         return f"{node.operator or node.name} ({node.module or node.source or node.name})"
 
@@ -181,7 +181,7 @@ class Joint:
         return {tensor.storage for tensor in held if tensor is not None}
 
     def _effect_order(self) -> tuple[list[tuple[str, str]], set[str]]:
-        """Return pairs of tasks of which the first comes before the second, and the tasks that run but once."""
+        """Return precedence pairs of tasks, and the tasks that run only once."""
         pairs: list[tuple[str, str]] = []
         fixed: set[str] = set()
         readers: dict[int, list[str]] = {}
@@ -207,7 +207,7 @@ class Joint:
         return pairs, fixed
 
     def _only_statistics(self, name: str, storage: int) -> bool:
-        """Whether a task looks at a buffer as running statistics and nothing else."""
+        """Whether a task uses a buffer only as running statistics."""
         node = self.nodes[name]
         others = [read for read in node.inputs if read not in node.statistics]
         held = (t for read in (*others, *self.bases(others)) for t in self.nodes[read].tensors if t is not None)
@@ -245,7 +245,7 @@ class Joint:
     # ------------------------------------------------------------------------------------- order
 
     def _order(self) -> list[Task]:
-        """List the tasks, with the values of no size that keep what must not be swapped in order."""
+        """List the tasks, with values of size zero that enforce additional precedence."""
         pairs, fixed = self._effect_order()
         random = [name for name in self._written if self.nodes[name].random]
         fixed.update(random)
@@ -299,7 +299,7 @@ class Joint:
 
     @cached_property
     def returned(self) -> frozenset[str]:
-        """What the forward returns: the caller holds it from then on, so that making it again would free nothing."""
+        """Results of the forward. The caller holds them afterwards, so recomputation would free nothing."""
         return frozenset(self._values_read([name for name in self.recording.outputs if name is not None]))
 
     @cached_property
@@ -315,7 +315,7 @@ class Joint:
 
 
 def _with_order(tasks: list[Task], pairs: list[tuple[str, str]]) -> list[Task]:
-    """Add values of no size for those pairs that the data does not order."""
+    """Add values of size zero for pairs that the data does not order."""
     place = {task.name: index for index, task in enumerate(tasks)}
     maker = {value: index for index, task in enumerate(tasks) for value in task.writes}
     before: list[int] = []

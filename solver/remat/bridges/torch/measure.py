@@ -1,4 +1,4 @@
-"""What running really takes: bytes of storages alive, bytes that the allocator hands out, time of each operator."""
+"""Measurements of real runs: bytes of live storages, bytes from the allocator, time of each operator."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LiveStorages(DispatchMode):
 
 
 def allocator_peak(call: Callable[[], Returned]) -> tuple[Returned, int]:
-    """Return what a call returns, and how many bytes the allocator had handed out at most, above those before it."""
+    """Return the result of a call, and the allocator's peak above its level before the call."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
@@ -108,7 +108,7 @@ def median_time(call: Callable[[], Any], repeats: int) -> float:
 
 
 def workspace_of(call: Callable[[], Any]) -> int:
-    """Return the bytes that a call takes from the allocator at most, beyond what it returns."""
+    """Return the peak bytes that a call takes from the allocator, beyond its result."""
     returned, peak = allocator_peak(call)
     kept = {storage._cdata: int(storage.nbytes()) for storage in storages_in(returned)}
     return max(0, peak - sum(kept.values()))

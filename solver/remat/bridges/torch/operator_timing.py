@@ -17,7 +17,7 @@ from remat.bridges.torch.weightless import check_data
 
 
 def measure(captured: Captured, inputs: Any = None, *, repeats: int = 5) -> dict[str, Any]:
-    """Measure each operator of a captured step; buffers and the state of random numbers stay as they were.
+    """Measure each operator of a captured step; buffers and the random state are preserved.
 
     Parameters
     ----------

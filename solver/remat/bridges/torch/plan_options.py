@@ -1,4 +1,4 @@
-"""What a plan is made for: the options of `remat.torch`, read at the call that is given them."""
+"""Options of plans in `remat.torch`, checked by the call that receives them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIME_LIMIT = 30.0
 
 @dataclass(frozen=True)
 class Choices:
-    """What a plan is made for.
+    """Options of a plan.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Choices:
     Raises
     ------
     OptionError
-        If a size or the limit cannot be read: at once, since in a compiler of PyTorch's it would drown in its report.
+        If a size or the limit is invalid. Raised early, because PyTorch's compiler would bury the error in its report.
     """
 
     budget: int | str | Sequence[int | str] | None = None

@@ -41,7 +41,7 @@ QUICK: tuple[str, Mapping[str, Any]] = ("dag-auto", {"iterations": 1})
 
 
 class TooSmallError(TorchError):
-    """No plan within the budget; `proved` says whether there is none, or none was found."""
+    """No plan within the budget; `proved` tells proved infeasibility from a search without success."""
 
     def __init__(self, message: str, *, proved: bool) -> None:
         super().__init__(message)
@@ -99,7 +99,7 @@ class Plan:
 
     @property
     def summary(self) -> str:
-        """Where the bytes go, in a few lines."""
+        """Breakdown of the bytes in a few lines."""
         shown = [f"{name} {format_size(size)}" for name, size in self.split.items() if size]
         lines = [f"peak {format_size(self.peak)}: {', '.join(shown)}", f"recomputation takes {self.overhead:.2%} more"]
         return "\n".join((*lines, *self.warnings))
@@ -113,7 +113,7 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
     captured : Captured
     choices : Choices
     search : bool
-        Where nothing is found, look for the least budget, and say it; should it be one that was given, it is the plan.
+        If no plan is found, search for the minimum budget and report it; if it is within the given one, use its plan.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def costs_of(captured: Captured, costs: str | Costs | Mapping[str, Any] | None) 
 
 
 def same_order(captured: Captured, plan: Plan, choices: Choices) -> Plan | None:
-    """Return a plan that runs what another one does, on other sizes; None if the budget does not hold it."""
+    """Return a plan with the same runs for other sizes; None if it exceeds the budget."""
     budget = choices.budget
     if not captured.joint.tasks.keys() >= set(plan.runs):
         return None
@@ -193,7 +193,7 @@ def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str =
 
 
 def judge(captured: Captured, forward: Any, backward: Any, *, costs: Any = None) -> Result:
-    """Turn a partition of somebody else's into a verified schedule.
+    """Convert another tool's partition into a verified schedule.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ def _solve(instance: Any, choices: Choices, reserve: int) -> Result:
 
 
 def _least(instance: Any, choices: Choices) -> Result:
-    """Look for the least budget with the algorithm that was chosen, if one was."""
+    """Search for the minimum budget with the chosen algorithm, or a quick one for `auto`."""
     known = choices.algorithm != "auto"
     return least_budget(
         instance,
@@ -285,7 +285,7 @@ def _within(result: Result, least: Result) -> bool:
 
 
 def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mapping[str, int], choices: Choices) -> str:
-    """Say what would do: a budget with which a schedule was found, the module at its peak, and what of it is fixed."""
+    """Describe a sufficient budget, the module at its peak, and its fixed part."""
     result, least = answers
     joint, reserve = captured.joint, split["reserve"]
     gradients = {value for name in captured.recording.gradients if name is not None for value in joint.owned[name]}
@@ -319,7 +319,7 @@ def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mappin
 
 
 def _verdict(choices: Choices, *, proved: bool) -> str:
-    """Say how certain it is that the budget does not do, in the words of `remat solve`."""
+    """State how certain it is that the budget is too small, in the words of `remat solve`."""
     certain = f"infeasible within {choices.budget}, proved over all schedules"
     return certain if proved else f"nothing found within {choices.budget}"
 

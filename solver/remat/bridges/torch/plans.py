@@ -44,7 +44,7 @@ def events_of(captured: Captured, schedule: Any) -> list[Event]:
 
 def _steps(captured: Captured, schedule: Any) -> Iterator[Any]:
     if not isinstance(schedule, Result):
-        # Times differ from costs to costs, the order does not.
+        # Times depend on the costs; the order does not.
         document = dict(schedule if isinstance(schedule, Mapping) else read_document(schedule))
         document["steps"] = [
             {key: value for key, value in step.items() if key != "start"} for step in document.get("steps", ())

@@ -1,4 +1,4 @@
-"""What is kept of a joint graph: operators, arguments, shapes and aliasing, without a tensor and without PyTorch."""
+"""Record of a joint graph: operators, arguments, shapes and aliasing, independent of tensors and PyTorch."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SCHEMA = "remat.joint/1"
 
 
 class TorchError(RematError):
-    """A program cannot be captured, or a plan not be executed; the message says what stands in the way."""
+    """A program cannot be captured, or a plan cannot be executed; the message gives the reason."""
 
 
 class Role(StrEnum):
-    """What a node of the joint graph is."""
+    """The role of a node in the joint graph."""
 
     INPUT = "input"
     TANGENT = "tangent"
@@ -63,7 +63,7 @@ class Node:
     mutates : tuple of str
         Inputs into which it writes.
     effect : bool
-        Whether it does something beside returning tensors.
+        Whether it has side effects.
     statistics : tuple of str
         Inputs on which nothing depends that it returns, but for the items `renewed`: running statistics, of batch
         normalisation while training.
@@ -101,7 +101,7 @@ class Node:
 
     @property
     def line(self) -> str:
-        """What a fingerprint knows of it: neither its name, nor where it comes from, nor what it costs."""
+        """The part that enters the fingerprint: without name, source and cost."""
         returned = ", ".join(
             "-" if held is None else f"{held.dtype}{list(held.shape)}@{held.storage}" for held in self.tensors
         )
@@ -115,7 +115,7 @@ _DEFAULTS = {field.name: field.default for field in fields(Node)}
 
 @dataclass(frozen=True)
 class Recording:
-    """A joint graph: what computes loss and gradients in one go.
+    """A joint graph, which computes loss and gradients together.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ def _node_from(entry: Mapping[str, Any]) -> Node:
 
 
 def first_difference(mine: Recording, lines: tuple[str, ...]) -> str:
-    """Name the first operator in which a program differs from the one of which these are the lines' digests."""
+    """Name the first operator in which a program differs from the program with these line digests."""
     for index, (line, other) in enumerate(zip(digests(mine.lines), lines, strict=False)):
         if line != other:
             here = mine.nodes[index] if index < len(mine.nodes) else None

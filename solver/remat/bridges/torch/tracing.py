@@ -1,4 +1,4 @@
-"""A joint graph of PyTorch: tidied, and recorded."""
+"""Simplification and recording of PyTorch's joint graph."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNDEFINED = ("aten.empty", "aten.new_empty", "aten.empty_like", "aten.empty_stri
 
 
 def tensors_of(value: Any) -> list[Any]:
-    """Return what a node returns, element by element, None for what is no tensor."""
+    """Return the results of a node element by element, None for anything but a tensor."""
     parts = value if isinstance(value, (tuple, list)) else [value]
     return [part if isinstance(part, torch.Tensor) else None for part in parts]
 
@@ -53,7 +53,7 @@ def argument(node: Any, name: str) -> Any:
 
 
 def is_random(node: Any) -> bool:
-    """Whether a node draws random numbers; attention always says so, but draws only where its dropout is not 0."""
+    """Whether a node draws random numbers; attention is always tagged so, but only draws with nonzero dropout."""
     tags = getattr(node.target, "tags", ())
     if torch.Tag.nondeterministic_seeded not in tags:
         return False
@@ -66,7 +66,7 @@ def is_random(node: Any) -> bool:
 
 
 def is_effect(node: Any) -> bool:
-    """Whether a node does something beside returning tensors."""
+    """Whether a node has side effects."""
     schema = schema_of(node)
     return bool(schema is not None and schema.is_mutable) or bool(node.is_impure(impure_random=False))
 
@@ -82,7 +82,7 @@ def operator_name(node: Any) -> str:
 
 
 def tidy(graph: Any) -> dict[int, int]:
-    """Merge equal operators, and remove what nobody reads, in place.
+    """Merge equal operators and remove dead nodes, in place.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def tidy(graph: Any) -> dict[int, int]:
 
 
 def _merge_equal(graph: Any) -> dict[int, int]:
-    """Merge operators with equal arguments; none that draws, acts, returns anything undefined, or makes an output."""
+    """Merge operators with equal arguments, except random, effectful, undefined-result and output-producing ones."""
     output = next(iter(graph.find_nodes(op="output")))
     kept = {storage for node in output.all_input_nodes for storage in _storages(node)}
     seen: dict[Hashable, Any] = {}
@@ -119,7 +119,7 @@ def _merge_equal(graph: Any) -> dict[int, int]:
 
 
 def left_of(stands_for: dict[int, int], storage: int) -> int:
-    """Return the storage that is left of one that was merged, maybe several times."""
+    """Return the storage that replaces one that was merged, possibly several times."""
     while storage in stands_for:
         storage = stands_for[storage]
     return storage
@@ -190,7 +190,7 @@ class Recorder:
         return self._in_full_precision(node, held)
 
     def _in_full_precision(self, node: Any, held: tuple[Held | None, ...]) -> tuple[Held | None, ...]:
-        """Mend what meta kernels say of mean and deviation: the CPU keeps them in the precision of the weights."""
+        """Correct meta kernels' types of mean and deviation: the CPU keeps the precision of the weights."""
         if operator_name(node) not in NORMALISATIONS or node.meta["val"][0].device.type != "cpu":
             return held
         weights = [argument(node, name) for name in ("weight", "bias")]

@@ -1,4 +1,4 @@
-"""What cannot be captured, in one line that names the place in the user's code."""
+"""One-line errors for programs that cannot be captured, with the place in the user's code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from remat.bridges.torch.shim import torch
 
 
 def check_module(module: Any) -> None:
-    """Refuse what is no module, and parameters or hooks that the joint graph would not show."""
+    """Refuse anything but a module, and parameters or hooks that the joint graph would not show."""
     if not isinstance(module, torch.nn.Module):
         raise TorchError(f"expected a torch.nn.Module that returns the loss, not {type(module).__name__}")
     plain = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -36,7 +36,7 @@ def warn_of_checkpoints(graph: Any) -> None:
 
 
 def explain(error: BaseException) -> TorchError:
-    """Return the one line for what went wrong while tracing."""
+    """Return the one-line message for an error of tracing."""
     chain: list[BaseException] = []
     waiting: list[BaseException | None] = [error]
     while waiting:

@@ -1,7 +1,7 @@
 """WfFormat: tasks with runtimes, and files with sizes, which become values.
 
-A file that no task writes is there at the start; one that no task reads must be there at the end. A parent that shares
-no file with its child is a value without size.
+A file that no task writes is present at the start; a file that no task reads must be present at the end. A parent and
+child without a common file are linked by a value of size zero.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def import_workflow(source: Source, *, name: str | None = None, memory: bool = F
 
 
 class _Files:
-    """The files of a workflow: sizes, and who writes each."""
+    """The files of a workflow: sizes and producers."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         path = "$.workflow.specification"
@@ -103,7 +103,7 @@ class _Files:
         return list(dict.fromkeys(found))
 
     def made(self, names: list[str], task: str, path: str) -> None:
-        """Take note of who writes files."""
+        """Record the producer of files."""
         for name in names:
             other = self.writer.setdefault(name, task)
             if other != task:

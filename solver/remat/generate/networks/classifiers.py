@@ -179,8 +179,8 @@ def densenet(
         The features of a block lie side by side in one storage, and each layer reads those before it; or each layer
         has a storage of its own for all that it reads, into which they are copied.
     norm : {"again", "saved"}
-        Norms, rectifiers and copies are made again by tasks of their own before the backward needs what they make, or
-        what they make is saved.
+        Separate tasks recompute the results of norms, rectifiers and copies before the backward needs them, or these
+        results are saved.
     batch, classes, dtype, keep_gradients, flops, bandwidth, device
         As for `vgg`.
 
@@ -360,7 +360,7 @@ def _vgg(kernels: ImageKernels, depth: str, image: int, classes: int, norm: bool
 
 
 def _vgg_groups(kernels: ImageKernels, depth: str, image: int, norm: bool) -> tuple[list[Operation], list[Image]]:
-    """Return the convolutions of a VGG, and what each of its five pools makes."""
+    """Return the convolutions of a VGG, and the outputs of its five pools."""
     x = kernels.image("x", 3, image)
     operations: list[Operation] = []
     pools: list[Image] = []
@@ -448,7 +448,7 @@ def _residual(
     if (x.channels, x.edge) != (y.channels, y.edge):
         down, shortcut = unit(f"{name}.down", x, y.channels, kernel=1, stride=stride, rectify=False)
         operations += down
-    # An activated norm saves its output: what is added to it has to go elsewhere.
+    # An activated norm saves its output, so a sum with it needs a new tensor.
     saved = y.tensor in operations[-1].saves or any(y.tensor in operation.saves for operation in operations)
     joined, total = kernels.sum(f"{name}.sum", y, shortcut, in_place=not saved)
     relu, rectified = kernels.relu(f"{name}.relu", total)

@@ -1,4 +1,4 @@
-"""Lists of kernels: what task graphs that are written down kernel by kernel are made of."""
+"""Lists of kernels, from which task graphs are built kernel by kernel."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def lstm(
     preset : {"medium", "large"}
         The models of Zaremba et al., with 20 and 66 million parameters.
     layers, hidden, vocabulary : int, optional
-        What differs from the preset.
+        Overrides of the preset.
     steps : int
         Tokens over which the network is unrolled.
     batch : int

@@ -124,7 +124,7 @@ class MixtureMicroBatch(MicroBatch):
         self.sum(f"{at}residual2", [f"{at}middle", mixed], write)
 
     def _expert(self, at: str, own: str, mixed: str) -> str:
-        """Add what an expert makes of its tokens to the output; return the output's name."""
+        """Add an expert's results for its tokens to the output; return the output's name."""
         h, f = self.model.hidden, self.model.feedforward
         self.add(f"{own}gather", [f"{at}n2", f"{at}indices"], {f"{own}x": self.gathered}, traffic=2 * self.gathered)
         self._rows_matrix(f"{own}gate", f"{own}x", h, f)

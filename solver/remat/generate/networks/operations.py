@@ -1,7 +1,7 @@
 """Layers as lists of operations, from which stage times, saved sizes and workspaces follow.
 
-A network's layer is written down once, as the kernels that a framework would launch; everything that an
-instance needs is derived by the same rules:
+Each layer is specified once, as the kernels that a framework would launch. The figures of an instance follow from
+these rules:
 
 - time: each kernel takes the longer of its arithmetic and its memory traffic (roofline model; Williams,
   Waterman and Patterson 2009), reading and writing every tensor it touches once;
@@ -27,7 +27,7 @@ BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What the roofline needs: FLOP/s and bytes/s."""
+    """Rates of the roofline: FLOP/s and bytes/s."""
 
     flops: Number
     bandwidth: Number
@@ -72,9 +72,9 @@ class Operation:
     passes_gradient : bool
         The gradients of the inputs are that of the output (sums): no kernel, no bytes.
     again : bool
-        The first output is not saved: training graphs make it again before the backward that needs it.
+        The first output is not saved: training graphs recompute it before the backward that needs it.
     accumulates : bool
-        The backward adds to the gradients of the inputs that are there, in place.
+        The backward adds to the existing gradients of the inputs in place.
     """
 
     name: str

@@ -39,7 +39,7 @@ BARE = ("sgd", "none")
 
 @dataclass(frozen=True, kw_only=True)
 class States:
-    """What there is for each parameter, and where.
+    """Data of each parameter, and the memories that hold them.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class States:
             check.integer("staleness", self.staleness, minimum=0)
 
     def has_master(self, element: int) -> bool:
-        """Whether the optimizer's states hold the parameters, of so many bytes each, in fp32, too."""
+        """Whether the optimizer's states include an fp32 copy of parameters of the given element size."""
         return element < FLOAT32 and (self.optimizer not in BARE if self.master is None else self.master)
 
     def gradient_bytes(self, element: int) -> int:
@@ -187,7 +187,7 @@ def with_parameters(
 
 
 def _machine(states: States) -> dict[str, Any]:
-    """Return a device, a host, NVMe where something lies there, and the way to the other ranks."""
+    """Return a device, a host, NVMe if used, and the link to the other ranks."""
     machine = offloading_machine(states.link, states.host_speed)
     if "nvme" in (states.parameters, states.states):
         machine["memories"].append({"name": "nvme"})

@@ -1,7 +1,7 @@
 """Training steps that repeat one micro-batch, with parameters, gradients and updates around it.
 
-The kernels of one micro-batch are made once; tasks and values of all of them are rows that are made when they are asked
-for, so that a million tasks take as little memory as one micro-batch.
+The kernels of one micro-batch are created once. Tasks and values of all micro-batches are lazy rows, so a million
+tasks take no more memory than one micro-batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_LAYERS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is around the micro-batches; the parameters of the families, unchecked."""
+    """The setting of the micro-batches: the parameters of the families, unchecked."""
 
     micro_batches: int
     parameters: str
@@ -136,7 +136,7 @@ class Step:
         return self.count * len(self.listed) + (len(self.makers) if self.buffers else 0) + updated
 
     def check(self) -> None:
-        """Refuse what is beyond the format's bounds."""
+        """Refuse instances beyond the format's bounds."""
         check.integer("micro_batches", self.count, maximum=check.LARGEST_COUNT // len(self.once.kernels))
         own = self.once
         gradients = sum(own.gradient_size(name) * (len(makers) + 1) for name, makers in self.makers.items())
@@ -154,7 +154,7 @@ class Step:
         return [self._prefix(self.count - 1) + makers[-1] for makers in self.makers.values()]
 
     def inputs(self) -> list[Any]:
-        """Return token ids, and what lies there of parameters, states and gradients."""
+        """Return token ids, and the resident parameters, states and gradients."""
         found: list[Any] = [f"{self._prefix(number)}ids" for number in range(self.count)]
         if self.host:
             found += [{"value": f"{letter}.{name}", "memory": "host"} for letter, name in self._shared()]
@@ -163,7 +163,7 @@ class Step:
         return found
 
     def outputs(self) -> list[Any]:
-        """Return the losses, and what must be there of parameters, states and gradients."""
+        """Return the losses, and the parameters, states and gradients that must be present at the end."""
         found: list[Any] = [f"{self._prefix(number)}loss" for number in range(self.count)]
         if self.host:
             found += [{"value": f"new.{letter}.{name}", "memory": "host"} for letter, name in self._shared()]

@@ -1,4 +1,4 @@
-"""Training graphs of networks that are written down as operations: a task forward and a task backward for each."""
+"""Training graphs of networks given as operations, each with a forward and a backward task."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class _Graph:
         return name
 
     def _arrive(self, tensor: Tensor, gradient: str) -> None:
-        """Take note of a contribution to a tensor's gradient; in place, add it to what is there."""
+        """Record a contribution to a tensor's gradient; in place, add it to the existing gradient."""
         known = self.gradients.setdefault(tensor, [])
         known.append(gradient)
         self.parts[tensor] = max(self.parts.get(tensor, 0), len(known))
@@ -171,7 +171,7 @@ class _Graph:
         return total
 
     def _saved(self, tensor: Tensor) -> str:
-        """Name a tensor for a backward; make it again first, where that is what the network does."""
+        """Name a tensor for a backward; recompute it first if the network does so."""
         if tensor not in self.remade:
             return tensor.name
         if tensor not in self.again:

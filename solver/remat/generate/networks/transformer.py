@@ -231,7 +231,7 @@ def _described(kernels: Kernels, dtype: str) -> str:
 
 
 def _trained(training: States) -> str:
-    """Say what becomes of the parameters."""
+    """Describe the placement and training of the parameters."""
     if training.parameters == "none":
         return "parameters left out"
     return "frozen" if training.frozen else f"optimizer {training.optimizer}"

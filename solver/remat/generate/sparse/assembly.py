@@ -12,15 +12,14 @@ from remat.generate.sparse.pattern import Pattern
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """What the entries of fronts and factors take.
+    """Storage of the entries of fronts and factors.
 
     Attributes
     ----------
     symmetric : bool
         Fronts keep one triangle; otherwise they are full squares.
     factors_in_core : bool
-        The factors stay in memory, in an area of their own that is there throughout; otherwise they leave it as soon as
-        they are computed.
+        The factors stay in memory, in a separate permanent area; otherwise they leave it as soon as they are computed.
     entry_bytes : int
         Of one entry; 1 counts entries.
     """
@@ -94,7 +93,7 @@ def assembly_tree(pattern: Pattern, *, relax: int = 0) -> AssemblyTree:
     pattern : Pattern
         Of order 1 at least.
     relax : int
-        Most columns of a node that has absorbed children; 0 and 1 absorb nothing.
+        Maximum number of columns of a node that has absorbed children; 0 and 1 absorb nothing.
 
     Returns
     -------

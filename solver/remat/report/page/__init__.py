@@ -1,7 +1,7 @@
-"""A schedule as one interactive HTML file that needs nothing else: no network, no library.
+"""A schedule as one self-contained interactive HTML file, without network access or libraries.
 
-``data`` brings the schedule into columns, ``build`` puts the page together; ``style.css``, ``figures.js`` (columns,
-levels of detail, units) and ``page.js`` (drawing, pointer and keys) go into it whole.
+``data`` packs the schedule into columns, and ``build`` assembles the page. The page embeds ``style.css``,
+``figures.js`` (columns, levels of detail, units) and ``page.js`` (drawing, pointer and keys).
 """
 
 from remat.report.page.build import page, write_page

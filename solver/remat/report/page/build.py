@@ -1,4 +1,4 @@
-"""The page of one schedule: facts, the picture, what lies where the cursor stands, and the peaks in words."""
+"""The page of one schedule: facts, the picture, the contents of memory at the cursor, and the peaks in words."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def write_page(result: Result, path: str | os.PathLike[str]) -> None:
 
 
 def page(result: Result) -> str:
-    """Return one HTML document; equal results give equal pages, but for the time of solving.
+    """Return one HTML document; equal results give equal pages, except for the solve time.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def _asset(name: str) -> str:
 
 
 def _colours(groups: int) -> str:
-    """Return the palette as variables of the style, for light and for dark; with so many groups of values."""
+    """Return the palette as CSS variables for the light and the dark theme, with the given number of value groups."""
 
     def variable(name: str, value: str) -> str:
         return f"--{name}:{value};"
@@ -149,7 +149,7 @@ def _facts(result: Result) -> Iterator[str]:
     assert report is not None
     yield result.algorithm
     yield f"makespan {format_time(report.makespan, units)}"
-    if report.steady is not None:  # what the bound and the gap are of
+    if report.steady is not None:  # the quantity that the bound and the gap refer to
         yield f"{format_time(report.objective, units)} per {report.steady.what}"
     if result.overhead is not None and result.orders is None:
         yield f"overhead {format_percent(result.overhead)}"
@@ -196,7 +196,7 @@ _BY = {
 
 
 def _legend(result: Result, head: Mapping[str, Any]) -> str:
-    """Return the colours that occur, those of bytes with what there is of each at the peak of the fullest memory."""
+    """Return the colours that occur; those of bytes with their amounts at the peak of the fullest memory."""
     fullest = head["memories"][head["fullest"]]
     kinds = [(kind, Kind(kind).label, Kind(kind).meaning) for kind in sorted(_used(head, "kinds"))]
     sizes = {int(kind): size for kind, size in fullest["at_peak"].items()}
@@ -280,7 +280,7 @@ def _peaks(head: Mapping[str, Any], result: Result) -> Iterator[str]:
 def _limit(size: int, capacity: int | None, result: Result) -> str:
     if capacity is None:
         return ""
-    share = 1000 * size // max(capacity, 1) / 10  # rounded down: 100 % is all of it
+    share = 1000 * size // max(capacity, 1) / 10  # rounded down, so that 100 % means everything
     return f" of {format_size(capacity, result.units)} ({share:.1f}%)"
 
 

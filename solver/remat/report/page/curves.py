@@ -1,4 +1,4 @@
-"""The page of a sweep: its curves with the figures of each point on hover, and tables. No network, no library."""
+"""The self-contained page of a sweep: tables, and curves that show the figures of each point on hover."""
 
 from __future__ import annotations
 

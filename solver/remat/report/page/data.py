@@ -1,8 +1,8 @@
 """A schedule as columns of numbers, packed for a page.
 
-A column is whole numbers: as differences or as they are, zigzag, in as many bytes as the largest takes, all lowest
-bytes first, then all second ones, and so on. All columns and the names behind each other are compressed as one zlib
-stream. A schedule of 10^6 unequal steps takes 22 MB, one of 10^4 a quarter of a megabyte.
+A column holds integers, as differences or unchanged, in zigzag coding. Each takes as many bytes as the largest
+needs: all lowest bytes come first, then all second bytes, and so on. All columns and names are concatenated and
+compressed as one zlib stream. A schedule of 10^6 unequal steps takes 22 MB, one of 10^4 a quarter of a megabyte.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OF_OPERATION = {
 
 @dataclass
 class Packed:
-    """Columns and texts of a page: `entries` says what stands where in `data`."""
+    """Columns and texts of a page; `entries` gives their positions in `data`."""
 
     entries: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     data: bytearray = field(default_factory=bytearray)
@@ -81,7 +81,7 @@ class Packed:
 
 
 def pack(result: Result) -> tuple[dict[str, Any], str]:
-    """Return what a page is told of a schedule: a head, and the columns that it describes.
+    """Return the data of a schedule's page: a head, and the columns that it describes.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def pack(result: Result) -> tuple[dict[str, Any], str]:
 
 
 class _Ticks:
-    """Times as whole numbers: as they are, or a tick is a small part of the makespan."""
+    """Times as integers: unchanged, or in ticks that are a small fraction of the makespan."""
 
     def __init__(self, times: NumberArray, makespan: float) -> None:
         self._whole = times.dtype.kind == "i"
@@ -141,13 +141,13 @@ class _Ticks:
 
 
 def _is_grouped(result: Result) -> bool:
-    """Whether the page can colour bytes by group: those of task graphs, which have no stages."""
+    """Whether the page can colour bytes by group, as for task graphs without stages."""
     assert result.columns is not None
     return not isinstance(result.graph.values, NumberedNames) and len(result.columns) <= MOST_GROUPED
 
 
 def _groups(found: Composition) -> dict[str, Any] | None:
-    """Describe the rows of what is summed by group: labels, and what tells groups apart."""
+    """Describe the rows that are summed by group: labels, and the rule that separates the groups."""
     if found.groups is None:
         return None
     extra = [row.label for row in Extra]
@@ -156,9 +156,9 @@ def _groups(found: Composition) -> dict[str, Any] | None:
 
 
 def _rows(result: Result, packed: Packed) -> list[dict[str, Any]]:
-    """Add the steps of each processor and channel that ever does anything, in the order in which they start.
+    """Add the steps of each processor and channel that is ever busy, in order of their start.
 
-    A channel of a pipeline says which processor sends on it.
+    A channel of a pipeline names the processor that sends on it.
     """
     report, machine = result.report, result.machine
     assert report is not None
@@ -187,7 +187,7 @@ def _rows(result: Result, packed: Packed) -> list[dict[str, Any]]:
 
 
 def _senders(machine: Machine) -> dict[str, int]:
-    """Return for each channel the first processor of the memory that sends on it."""
+    """Return, for each channel, the first processor of the memory that sends on it."""
     first: dict[int, int] = {}
     for index, processor in enumerate(machine.processors):
         first.setdefault(processor.memory, index)
@@ -195,7 +195,7 @@ def _senders(machine: Machine) -> dict[str, int]:
 
 
 def _passes(result: Result, packed: Packed, ticks: _Ticks) -> int:
-    """Add the operations of a pipeline, device by device; return how many there are (0: this is no pipeline)."""
+    """Add the operations of a pipeline, device by device; return their number (0: not a pipeline)."""
     if result.orders is None:
         return 0
     found = passes_of(result)
@@ -241,7 +241,7 @@ def _memory(result: Result, packed: Packed, found: Composition, index: int, phas
 
 
 def _cause(result: Result, step: int | None, phases: IntArray) -> str:
-    """Name the step that sets a peak; the task of a pipeline by its layer and its micro-batch."""
+    """Name the step that sets a peak; a pipeline's task is named by its layer and micro-batch."""
     assert result.columns is not None
     name = shown_step(result.graph, result.machine, result.columns, step)
     if result.orders is None or step is None or result.columns.kind[step] != StepKind.RUN:
@@ -253,7 +253,7 @@ def _cause(result: Result, step: int | None, phases: IntArray) -> str:
 
 
 def _grouped(packed: Packed, contents: Contents, index: int, labels: int) -> list[int]:
-    """Add the bytes of each group, where they change; return those that occur, static memory first."""
+    """Add the bytes of each group at each change; return the groups that occur, static memory first."""
     rows = [labels + Extra.STATIC, *range(labels), labels + Extra.WORKSPACE, labels + Extra.OTHER]
     used = [row for row in rows if contents.sizes[row].any()]
     for row in used:
@@ -262,7 +262,7 @@ def _grouped(packed: Packed, contents: Contents, index: int, labels: int) -> lis
 
 
 def _addresses(result: Result, packed: Packed, found: Composition, index: int) -> dict[str, Any] | None:
-    """Add the residencies of a memory that is laid out; return its arena."""
+    """Add the residencies of a memory that has addresses; return its arena."""
     boxes = address_boxes(result, found.stays, index)
     if boxes is None:
         return None
@@ -303,7 +303,7 @@ def _stays(result: Result, packed: Packed, found: Composition) -> None:
 
 
 def _later(step: IntArray, born: IntArray) -> IntArray:
-    """Return how much further down the list each step is than another one, doubled; 1 where it is none (-1)."""
+    """Return twice the distance in the list from another step to each step; 1 for no step (-1)."""
     return np.where(step < 0, 1, 2 * (step - np.maximum(born, 0)))
 
 
@@ -325,7 +325,7 @@ def _modules_of_values(graph: TaskGraph, of_task: IntArray, known: dict[str, int
 
 
 def _modules(result: Result, packed: Packed) -> int:
-    """Add the names of modules, stages and layers, and which of them each task belongs to; return how many."""
+    """Add the names of modules, stages and layers, and the one of each task; return their number."""
     modules = result.graph.modules
     if modules is None:
         return 0

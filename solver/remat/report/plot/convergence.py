@@ -1,4 +1,4 @@
-"""How a solve came to its answer: the best makespan and the best bound over time."""
+"""Convergence of a solve: the best makespan and the best bound over time."""
 
 from __future__ import annotations
 

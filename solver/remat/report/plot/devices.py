@@ -1,4 +1,4 @@
-"""A pipeline as its papers draw it: one row a device, operations by colour with their micro-batch; memory below."""
+"""A pipeline as drawn in the literature: one row per device, coloured operations with micro-batches; memory below."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep as a picture: time over memory, a curve an algorithm, with its knee and its least budget."""
+"""A sweep as a picture: time over memory, one curve per algorithm, with its knee and its minimum budget."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HALO = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.88}
 def plot_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
     """Draw the curves of a sweep: SVG, PNG or PDF, or an interactive page, by the suffix of the path.
 
-    A curve is a staircase: with so much memory, that makespan. A ring marks the knee, a line down to the axis the
+    A curve is a staircase of makespan over memory. A ring marks the knee, and a line down to the axis marks the
     minimum budget. Equal sweeps give equal files.
 
     Parameters
@@ -118,7 +118,7 @@ def _draw(sweep: Sweep) -> Figure:
 
 
 def _key(axes: Axes, shown: Sequence[tuple[Curve, str]]) -> None:
-    """Write what lines and marks are into the upper right corner, which falling curves leave free."""
+    """Write the legend of lines and marks into the upper right corner, which falling curves leave free."""
     from matplotlib.lines import Line2D
 
     def line(colour: str, label: str, **style: Any) -> Line2D:
@@ -152,7 +152,7 @@ def _draw_bound(axes: Axes, bounds: Sequence[tuple[float, float]], factor: float
 
 @dataclass(frozen=True)
 class _Marks:
-    """How a curve is drawn: whether its least budget is written, and where texts stand, so that the next keeps off."""
+    """Drawing state of a curve: whether its minimum budget is labelled, and the positions of texts to avoid overlap."""
 
     axes: Axes
     least: bool = True

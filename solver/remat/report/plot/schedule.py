@@ -1,4 +1,4 @@
-"""A schedule as a picture: memory over time with its budget and peak, and what every resource does.
+"""A schedule as a picture: memory over time with its budget and peak, and the activity of every resource.
 
 `plot` draws this and the other views (see `remat.report.plot.views`).
 """
@@ -106,7 +106,7 @@ def plot(result: Result, path: str | os.PathLike[str], *, view: str = "time") ->
 
 
 def picture(result: Result, view: str = "time") -> Callable[[], Figure]:
-    """Return what draws a view of a schedule (see `plot`); OptionError where there is none."""
+    """Return a function that draws a view of a schedule (see `plot`); OptionError without a schedule."""
     report = result.report
     if report is None:
         raise OptionError("there is no schedule to plot")
@@ -140,7 +140,7 @@ class _Picture:
         self.rows = self._rows()
 
     def _memories(self) -> list[str]:
-        """The memories to show: those with bytes in them, the first one in any case."""
+        """The memories to show: those that are used, and always the first one."""
         names = [memory.name for memory in self.result.machine.memories]
         used = [name for name in names if self.report.peaks[name].size > 0] or names[:1]
         self.fullest = fullest_memory(self.result)
@@ -152,7 +152,7 @@ class _Picture:
         return used
 
     def _rows(self) -> list[int]:
-        """The resources to show: those that ever do anything, the busiest if they are too many."""
+        """The resources to show: those that are ever busy, limited to the busiest."""
         busy = [self.report.busy[name] for name in self.result.machine.resources]
         used = [index for index, time in enumerate(busy) if time > 0] or [0]
         if len(used) > MOST_ROWS:
@@ -193,13 +193,13 @@ class _Picture:
         return {labels[phase]: COLOURS[phase] for phase in COLOURS if (lasting & (self.phases == phase)).any()}
 
     def _kinds(self) -> dict[str, str]:
-        """The colours of bytes, each with what there is of it at the peak of the fullest memory."""
+        """The colours of bytes, each with its amount at the peak of the fullest memory."""
         index = [self.result.machine.memory_index[name] for name in self.memories]
         fullest = self.contents[self.result.machine.memory_index[self.fullest]]
         at_peak = fullest.sizes[:, int(np.argmax(fullest.total))].tolist()
         used = [row for row in range(len(self.bands)) if any(self.contents[k].sizes[row].any() for k in index)]
         units = self.result.units
-        # What is not there at the peak has its name on the band, where the legend has no room: by the width of letters.
+        # If the legend is too wide, kinds absent at the peak are named on their bands; widths are estimated by letters.
         while len(used) > 1 and sum(len(self.bands[row][0]) + 8 + 9 * (at_peak[row] > 0) for row in used) > 150:
             used.remove(next((row for row in reversed(used) if not at_peak[row]), used[-1]))
         return {
@@ -264,7 +264,7 @@ class _Picture:
         self._mark_peak(axes, name, factor, right_half)
 
     def _name_bands(self, axes: Axes, x: NDArray[np.float64], edges: list[Any]) -> None:
-        """Write names on the bands that have room for them: a letter is about 1/150 of the width."""
+        """Write names on bands that are wide enough: a letter is about 1/150 of the width."""
         least = 0.075 * axes.get_ylim()[1]
         for label, colour, low, high in edges:
             begin, end, bottom, top = widest_places(x, low, high, least)
@@ -311,7 +311,7 @@ class _Picture:
         return f", {format_size(free, self.result.units)} below the budget" if free else ", all of the budget"
 
     def _staircase(self, memory: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Corners of the memory line, and the bytes by kind; of long profiles, where each time slice is fullest."""
+        """Corners of the memory line, and the bytes by kind; long profiles use the maximum of each time slice."""
         contents = self.contents[memory]
         time, sizes = contents.time.astype(np.float64), contents.sizes
         if len(time) > 2 * MOST_BARS:

@@ -1,4 +1,4 @@
-"""What all pictures share: the suffix, the style, and files that are equal where their content is."""
+"""Common parts of all pictures: file suffix, style, and reproducible files."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ TOP = 0.98
 
 
 def add_titles(figure: Figure, result: Result, height: float, *, about: str = "") -> None:
-    """Write the instance's name, what came of it, and what fills the memory at its peak, above a picture.
+    """Write the instance's name, the outcome, and the contents of memory at its peak above a picture.
 
     `height` is that of the picture, in inches; with a remark `about` it, the picture says the last by itself.
     """
@@ -171,7 +171,7 @@ def add_titles(figure: Figure, result: Result, height: float, *, about: str = ""
 
 
 def peak_in_words(result: Result) -> str:
-    """Say what fills the fullest memory at its peak, by kind, and how far that is from its capacity."""
+    """Describe the contents of the fullest memory at its peak by kind, and the distance to its capacity."""
     assert result.report is not None
     name = fullest_memory(result)
     index = result.machine.memory_index[name]

@@ -142,7 +142,7 @@ def _stage_notes(found: Stages, what: str, added: str) -> list[str]:
 
 
 def _runs(axes: Axes, found: Stages, label: str) -> None:
-    """Draw how often each forward runs: once, and again."""
+    """Draw the runs of each forward: the first run and recomputations."""
     from matplotlib.ticker import MaxNLocator
 
     left, width = found.first[:-1] - 0.5, np.diff(found.first).astype(np.float64)
@@ -234,7 +234,7 @@ def _level_colours(result: Result) -> dict[int, str]:
 
 
 def _draw_use(axes: Axes, result: Result, use: Use, scale: tuple[float, float], colour: str) -> None:
-    """Draw how many states a memory holds, and how many it could."""
+    """Draw the number of states in a memory, and its capacity in states."""
     from matplotlib.ticker import MaxNLocator
 
     span, factor = scale

@@ -1,7 +1,7 @@
-"""A chain's or an adjoint's schedule as the actions that its authors speak of: advance, checkpoint, restore.
+"""A chain's or adjoint's schedule as the actions of the literature: advance, checkpoint, restore.
 
-One action a line; a state k is the value ``x{k}``, the input of stage k+1. The *current* state is the one from
-which a forward can go on: the initial state, the one that the latest forward made, or the one restored.
+Each line has one action. State k is the value ``x{k}``, the input of stage k+1. The next forward starts from the
+*current* state: the initial state, the output of the latest forward, or the restored state.
 
 ====================================== ==========================================================================
 ``advance I -> J``                     run F{I+1} .. F{J}; I is the current state, J becomes it
@@ -22,7 +22,7 @@ which a forward can go on: the initial state, the one that the latest forward ma
 ``move V from LEVEL to LEVEL``         copy V between two memories neither of which is the working memory
 ====================================== ==========================================================================
 
-Where stages have names of their own, these stand in parentheses at the end: ``backward 14 (13:Bottleneck)``.
+Names of stages follow in parentheses: ``backward 14 (13:Bottleneck)``.
 `checkpoint`, `restore` and `move` of a part end in ``(N bytes)``. Consecutive advances are one line. Where
 tasks have no saving forward (classical adjoints), a backward starts from a state, like a forward, so that it is
 preceded by `restore` where that state is not the current one. Frees of values that are not checkpoints are not shown.
@@ -72,7 +72,7 @@ def _stage_of(name: str) -> int:
 
 
 class _Teller:
-    """Walks through the steps with the current state, the checkpoints, and the advance under way."""
+    """Generator of actions that tracks the current state, the checkpoints, and the open advance."""
 
     def __init__(self, layout: ChainLayout, working: int, memories: tuple[str, ...], graph: TaskGraph) -> None:
         self._layout = layout
@@ -113,7 +113,7 @@ class _Teller:
             yield f"advance {first} -> {last}{self._own(first, last - 1)}"
 
     def _own(self, first: int, last: int) -> str:
-        """Return the own names of stages (tasks), where they have any, for the end of a line."""
+        """Return the user's names of stages (tasks), if any, for the end of a line."""
         names = [shown_name(name) for task in (first, last) if (name := self._graph.module(task))]
         return f" ({' to '.join(dict.fromkeys(names))})" if names else ""
 
@@ -157,7 +157,7 @@ class _Teller:
             self._current = None
 
     def _start_from(self, state: int, drop: list[int], *, keeps: bool) -> Iterator[str]:
-        """Say what must be said before a run that starts from a state."""
+        """Yield the actions that must precede a run that starts from a state."""
         if self._current != state:
             yield f"restore {self._values[state]}"
             self._current = state

@@ -1,4 +1,4 @@
-"""Tables that fit where they are read: a terminal of 60 to 200 columns."""
+"""Tables that fit a terminal of 60 to 200 columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Rows = Sequence[Sequence[str]]
 
 
 def terminal_columns() -> int:
-    """Return the columns of the terminal that standard output is; 0 where it is none."""
+    """Return the columns of the terminal on standard output; 0 if it is not a terminal."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns
     except (AttributeError, OSError, ValueError):
@@ -21,30 +21,30 @@ def terminal_columns() -> int:
 
 
 def room() -> int | None:
-    """Return the columns there are: as `COLUMNS` says, or of the terminal; None where output goes elsewhere."""
+    """Return the available columns, from `COLUMNS` or the terminal; None if output goes elsewhere."""
     said = os.environ.get("COLUMNS", "")
     columns = (int(said) if said.isdecimal() and len(said) < 6 else 0) or terminal_columns()
     return max(NARROWEST, min(columns, WIDEST)) if columns else None
 
 
 def text_width(most: int) -> int:
-    """Return the columns of running text: so many, or as many as there are."""
+    """Return the columns of running text: the default, or fewer if the terminal is narrower."""
     return min(most, room() or most)
 
 
 def fitted(rows: Rows, *, left: int, between: int, width: int | None) -> list[list[tuple[str, ...]]]:
-    """Cut a table into several that fit, one below the other, each with the first `left` columns.
+    """Split a table into several that fit, one below the other, each with the first `left` columns.
 
     Parameters
     ----------
     rows : sequence of rows
-        All of one length, the header first.
+        Rows of equal length, the header first.
     left : int
-        Columns that name what a row is about. Texts are shortened where that does not do: these to half the room.
+        Columns that identify a row. If splitting does not suffice, texts are shortened, these to half the width.
     between : int
         Characters between two columns.
     width : int or None
-        Columns there are; None: as many as it takes.
+        Available columns; None: unlimited.
     """
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     if width is None or sum(widths) + between * (len(widths) - 1) <= width:
@@ -82,7 +82,7 @@ def _short(cell: str, limit: int) -> str:
 
 
 def aligned(rows: Rows, *, left: Sequence[int], keep: int = 1, width: int | None = None) -> str:
-    """Return a table as text, columns two apart, those of `left` to the left and the others to the right.
+    """Return a table as text, two spaces between columns; `left` columns are left-aligned, the others right-aligned.
 
     Parameters
     ----------
@@ -91,9 +91,9 @@ def aligned(rows: Rows, *, left: Sequence[int], keep: int = 1, width: int | None
     left : sequence of int
         Indices of columns of words.
     keep : int
-        Columns that each part of a table that is too wide has.
+        Leading columns that each part of a split table repeats.
     width : int or None
-        Columns there are.
+        Available columns.
     """
     words = set(left)
     whole = [*range(len(rows[0]))]

@@ -15,8 +15,8 @@ _FORMULAS = ("=", "+", "-", "@")
 def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
     """Return flat records of equal keys as CSV with a header line.
 
-    Control characters are escaped, and a text that a spreadsheet would take for a formula begins with an apostrophe:
-    names and messages may come from anybody's files. Numbers stay as they are.
+    Names and messages may come from untrusted files. Control characters are escaped, and texts that a spreadsheet
+    would read as formulas get a leading apostrophe. Numbers are unchanged.
     """
     out = io.StringIO()
     writer = csv.DictWriter(out, fieldnames=list(records[0]) if records else [], lineterminator="\n")

@@ -17,7 +17,7 @@ HEADER = ("budget", "peak", "makespan", "overhead", "recompute", "gap", "status"
 
 
 def sweep_table(sweep: Sweep) -> str:
-    """Return a sweep as aligned text: a block a curve, a line a point."""
+    """Return a sweep as aligned text: one block per curve, one line per point."""
     blocks = [f"{shown_name(sweep.instance_name) or '(unnamed)'}, memory {shown_name(sweep.memory)}"]
     for curve in sweep.curves:
         rows = [HEADER, *rows_of(curve, sweep.units)]
@@ -28,7 +28,7 @@ def sweep_table(sweep: Sweep) -> str:
 
 
 def sweep_markdown(sweep: Sweep) -> str:
-    """Return a sweep as markdown tables, one a curve."""
+    """Return a sweep as markdown tables, one per curve."""
     blocks = []
     for curve in sweep.curves:
         blocks.append(f"**{_escaped(curve.algorithm)}** ({_escaped(remark(curve, sweep.units))})")
@@ -45,7 +45,7 @@ def sweep_csv(sweep: Sweep) -> str:
 
 
 def rows_of(curve: Curve, units: Units) -> Iterator[tuple[str, ...]]:
-    """Yield a row of texts for each answer: a schedule that another one beats is marked as such."""
+    """Yield a row of texts for each answer; dominated schedules are marked."""
     on_curve = {id(point) for point in curve.points}
     for point in curve.answers:
         yield (
@@ -61,7 +61,7 @@ def rows_of(curve: Curve, units: Units) -> Iterator[tuple[str, ...]]:
 
 
 def proof_of_minimum(scope: str | None) -> str:
-    """Say behind a minimum budget what is proved of it."""
+    """Return the note after a minimum budget that states what is proved."""
     if scope == ALL_SCHEDULES:
         return f", proved for {ALL_SCHEDULES}"
     if scope is None:
@@ -70,7 +70,7 @@ def proof_of_minimum(scope: str | None) -> str:
 
 
 def remark(curve: Curve, units: Units) -> str:
-    """Say in a line what is known of the curve's end and its knee."""
+    """Describe the curve's end and its knee in one line."""
     parts = []
     least = curve.least
     if least is None:

@@ -1,4 +1,4 @@
-"""The facts of an instance as a table: sizes, bounds, and what sets them."""
+"""The facts of an instance as a table: sizes, bounds, and the tasks that set them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _training_lines(facts: Facts) -> Iterator[tuple[str, str]]:
-    """Say what parameters bring with them, what of it lies there at the peak, and what ranks send each other."""
+    """Yield the bytes of parameters, gradients and states, their part at the peak, and the traffic between ranks."""
     units = facts.units
 
     def size(figure: int) -> str:

@@ -14,7 +14,7 @@ COLUMNS = ("", "without recomputation", "every block recomputed")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a table of memory is about.
+    """The subject of a memory table.
 
     Attributes
     ----------
@@ -22,11 +22,11 @@ class Asked:
     about : str
         Batch, type of numbers, optimizer, device.
     budget, reserve : int
-        Bytes of the device, and those of them for its context and fragmentation.
+        Bytes of the device, and the part reserved for its context and fragmentation.
     batches, sequences : tuple of int or None
         The largest batch and the longest sequence, without recomputation and with every block recomputed.
     remedies : tuple of (str, Estimate)
-        Options with which the step fits, where it does not.
+        Options that would make the step fit; empty if it fits.
     """
 
     found: Estimate
@@ -107,7 +107,7 @@ def _size(size: int) -> str:
 
 
 def verdict(asked: Asked) -> str:
-    """Say whether the step fits, and what is recomputed."""
+    """Return whether the step fits, and which blocks are recomputed."""
     found, chosen = asked.found, asked.found.chosen
     if chosen is None:
         missing = found.needed(found.full) + asked.reserve

@@ -1,4 +1,4 @@
-"""The values at a peak as a table: size, producer, since when, and whom each waits for."""
+"""The values at a peak as a table: size, producer, time since when each is resident, and its next readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_STEPS = 100_000
 
 
 def peak_table(peak: Peak, units: Units, *, most: int = LARGEST) -> str:
-    """Return the largest values at a peak, a line each, under a line that names the peak."""
+    """Return the largest values at a peak, one per line, below a line that names the peak."""
     limit = "" if peak.capacity is None else f" of {format_size(peak.capacity, units)}"
     when = format_time(peak.time, units)
     shown = peak.held[:most]
@@ -46,7 +46,7 @@ def _row(held: Held, whole: int, units: Units) -> tuple[str, ...]:
 
 
 def waiting(held: Held) -> str:
-    """Say for whom a value waits: tasks that run, the next reader, and how many follow."""
+    """Return the tasks that a value waits for: running tasks, the next reader, and the number of later readers."""
     after = [shown_name(name) for name in held.waits_for]
     more = f" and {len(after) - 1} more" if len(after) > 1 else ""
     if held.in_use:

@@ -31,7 +31,7 @@ KINDS = {"w": "parameters", "g": "gradients", "o": "states"}
 
 @dataclass(frozen=True)
 class _Row:
-    """A stage, how many of its layers run again for a micro-batch, and how many bytes of that wait at a host."""
+    """A stage, its recomputed layers per micro-batch, and the bytes per micro-batch that wait at a host."""
 
     stage: Stage
     again: float
@@ -39,7 +39,7 @@ class _Row:
 
 
 def _stages(planned: Planned) -> list[_Row]:
-    """Return the stages of orders; of steps, layers in a row on one device, and what these steps do with them."""
+    """Return the stages of orders; for steps, the runs of consecutive layers on one device, with their treatment."""
     result, batches = planned.result, planned.instance.micro_batches
     if result.report is None:
         return []
@@ -73,10 +73,10 @@ def _stages(planned: Planned) -> list[_Row]:
 
 
 def stage_rows(planned: Planned) -> list[dict[str, Any]]:
-    """Return what each stage holds and runs, as JSON; empty without a schedule.
+    """Return the contents and work of each stage as JSON; empty without a schedule.
 
-    Bytes are the stage's own; `activations` and `peak` are those of its device, which may hold other stages, too;
-    `host` are those of a micro-batch that wait at a host, in the mean.
+    Bytes are those of the stage, except `activations` and `peak`: they are those of its device, which may hold other
+    stages, too. `host` is the mean number of bytes of a micro-batch that wait at a host.
     """
     result, found = planned.result, _stages(planned)
     if result.report is None:
@@ -111,7 +111,7 @@ def stage_rows(planned: Planned) -> list[dict[str, Any]]:
 
 
 def recomputed(orders: Orders, stage: Stage, batches: int) -> float:
-    """Return how many layers of a stage run again for a micro-batch, in the mean."""
+    """Return the mean number of recomputed layers of a stage per micro-batch."""
     total = sum(len(segment) for batch in range(batches) for segment in segments_of(stage.recompute, batch))
     return total / batches
 
@@ -132,7 +132,7 @@ def _busy(planned: Planned, device: str) -> Number:
 
 
 def stage_table(planned: Planned) -> str:
-    """Return the table of stages; those of one device follow each other."""
+    """Return the table of stages, grouped by device."""
     units = planned.result.units
     rows: list[tuple[str, ...]] = [
         (
@@ -163,7 +163,7 @@ def stage_table(planned: Planned) -> str:
 
 
 def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str, str]]:
-    """Yield what a plan is and gives, line by line."""
+    """Yield the lines that describe a plan and its figures."""
     result, instance, units = planned.result, planned.instance, planned.result.units
     yield "instance", result.instance_name or "(unnamed)"
     yield "status", str(result.status)
@@ -209,7 +209,7 @@ def _percent(share: float | None) -> str:
 
 
 def binding_lines(planned: Planned, found: Binding) -> Iterator[tuple[str, str]]:
-    """Yield what binds, and what more would buy."""
+    """Yield the binding constraints, and the gain from relaxing them."""
     units = planned.result.units
     if found.filled is not None:
         yield "memory", f"{found.fullest} is the fullest, {100 * found.filled:.1f} % of its budget"
@@ -223,7 +223,7 @@ def binding_lines(planned: Planned, found: Binding) -> Iterator[tuple[str, str]]
 
 
 def plan_document(planned: Planned, found: Binding | None = None) -> dict[str, Any]:
-    """Return all that the table says, as JSON."""
+    """Return the contents of the table as JSON."""
     document = figures(planned.result) | {
         "samples": planned.samples,
         "time_per_sample": planned.time_per_sample,

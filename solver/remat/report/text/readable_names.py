@@ -1,4 +1,4 @@
-"""What people see of a name, a task or a step."""
+"""Readable names of tasks, values and steps."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ def shown_name(name: str) -> str:
 
 
 def short_name(name: str, most: int = 16, end: int = 4) -> str:
-    """Return a name that fits into a margin: its beginning, and its last letters."""
+    """Shorten a name to fit a margin: its beginning and its last letters."""
     text = shown_name(name)
     return text if len(text) <= most else f"{text[: most - 3 - end]}...{text[-end:]}"
 
 
 def shown_in_module(name: str, module: str) -> str:
-    """Return a task's name with the module, stage or layer that it belongs to; an empty one is left out."""
+    """Return a task's name with its module, stage or layer, unless that is empty."""
     return with_module(name, module, shown_name)
 
 
 def shown_task(graph: TaskGraph, task: int) -> str:
-    """Name a task of a graph, with the module, stage or layer that it belongs to."""
+    """Name a task of a graph, with its module, stage or layer."""
     return graph.described(task, shown_name)
 
 
 def shown_value(graph: TaskGraph, value: int) -> str:
-    """Name a value of a graph, with the module, stage or layer whose task makes it."""
+    """Name a value of a graph, with the module, stage or layer of its producer."""
     return graph.described_value(value, shown_name)
 
 
 def names_of_task(graph: TaskGraph, task: int) -> tuple[str, str]:
-    """Return what to call a task where there is room, and where there is little."""
+    """Return a long and a short name of a task."""
     return shown_task(graph, task), shown_name(graph.tasks[task])
 
 
 def names_of_value(graph: TaskGraph, value: int) -> tuple[str, str, str]:
-    """Return what to call a value where there is room, where there is little, and where there is less."""
+    """Return a long, a short and a very short name of a value."""
     name = graph.values[value]
     return shown_value(graph, value), shown_name(name), short_name(name)
 
 
 def shown_step(graph: TaskGraph, machine: Machine, steps: Steps, index: int | None, *, short: bool = False) -> str:
-    """Name a step by what it does (`short`: without where to, and which values); None is the time before the first."""
+    """Name a step by its action (`short`: without destination and values); None is the time before the first step."""
     if index is None:
         return "initial residency"
     item = int(steps.item[index])

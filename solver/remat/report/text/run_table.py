@@ -1,4 +1,4 @@
-"""The runs of a schedule as a table: one row each, with module, operator and place of what runs."""
+"""The runs of a schedule as a table: one row each, with the task's module, operator and place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADER = ("run", "start", "task", "phase", "module", "op", "source", "drops")
 
 
 def run_table(examined: Examined) -> Iterator[str]:
-    """Yield the lines of the table; columns in which there is nothing are left out.
+    """Yield the lines of the table without empty columns.
 
     Parameters
     ----------

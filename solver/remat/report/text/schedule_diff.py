@@ -1,4 +1,4 @@
-"""Two schedules of one instance side by side: figures, and what one runs or copies oftener than the other."""
+"""Two schedules of one instance compared: figures, and differences in the numbers of runs and copies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_LISTED = 12
 
 
 def differences(one: Examined, other: Examined) -> dict[str, Any]:
-    """Return the comparison as JSON: figures of both, and what differs in runs and copies (first minus second)."""
+    """Return the comparison as JSON: figures of both, and differences in runs and copies (first minus second)."""
     return {
         "figures": [_figures(one), _figures(other)],
         "runs": dict(_difference(_runs(one), _runs(other))),
@@ -27,7 +27,7 @@ def differences(one: Examined, other: Examined) -> dict[str, Any]:
 
 
 def diff_table(one: Examined, other: Examined, names: tuple[str, str]) -> str:
-    """Return the comparison as text, in columns: label, first, second, second less the first."""
+    """Return the comparison as text, in columns: label, first, second, second minus first."""
     rows = [("", *(shown_name(name) for name in names), "change"), *_rows(one, other)]
     lines = [aligned(rows, left=(0,), width=room())]
     for what, first, second in (("run", _runs(one), _runs(other)), ("copied", _copies(one), _copies(other))):

@@ -1,4 +1,4 @@
-"""A schedule at a glance in a terminal: memory over time as bars of text, and what lies there at the peak."""
+"""Terminal overview of a schedule: memory over time as bars of text, and the residents at the peak."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def schedule_view(examined: Examined) -> str:
 
 
 def to_dict(examined: Examined) -> dict[str, Any]:
-    """Return what the view shows as JSON: figures, and all residents of each memory at its peak."""
+    """Return the contents of the view as JSON: figures, and all residents of each memory at its peak."""
     report = examined.report
     memories: dict[str, dict[str, Any]] = {}
     for index, memory in enumerate(examined.machine.memories):

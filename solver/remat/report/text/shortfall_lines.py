@@ -1,4 +1,4 @@
-"""Why a budget is too small, in a few lines: the need and its parts, what would help, and a budget to paste."""
+"""Explanation of a budget that is too small: the need and its parts, remedies, and a budget to paste."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ OPTION = "budget "
 
 
 def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[str, str]]:
-    """Yield (label, text) pairs on why there is no schedule; an empty label continues the one above.
+    """Yield (label, text) pairs that explain why no schedule exists; an empty label continues the one above.
 
-    `option` is what stands before each budget that is suggested, as whoever prints the lines reads it back.
+    `option` is the prefix of each suggested budget, in the syntax of the caller.
     """
     found = result.shortfall
     if found is None:
@@ -67,6 +67,6 @@ def _what(part: Part, task: str, proved: bool) -> str:
 
 
 def budgets(found: Shortfall) -> Iterator[str]:
-    """Yield what to ask for where a schedule is found, memory by memory if there are several."""
+    """Yield budgets for which a schedule is found, one per memory if there are several."""
     for name, figure in found.budget.items():
         yield f"{name}={figure}" if name and len(found.budget) > 1 else f"{figure}"

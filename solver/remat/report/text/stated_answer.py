@@ -1,4 +1,4 @@
-"""What the file of an infeasible or unknown answer states, as a table: without its instance nothing can be checked."""
+"""An infeasible or unknown answer as its file states it, as a table; checking it would need the instance."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ MOST_STAGES = 16
 
 
 def summary(result: Result, *, verbose: bool = False, option: str = OPTION) -> str:
-    """Return what a solve found, as aligned text of at most `WIDTH` columns: first what to do, then what it gives.
+    """Return the result of a solve as aligned text of at most `WIDTH` columns: decisions first, then figures.
 
-    Without a schedule it says why, and what budget would do. `verbose` lists all decisions; `option` stands
-    before each budget that is suggested.
+    Without a schedule, the text gives the reason and a sufficient budget. `verbose` lists all decisions; `option`
+    is the prefix of each suggested budget.
     """
     return table(lines_of(result, verbose=verbose, option=option))
 
@@ -52,7 +52,7 @@ def table(lines: Iterable[tuple[str, str]]) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Break a text into lines; most are short, and importing what breaks lines costs as much as all of a table."""
+    """Break a text into lines; import `textwrap` only for long texts, as the import costs as much as a whole table."""
     if len(text) <= width and text == " ".join(text.split()):
         return [text]
     import textwrap
@@ -61,9 +61,9 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def figures(result: Result) -> dict[str, Any]:
-    """Return the head of the schedule document and what follows from it: all that the table says, as JSON.
+    """Return the head of the schedule document and derived figures, that is, the contents of the table, as JSON.
 
-    Its schema is a name of its own: without the steps it is no schedule.
+    The schema has a separate name, because a document without steps is not a schedule.
     """
     from remat.schedule.document import SUMMARY_SCHEMA
 
@@ -91,7 +91,7 @@ def figures(result: Result) -> dict[str, Any]:
 
 
 def steady_document(steady: Steady) -> dict[str, Any]:
-    """Return what each period takes, as JSON."""
+    """Return the figures of each period as JSON."""
     return {
         "period": steady.period,
         "samples": steady.samples,
@@ -137,7 +137,7 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
 
 
 def decision_lines(result: Result, *, verbose: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield what to do, in words."""
+    """Yield the decisions in words."""
     yield from _labelled("decisions", decision_words(result, all_of_them=verbose))
 
 
@@ -208,7 +208,7 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _overhead(result: Result, report: Report) -> tuple[str, str]:
-    """Compare with a schedule without recomputation on one processor; on several, as a speed-up where it is one."""
+    """Compare with a schedule without recomputation on one processor; with several processors, report any speed-up."""
     assert result.overhead is not None
     reference = format_time(result.no_recompute_time, result.units)
     used = sum(1 for processor in result.machine.processors if report.busy.get(processor.name))
@@ -222,7 +222,7 @@ def _overhead(result: Result, report: Report) -> tuple[str, str]:
 
 
 def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
-    """Say how well the devices are used: with a barrier after each step, and without one."""
+    """Describe the utilization of the devices, with and without a barrier after each step."""
     units = result.units
     yield "period", f"{format_time(max(report.spans.values()), units)}, of steps that follow without a barrier"
     together = result.orders is not None and result.orders.largest_group > 1
@@ -233,7 +233,7 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
 
 
 def times(report: Report, units: Units) -> Iterator[tuple[str, str]]:
-    """Yield the makespan, and what each period takes where micro-batches, samples or steps follow without end."""
+    """Yield the makespan, and the period if micro-batches, samples or steps form an infinite stream."""
     steady = report.steady
     if steady is not None and steady.latency is not None:
         yield from _of_samples(report, steady, units)
@@ -255,7 +255,7 @@ def _of_stream(steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
 
 
 def _of_samples(report: Report, steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
-    """Yield lines on a pattern of samples; what is compared is the time per sample."""
+    """Yield lines on a modulo schedule of samples; comparisons use the time per sample."""
     each = format_time(steady.time_per_sample, units)
     if steady.samples == 1:
         yield "period", f"{each}, from one sample to the next"
@@ -308,7 +308,7 @@ def _least_budget(result: Result) -> Iterator[tuple[str, str]]:
     size = format_size(least.size, units, both=True)
     # The status names its scope already.
     named = least.scope is not None and least.scope in (ALL_SCHEDULES, result.scope)
-    # What a portfolio names is whatever anybody has found.
+    # A portfolio's minimum budget may come from any algorithm, so none is named.
     anybody = least.scope is None and result.algorithm == PORTFOLIO
     whose = "" if named or anybody else f" for {least.scope or result.algorithm}"
     cause = _set_by(result, least)
@@ -330,7 +330,7 @@ def _least_budget(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _set_by(result: Result, least: LeastBudget) -> str:
-    """Name what sets a least budget; empty where that is not known."""
+    """Name the step that sets a minimum budget; empty if unknown."""
     task = least.task
     if task is None:
         bound = result.memory_bounds.get(result.machine.memories[least.memory].name)
@@ -346,7 +346,7 @@ def _lower_bound(result: Result) -> str:
     text = format_time(result.lower_bound, result.units)
     if result.gap is None:
         return text
-    # Bounds are rounded down: what is left of that is no gap.
+    # Bounds are rounded down: the rounding error is not a gap.
     return f"{text}, reached" if result.gap <= ROUNDING else f"{text}, gap {_percent(result.gap, signed=False)}"
 
 
@@ -357,12 +357,12 @@ def class_bounds(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _other_bounds(result: Result) -> list[Bound]:
-    """Bounds on classes of schedules that say more than the best one over all schedules, which is shown already."""
+    """Return bounds on classes of schedules that are tighter than the best bound over all schedules."""
     makespan = result.makespan
     return [
         bound
         for bound in result.bounds
-        # Above the makespan, a bound is one on schedules of which this is none.
+        # A bound above the makespan belongs to a class that excludes this schedule.
         if bound.scope != ALL_SCHEDULES
         and bound.value > result.lower_bound
         and (makespan is None or bound.value <= makespan)
@@ -370,7 +370,7 @@ def _other_bounds(result: Result) -> list[Bound]:
 
 
 def traffic(report: Report, machine: Machine, units: Units, *, idle: bool = True) -> Iterator[tuple[str, str]]:
-    """Yield lines on the links, and the idle time of each resource where there are links or several of them."""
+    """Yield lines on the links, and the idle time of each resource if links or several resources exist."""
     many = len(machine.links) > MOST_DEVICES
     moved = [item for item in report.transferred.items() if item[1] or not many]
     for label, (link, size) in _labelled("transferred", moved):
@@ -398,7 +398,7 @@ def _share(part: Number, whole: Number) -> str:
 
 
 def _percent(share: float, *, signed: bool = True) -> str:
-    """Print a share in per cent, three digits: ``+12.3 %``."""
+    """Format a share in per cent with three digits: ``+12.3 %``."""
     value = 100 * share if abs(share) > 1e-9 else 0.0  # sums of floats in another order
     text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     text = "0" if float(text.replace(",", "")) == 0 else text  # no "-0"
@@ -406,7 +406,7 @@ def _percent(share: float, *, signed: bool = True) -> str:
 
 
 def peaks(report: Report, units: Units, causes: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield a line for each memory's peak, with the step that sets it, as people see it."""
+    """Yield a line for each memory's peak, with the readable name of the step that sets it."""
     for label, (name, peak) in _labelled("peak memory", report.peaks.items()):
         yield label, f"{shown_name(name)}: {format_size(peak.size, units, both=True)}{_cause(peak.size, causes[name])}"
 

@@ -1,7 +1,7 @@
-"""What a memory is full of, over time: bytes by kind, which add up to what the verifier measured.
+"""The contents of a memory over time: bytes by kind, which add up to the verifier's measurements.
 
-Kinds are those of stays, not of values: one and the same state is a checkpoint where forwards start from it more than
-once, saved where a backward reads it, and in passing where only the next forward does.
+Kinds belong to stays, not to values. The same state is a checkpoint in a stay from which several forwards start, saved
+in a stay that a backward reads, and in passing in a stay that only the next forward reads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from remat.verifier import Profile
 
 
 class Kind(enum.IntEnum):
-    """What bytes are for, from the bottom of a picture up."""
+    """The purpose of bytes, in the order of pictures from the bottom up."""
 
     PARAMETERS = 0
     CHECKPOINTS = 1
@@ -43,7 +43,7 @@ class Kind(enum.IntEnum):
 
     @property
     def meaning(self) -> str:
-        """What belongs to it, in a few words."""
+        """A description in a few words."""
         return _MEANINGS[self]
 
 
@@ -61,7 +61,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Stays:
-    """Stays of values with what they are for.
+    """Stays of values with their purposes.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Stays:
     last : (stays,) int64
         The last step that reads the value in this stay; -1 if none does.
     uses : (stays,) int64
-        How many steps read it.
+        Number of steps that read it.
     """
 
     lives: Lives
@@ -84,7 +84,7 @@ class Stays:
 class Contents:
     """Bytes in a memory by kind: `sizes[:, i]` from `time[i]` on.
 
-    Several entries may share one time: what holds for no time at all, where it stands out, before what holds after it.
+    Several entries may share one time: a peak of zero length, if any, precedes the size that holds afterwards.
 
     Attributes
     ----------
@@ -104,13 +104,13 @@ class Contents:
 
     @property
     def at_peak(self) -> dict[Kind, int]:
-        """Bytes of each kind that is there where the memory is fullest, the most first."""
+        """Bytes of each kind present at the peak of the memory, the largest first."""
         sizes = self.sizes[:, int(np.argmax(self.total))].tolist()
         return {kind: sizes[kind] for kind in sorted(Kind, key=lambda kind: -sizes[kind]) if sizes[kind]}
 
 
 class Extra(enum.IntEnum):
-    """Rows of contents by group behind those of the groups."""
+    """Rows of contents by group that follow those of the groups."""
 
     STATIC = 0
     WORKSPACE = 1
@@ -132,7 +132,7 @@ class Composition:
     contents : tuple of Contents
         By `Kind`.
     groups : Groups or None
-        Of values, where they were asked for.
+        Groups of values, if requested.
     grouped : tuple of Contents
         By group: those of `groups`, then `Extra`; empty without groups.
     """
@@ -145,7 +145,7 @@ class Composition:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """How many rows contents have, and which are those of no value."""
+    """The number of rows of contents, and the rows that belong to no value."""
 
     count: int
     static: int
@@ -157,7 +157,7 @@ _BY_KIND = _Rows(len(Kind), Kind.PARAMETERS, Kind.WORKSPACE, Kind.OTHER)
 
 
 def composition_of(result: Result, *, grouped: bool = False) -> Composition:
-    """Return what is in each memory over time (O(events log events), array operations).
+    """Return the contents of each memory over time (O(events log events), array operations).
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def composition_of(result: Result, *, grouped: bool = False) -> Composition:
 
 
 def _weights(result: Result, lives: Lives) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return how much each value matters (bytes over time, those at peaks twice), and when it appears first."""
+    """Return each value's weight (bytes over time, those at peaks twice) and time of first appearance."""
     report, count = result.report, len(result.graph.values)
     assert report is not None
     begin, end = lives.begin.astype(np.float64), lives.end.astype(np.float64)
@@ -252,7 +252,7 @@ def _kind_of(letters: str) -> Kind:
 
 
 def _used(graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock, lives: Lives, phases: IntArray) -> Stays:
-    """Find who reads each stay, and tell from that what it is for."""
+    """Find the readers of each stay, and derive its purpose."""
     value, memory, step = _reads(graph, machine, steps)
     stay = _stay_at(lives, clock, memory * len(graph.values) + value, step, len(graph.values))
     value, step, stay = value[stay >= 0], step[stay >= 0], stay[stay >= 0]
@@ -284,7 +284,7 @@ def _used(graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock, lives:
 
 
 def _some_processor_at(machine: Machine, lives: Lives) -> BoolArray:
-    """Whether each stay is in a memory in which something runs."""
+    """Whether each stay is in the memory of a processor."""
     works = np.zeros(len(machine.memories), dtype=bool)
     works[[processor.memory for processor in machine.processors]] = True
     found: BoolArray = works[lives.memory]
@@ -314,7 +314,7 @@ def _stay_at(lives: Lives, clock: Clock, key: IntArray, step: IntArray, values: 
     own = lives.memory * values + lives.value
     moments = Moments.join((clock.moments(lives.born, False), clock.moments(step, False)))
     keys = np.concatenate((own, key))
-    # A run that writes afresh what it reads finds what was there before: asked first, where all else is equal.
+    # A run that rewrites a value that it reads finds the old copy, so reads sort first among equals.
     asks = np.concatenate((np.ones(len(own), dtype=np.int64), np.zeros(len(key), dtype=np.int64)))
     order = np.lexsort((asks, moments.place, moments.instant, keys))
     index = np.where(order < len(own), order, -1)
@@ -332,7 +332,7 @@ def _stay_at(lives: Lives, clock: Clock, key: IntArray, step: IntArray, values: 
 def _workspaces(
     graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock, stays: Stays, row: int
 ) -> tuple[IntArray, IntArray, IntArray, Moments]:
-    """Return memory, kind, change and moments of what runs take, and of what those in place need not take."""
+    """Return memory, kind, change and moments of workspaces, and of the bytes that in-place runs save."""
     runs = np.flatnonzero(steps.kind == StepKind.RUN)
     several = in_several_memories(graph, machine, steps)
     alone = np.setdiff1d(runs, [step for step, _, _ in several]) if several else runs
@@ -354,7 +354,7 @@ def _workspaces(
 
 
 def _spared(graph: TaskGraph, steps: Steps, stays: Stays) -> tuple[IntArray, IntArray, IntArray]:
-    """Return runs in place, the kind of an output of each, and the bytes that it does not take beside the inputs."""
+    """Return in-place runs, the kind of an output of each, and the bytes that it reuses from the inputs."""
     lives = stays.lives
     is_run = steps.kind == StepKind.RUN
     in_place = is_run & graph.in_place[np.where(is_run, steps.item, 0)] if len(graph.tasks) else is_run
@@ -373,7 +373,7 @@ def _spared(graph: TaskGraph, steps: Steps, stays: Stays) -> tuple[IntArray, Int
     new = new[np.argsort(lives.born[new], kind="stable")]
     step, size = lives.born[new], graph.size[lives.value[new]]
     spared = np.maximum(0, _sums(step, size, count) - np.maximum(0, needed - provided))
-    # Of several outputs the first ones are spared, no more of each than it is large.
+    # The first outputs reuse bytes first, each up to its size.
     total = size.cumsum() - size
     before = total - total[np.searchsorted(step, step)]
     each = np.clip(spared[step] - before, 0, size)
@@ -390,11 +390,11 @@ def _sums(row: IntArray, size: IntArray, count: int) -> IntArray:
 def _contents(
     kind: IntArray, change: IntArray, moments: Moments, profile: Profile, static: int, clock: Clock, rows: _Rows
 ) -> Contents:
-    """Add up the changes in one memory, and compare with what the verifier measured."""
+    """Add up the changes in one memory, and compare with the verifier's profile."""
     order = moments.order()
     kind, change, moments = kind[order], change[order], moments.of(order)
     measured_at, measured = clock.instants_of(profile.time), profile.size
-    # One group for all that happens at one place of an instant: the end of a step frees and keeps at once.
+    # All changes at one place of an instant form a group: the end of a step frees and keeps simultaneously.
     where = np.column_stack((moments.instant, moments.late, moments.place))
     first = np.flatnonzero(np.concatenate(([True], (np.diff(where, axis=0) != 0).any(axis=1))))[: len(where)]
     sizes = np.zeros((rows.count, len(first) + 1), dtype=np.int64)
@@ -402,7 +402,7 @@ def _contents(
     np.add.at(sizes, (kind, np.searchsorted(first, np.arange(len(kind)), side="right")), change)
     sizes = sizes.cumsum(axis=1)
     instant = np.concatenate(([0], moments.instant[first]))
-    # Of each instant: where it is highest, and what holds after it.
+    # For each instant: the highest size, and the size that holds after it.
     instants = np.unique(np.concatenate((instant, measured_at)))
     highest, after = _extremes(sizes.sum(axis=0), instant, instants)
     true_highest, true_after = _extremes(measured, measured_at, instants)
@@ -420,7 +420,7 @@ def _extremes(size: IntArray, instant: IntArray, instants: IntArray) -> tuple[In
     """Return the index of the highest size in each instant, and of the one that holds after it."""
     after = np.searchsorted(instant, instants, side="right") - 1
     first = np.searchsorted(instant, instants, side="left")
-    first = np.minimum(first, after)  # nothing happens: what held before holds on
+    first = np.minimum(first, after)  # no change: the previous size persists
     order = np.argsort(size, kind="stable")
     rank = np.empty(len(size), dtype=np.int64)
     rank[order] = np.arange(len(size))

@@ -1,4 +1,4 @@
-"""Time-memory curves for pictures: who answered, the proved curve below all others, ticks of a memory axis."""
+"""Time-memory curves for pictures: algorithms behind the points, the lower-bound curve, ticks of a memory axis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOGARITHMIC_FROM = 8
 
 
 def label_of(curve: Curve) -> str:
-    """Return what a legend calls a curve: the algorithm, and those that found its points where these are others."""
+    """Return the legend label of a curve: the algorithm, and the algorithms that found its points if they differ."""
     name = shown_name(curve.algorithm)
     finders = [
         finder for finder in dict.fromkeys(point.algorithm for point in curve.points) if finder != curve.algorithm

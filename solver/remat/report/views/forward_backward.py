@@ -1,4 +1,4 @@
-"""Operations of a pipeline with their times, from its orders and what the verifier measured."""
+"""Operations of a pipeline with their times, from its orders and the verifier's measurements."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from remat.solving.result import Result
 
 @dataclass(frozen=True)
 class Passes:
-    """Every operation: device, phase, chunk (which of its device's stages), micro-batch, start and end; which of two.
+    """Every operation: device, phase, chunk (index among its device's stages), micro-batch, start, end and half.
 
-    `half` is 1 and 2 for the two of a pair, which go on at once, and else 0. Where several devices run a stage
-    together, each of them has its operations.
+    `half` is 1 and 2 for the two operations of a concurrent pair, and 0 otherwise. If several devices run a stage
+    together, each has separate operations.
     """
 
     device: IntArray
@@ -30,7 +30,7 @@ class Passes:
 
     @property
     def steady(self) -> tuple[float, float] | None:
-        """The time in which every device has begun its backwards, and has forwards left; None if there is none."""
+        """The interval in which every device has begun its backwards and has forwards left; None if it is empty."""
         begun, left = [], []
         for device in np.unique(self.device).tolist():
             mine = self.device == device
@@ -52,7 +52,7 @@ def passes_of(result: Result) -> Passes:
     device, phase, stage, batch = orders.columns
     runs = np.flatnonzero(steps.kind == StepKind.RUN)
     on = steps.on.gather(runs).items
-    # A device runs its operations one after the other: so do their tasks.
+    # A device runs its operations, and therefore their tasks, sequentially.
     runs = runs[np.lexsort((np.arange(len(runs)), report.start[runs], on))]
     units = orders.units
     every = _tasks_of(result, orders)[stage, phase]
@@ -79,7 +79,7 @@ def passes_of(result: Result) -> Passes:
 
 
 def _tasks_of(result: Result, orders: Orders) -> IntArray:
-    """Return how many tasks an operation of each stage and phase has."""
+    """Return the number of tasks of an operation, by stage and phase."""
     found = np.empty((len(orders.stages), len(Phase)), dtype=np.int64)
     for index, stage in enumerate(orders.stages):
         halves = sum(result.graph.tasks.find(f"W{layer + 1}.0") is not None for layer in stage.layers)
@@ -89,7 +89,7 @@ def _tasks_of(result: Result, orders: Orders) -> IntArray:
 
 
 def _chunks(orders: Orders) -> IntArray:
-    """Return which of its device's stages each stage is."""
+    """Return the index of each stage among the stages of its device."""
     seen: dict[int, int] = {}
     found = []
     for stage in orders.stages:

@@ -35,7 +35,7 @@ class Groups:
     Attributes
     ----------
     labels : tuple of str
-        In the order in which their first values appear; `OTHERS` comes last, if there are any.
+        In order of their first values' appearance; `OTHERS`, if present, is last.
     of_value : (values,) int64
         Position in `labels`.
     by : str
@@ -48,13 +48,13 @@ class Groups:
 
 
 def groups_of(graph: TaskGraph, weight: NDArray[np.float64], first: NDArray[np.float64]) -> Groups:
-    """Return at most `MOST_GROUPS` groups and the others: those with the largest weight.
+    """Return the (at most `MOST_GROUPS`) groups with the largest weight, and the others as one group.
 
     Parameters
     ----------
     graph : TaskGraph
     weight, first : (values,) float64
-        How much a value matters, and when it appears for the first time.
+        Importance of a value, and the time of its first appearance.
     """
     keys, by = _keys(graph, weight)
     known = {key: index for index, key in enumerate(dict.fromkeys(keys))}
@@ -74,10 +74,10 @@ def groups_of(graph: TaskGraph, weight: NDArray[np.float64], first: NDArray[np.f
 
 
 def _keys(graph: TaskGraph, weight: NDArray[np.float64]) -> tuple[list[str], str]:
-    """Return the group of each value by the first rule that tells groups apart, and the name of that rule."""
+    """Return the group of each value by the first rule that separates groups, and the name of that rule."""
     count = len(graph.values)
     maker = np.full(count, -1, dtype=np.int64)
-    for tasks in (graph.readers, graph.producers):  # what no task makes belongs to its first reader
+    for tasks in (graph.readers, graph.producers):  # a value without a producer belongs to its first reader
         some = tasks.counts > 0
         maker[some] = tasks.items[tasks.start[:-1][some]]
     names = [graph.tasks[task] if task >= 0 else graph.values[k] for k, task in enumerate(maker.tolist())]
@@ -96,7 +96,7 @@ def _keys(graph: TaskGraph, weight: NDArray[np.float64]) -> tuple[list[str], str
 
 
 def _cut(paths: Sequence[Sequence[str]], weight: NDArray[np.float64]) -> list[str]:
-    """Cut paths at the depth at which groups tell most: the entropy of bytes by group, times the share with names."""
+    """Cut paths at the most informative depth: maximize the entropy of bytes by group times the share with names."""
     best: tuple[float, list[str]] = (-1.0, [])
     for depth in range(1, min(max(map(len, paths), default=1), DEEPEST) + 1):
         keys = _in_ranges([".".join(path[:depth]) for path in paths])
@@ -111,7 +111,7 @@ def _cut(paths: Sequence[Sequence[str]], weight: NDArray[np.float64]) -> list[st
 
 
 def _ordered(named: IntArray, keys: Sequence[str], begin: NDArray[np.float64]) -> IntArray:
-    """Sort by first appearance, and those that differ only in a number by that, from where the first of them is."""
+    """Sort by first appearance; labels that differ only in a number follow the first of them, by that number."""
     earliest: dict[str, float] = {}
     place: dict[int, tuple[str, int]] = {}
     for k in named.tolist():
@@ -126,7 +126,7 @@ def _ordered(named: IntArray, keys: Sequence[str], begin: NDArray[np.float64]) -
 
 
 def _in_ranges(keys: list[str]) -> list[str]:
-    """Name many groups that differ only in a number by the range to which they belong."""
+    """Merge groups that differ only in a number into ranges, if there are many."""
     families: dict[str, set[int]] = {}
     for key in set(keys):
         if match := _NUMBERED.fullmatch(key):

@@ -1,6 +1,6 @@
-"""A tree as an icicle: a row for each depth, a node as wide as the outputs of its subtree together.
+"""A tree as an icicle: one row per depth; a node's width is the total output of its subtree.
 
-Children hang below their parent, from left to right as they run; what they leave free below it is its own output.
+Children hang below their parent, from left to right in order of execution. The rest of its width is its own output.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Icicle:
-    """Where each node is drawn, when it runs, and what is spilled.
+    """Position, execution order and spilled share of each node.
 
     Attributes
     ----------
@@ -72,14 +72,14 @@ def icicle_of(result: Result, layout: TreeLayout) -> Icicle:
 def _lay_out(layout: TreeLayout, sequence: IntArray, size: IntArray) -> tuple[FloatArray, FloatArray, IntArray]:
     parent = layout.parent.tolist()
     upwards = (sequence if layout.inward else sequence[::-1]).tolist()  # children before their parents
-    # One byte more each: nodes without an output are seen, too.
+    # One extra byte each makes nodes without output visible.
     width = (size.astype(np.float64) + max(1.0, float(size.mean()) / 100)).tolist()
     for node in upwards:
         if parent[node] >= 0:
             width[parent[node]] += width[node]
     count = len(parent)
     depth, left, free = [0] * count, [0.0] * count, [0.0] * count
-    # From the root on: of an in-tree the children that run last come first, so that its picture is mirrored.
+    # From the root on: in an in-tree, the children that run last come first, so its picture is mirrored.
     taken = [0.0] * count
     for node in reversed(upwards):
         above = parent[node]

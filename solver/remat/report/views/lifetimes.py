@@ -1,4 +1,4 @@
-"""Stays of values in memories: from when to when, and how they came there."""
+"""Stays of values in memories: begin, end and origin."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Lives:
     ----------
     memory, value, origin : (lives,) int64
     begin, end : (lives,) arrays
-        Times; what is never dropped stays until the makespan.
+        Times; a value that is never dropped stays until the makespan.
     born, died : (lives,) int64
-        The step that brought it, -1 of what is there from the start; the step that frees it, -1 of what stays.
+        The step that creates the stay (-1: present from the start), and the step that frees it (-1: never freed).
     """
 
     memory: IntArray
@@ -49,16 +49,16 @@ class Lives:
     died: IntArray
 
     def of(self, chosen: BoolArray | IntArray) -> Lives:
-        """Return those that a mask (or indices, in their order) choose."""
+        """Return the entries selected by a mask, or by indices in their order."""
         columns = (self.memory, self.value, self.origin, self.begin, self.end, self.born, self.died)
         return Lives(*(column[chosen] for column in columns))
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What happens when: `instant` numbers the instants, at which first what ends there comes, then by `place`.
+    """The order of events: by `instant`, within an instant ends first, then by `place`.
 
-    The places of step k are 2 k (it starts) and 2 k + 1 (it ends); -2 is before all steps.
+    The places of step k are 2 k (its start) and 2 k + 1 (its end); -2 is before all steps.
     """
 
     time: NumberArray
@@ -67,23 +67,23 @@ class Moments:
     place: IntArray
 
     def order(self) -> IntArray:
-        """Return how they follow each other."""
+        """Return the indices that sort the events."""
         return np.lexsort((self.place, self.late, self.instant))
 
     def of(self, chosen: IntArray) -> Moments:
-        """Return those at some indices."""
+        """Return the entries at the given indices."""
         return Moments(self.time[chosen], self.instant[chosen], self.late[chosen], self.place[chosen])
 
     @staticmethod
     def join(parts: Sequence[Moments]) -> Moments:
-        """Return all of several."""
+        """Concatenate several."""
         names = ("time", "instant", "late", "place")
         return Moments(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """Stays, and how the bytes of each change: `change` bytes of stay `stay` at `moments`."""
+    """Stays and their changes of size: `change` bytes of stay `stay` at `moments`."""
 
     lives: Lives
     stay: IntArray
@@ -92,7 +92,7 @@ class Traced:
 
 
 def memory_of_runs(machine: Machine, steps: Steps) -> IntArray:
-    """Return the memory in which each run works (that of its first processor), and which a copy or a drop frees."""
+    """Return the memory of each step: for a run that of its first processor, for a copy or drop the one it frees."""
     own = np.array([processor.memory for processor in machine.processors], dtype=np.int64)
     memory = np.where(steps.kind == StepKind.RUN, own[0], steps.source)
     if steps.on is not None:
@@ -104,8 +104,8 @@ def memory_of_runs(machine: Machine, steps: Steps) -> IntArray:
 def lives_of(graph: TaskGraph, machine: Machine, steps: Steps, report: Report) -> Lives:
     """Return every stay of every value (O(events log events), array operations).
 
-    A run that writes a value which lies there already begins a new stay, unless it also reads the value: then
-    it updates it. A value of which a part was moved away stays until its last byte has gone.
+    A run that writes a resident value begins a new stay, unless it also reads the value: then it updates the value.
+    A value that is moved away in parts stays until its last byte has left.
 
     Parameters
     ----------
@@ -116,13 +116,13 @@ def lives_of(graph: TaskGraph, machine: Machine, steps: Steps, report: Report) -
 
 
 def traced(graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock, makespan: Number) -> Traced:
-    """Return every stay as `lives_of` does, and when its bytes come and go (O(events log events))."""
+    """Return every stay as `lives_of` does, with the times at which its bytes change (O(events log events))."""
     events = _events(graph, machine, steps, clock)
     order = np.lexsort((events.moments.place, events.moments.late, events.moments.instant, events.key))
     moments = events.moments.of(order)
     key, change, settles = events.key[order], events.change[order], events.settles[order]
     values = max(len(graph.values), 1)
-    # A value without bytes counts as one byte, so that it is there, too.
+    # A value without bytes counts as one byte, so that it has a stay.
     size = np.maximum(graph.size[key % values], 1)
     new_key = np.concatenate(([True], np.diff(key) != 0)) if len(key) else np.zeros(0, dtype=bool)
     after = _bytes_after(change, settles, size, new_key)
@@ -146,7 +146,7 @@ def traced(graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock, makes
     )
     stay = np.cumsum(starts) - 1
     real = np.where(graph.size[key % values] > 0, 1, 0)
-    afresh = np.flatnonzero(starts & (before > 0))  # what was there before goes, and the new copy comes
+    afresh = np.flatnonzero(starts & (before > 0))  # the old copy leaves, and the new one arrives
     other = np.flatnonzero((after != before) & ~(starts & (before > 0)))
     index = np.concatenate((afresh, afresh, other))
     return Traced(
@@ -158,7 +158,7 @@ def traced(graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock, makes
 
 
 def _origins(origin: IntArray, value: IntArray, begin: NumberArray) -> IntArray:
-    """Tell the first computation of each value from the later ones."""
+    """Distinguish the first computation of each value from recomputations."""
     computed = np.flatnonzero(origin == Origin.COMPUTED)
     computed = computed[np.argsort(begin[computed], kind="stable")]
     again = np.ones(len(computed), dtype=bool)
@@ -170,7 +170,7 @@ def _origins(origin: IntArray, value: IntArray, begin: NumberArray) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """What changes the bytes of a key (memory and value): `change` of them, or all of them where it `settles`."""
+    """Changes to the bytes of a key (memory and value): by `change`, or all of them where the event `settles`."""
 
     key: IntArray
     moments: Moments
@@ -239,7 +239,7 @@ def in_several_memories(graph: TaskGraph, machine: Machine, steps: Steps) -> lis
 
 
 class Clock:
-    """When the steps of a schedule start and end, with one numbering of the instants.
+    """Starts and ends of the steps of a schedule, with a common numbering of the instants.
 
     Parameters
     ----------
@@ -263,12 +263,12 @@ class Clock:
         return number
 
     def time_of(self, instant: IntArray) -> NumberArray:
-        """Return when instants begin."""
+        """Return the times of instants."""
         time: NumberArray = self._known[np.searchsorted(self._number, instant)]
         return time
 
     def moments(self, step: IntArray, at_end: BoolArray | bool) -> Moments:
-        """Return when steps start, or end where `at_end` says so; step -1 is before all of them."""
+        """Return the starts of steps, or their ends where `at_end` is true; step -1 is before all steps."""
         ends = np.broadcast_to(np.asarray(at_end), step.shape)
         if not len(self._start):
             none = np.zeros(len(step), dtype=np.int64)
@@ -296,7 +296,7 @@ def _updates(graph: TaskGraph, steps: Steps, step: IntArray, value: IntArray) ->
 
 
 def _bytes_after(change: IntArray, settles: BoolArray, size: IntArray, new_key: BoolArray) -> IntArray:
-    """Return the bytes of its key after each event: all or none where it settles, else by what was moved since."""
+    """Return the bytes of its key after each event: all or none where it settles, else adjusted by later moves."""
     index = np.arange(len(change))
     moved = np.where(settles, 0, change)
     total = np.cumsum(moved)

@@ -1,8 +1,8 @@
-"""A schedule in about a kilobyte: what the pictures in a comparison's report show, made when the schedule is there.
+"""A schedule reduced to about a kilobyte, for the pictures in a comparison's report.
 
-A comparison has too many schedules to keep them. Each cell keeps this instead: memory over time, the rows of processors
-and channels, and the view that suits the kind of instance, at the resolution of a small picture. So the report can draw
-whichever cells turn out to be the best, in another process and at another time.
+A comparison has too many schedules to keep them. Each cell keeps a miniature instead: memory over time, the rows of
+processors and channels, and the view for the kind of instance, at the resolution of a small picture. The report can
+then draw the best cells later and in another process.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ _RUNS = re.compile(r"([A-Za-z.])(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """The bytes in a memory over time: of each slice the highest, in `LEVELS` of the peak.
+    """The bytes in a memory over time: the maximum of each slice, in `LEVELS` of the peak.
 
-    `parts` are the kinds of bytes (`Kind`) at the peak, and how many there are of each, the most first.
+    `parts` lists the kinds of bytes (`Kind`) at the peak with their amounts, the largest first.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What a processor or channel mostly does in each slice of time: letters of `PHASES` and how often each."""
+    """The main activity of a processor or channel in each time slice: letters of `PHASES`, run-length encoded."""
 
     name: str
     slices: str
@@ -87,7 +87,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars:
-    """Stages of a chain, `group` of them in a bar: by fate in `LEVELS` of the highest bar, and how often they run."""
+    """Stages of a chain, `group` per bar: bytes by fate in `LEVELS` of the highest bar, and numbers of runs."""
 
     group: int
     stages: int
@@ -107,9 +107,9 @@ class Lines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pixels:
-    """An image, a text for each row: letters and how often each.
+    """An image, one run-length encoded text per row.
 
-    For trees `SHADES` letters from ``a`` on, by order of execution, and `SPILLED`; for values those of `STAYS`.
+    Trees use `SHADES` letters from ``a`` on, by order of execution, and `SPILLED`; values use those of `STAYS`.
     """
 
     kind: str
@@ -120,7 +120,7 @@ class Pixels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miniature:
-    """Everything that the pictures of one schedule show."""
+    """The data of all pictures of one schedule."""
 
     memories: tuple[Line, ...]
     rows: tuple[Row, ...]
@@ -131,7 +131,7 @@ class Miniature:
 
 
 def miniature(result: Result, kind: str) -> Miniature:
-    """Reduce a schedule to what a small picture shows (O(events log events)).
+    """Reduce a schedule to the data of a small picture (O(events log events)).
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def pack(record: Miniature) -> str:
 
 
 def unpack(text: str) -> Miniature | None:
-    """Read a record back; None if the text is none."""
+    """Read a record back; None if the text is not a record."""
     try:
         return _format().validate_json(zlib.decompressobj().decompress(base64.b85decode(text), LARGEST))
     except (ValueError, zlib.error):  # pydantic's errors are ValueErrors
@@ -177,7 +177,7 @@ def _format() -> TypeAdapter[Miniature]:
 
 
 def runs_of(text: str) -> list[tuple[str, int, int]]:
-    """Return the runs of a row: letter, first column, and the one behind the last."""
+    """Return the runs of a row: letter, first column, and end column (exclusive)."""
     found, column = [], 0
     for letter, count in _RUNS.findall(text):
         found.append((letter, column, column + int(count)))
@@ -186,14 +186,14 @@ def runs_of(text: str) -> list[tuple[str, int, int]]:
 
 
 def _packed(letters: NDArray[np.str_]) -> str:
-    """Write equal neighbours as one letter and their number."""
+    """Run-length encode: write equal neighbours as one letter and their number."""
     first = np.flatnonzero(np.concatenate(([True], letters[1:] != letters[:-1])))
     counts = np.diff(np.append(first, len(letters)))
     return "".join(f"{letter}{count}" for letter, count in zip(letters[first].tolist(), counts.tolist(), strict=True))
 
 
 def _mostly(shares: dict[str, NDArray[np.float64]], least: float) -> tuple[str, ...]:
-    """Return the rows of an image in which each pixel shows what covers most of it, if that is at least so much."""
+    """Return the rows of an image whose pixels show what covers most of them, if it covers at least a minimum share."""
     letters = np.array([NOTHING, *shares])
     stack = np.stack([np.full_like(next(iter(shares.values())), least), *shares.values()])
     return tuple(_packed(row) for row in letters[stack.argmax(axis=0)])

@@ -1,4 +1,4 @@
-"""Values over time: each as high as its size, there where it is resident; so what is there adds up to the memory."""
+"""Values over time as rectangles: heights are sizes, widths are residencies; heights add up to the used memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Stay(enum.IntEnum):
-    """What brought a value into the working memory, or that it lies elsewhere."""
+    """How a value came into the working memory, or that it is in another memory."""
 
     COMPUTED = 0
     RECOMPUTED = 1
@@ -57,9 +57,9 @@ class Occupancy:
     Attributes
     ----------
     values : (values,) int64
-        Those that lie anywhere at any time, by their first stay: the bands from above.
+        Values that are ever resident, by their first stay: the bands from the top.
     top : (values + 1,) float64
-        Where each band begins: sizes added up. Empty where values have no bands.
+        Start of each band, as cumulative sizes. Empty if values have no bands.
     kind : (stays,) int64
         `Stay`.
     band : (stays,) int64
@@ -67,7 +67,7 @@ class Occupancy:
     begin, end, low, high : (stays,) float64
         In time, and in bytes.
     height : float
-        Bytes in all.
+        Total bytes.
     """
 
     values: IntArray
@@ -89,10 +89,10 @@ MOST_PACKED = 20_000
 
 
 def occupancy_of(result: Result) -> Occupancy:
-    """Return the stays of all values; O(events log events), and O(stays^2) array operations where they are packed.
+    """Return the stays of all values; O(events log events), and O(stays^2) array operations if they are packed.
 
-    A few values have a band each, in which they come and go. Of many, most bands would be too thin to be seen, and
-    empty for most of the time: these are packed, as if they had addresses, and what lies elsewhere is left out.
+    A few values get one band each. Bands of many values would be mostly empty and too thin to see. Many values are
+    therefore packed as if they had addresses, and stays in other memories are left out.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def occupancy_of(result: Result) -> Occupancy:
     working = lives.memory == result.machine.processors[0].memory
     if len(np.unique(lives.value)) > MOST_BANDS and int(working.sum()) <= MOST_PACKED:
         return _packed(result, lives.of(working))
-    # Stays in other memories below: what is in the working memory, too, hides them.
+    # Stays in other memories are drawn first: simultaneous stays in the working memory hide them.
     lives = lives.of(np.argsort(working, kind="stable"))
     earliest = np.full(len(result.graph.values), np.inf)
     np.minimum.at(earliest, lives.value, lives.begin.astype(np.float64))

@@ -1,4 +1,4 @@
-"""What each step of a schedule is for: forward, saving forward, recomputation, backward, loss, copy."""
+"""The purpose of each step of a schedule: forward, saving forward, recomputation, backward, loss, copy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remat.solving.result import Result
 
 
 class Phase(enum.IntEnum):
-    """The purpose of a step; drops have none, they take no time."""
+    """The purpose of a step; drops have none, as they take no time."""
 
     NONE = 0
     FORWARD = 1
@@ -45,7 +45,7 @@ _NAMED = {"forward": Phase.FORWARD, "loss": Phase.LOSS, "backward": Phase.BACKWA
 
 
 def shown_phases(result: Result) -> IntArray:
-    """Return the `Phase` of each step as pictures show it: every forward of a pipeline is simply a forward.
+    """Return the `Phase` of each step for pictures, which do not distinguish the forwards of a pipeline.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def shown_phases(result: Result) -> IntArray:
 
 
 def phase_labels(result: Result) -> dict[Phase, str]:
-    """Return what to call each phase: in a pipeline whose backward has halves, these go by their names."""
+    """Return the label of each phase; the halves of a pipeline's split backward have separate labels."""
     labels = {phase: phase.label for phase in Phase}
     if result.orders is not None:
         layers = {layer for stage in result.orders.stages for layer in stage.layers}
@@ -105,7 +105,7 @@ def phases_of_tasks(graph: TaskGraph) -> IntArray:
 
 
 def _again(graph: TaskGraph, tasks: IntArray) -> BoolArray:
-    """Whether each run, in order of time, writes what has been written before (or is the same task again)."""
+    """Whether each run, in order of time, is a recomputation: it rewrites a value, or repeats a task."""
     again = np.ones(len(tasks), dtype=bool)
     again[np.unique(tasks, return_index=True)[1]] = False
     # Values that a task reads and writes are updated, not recomputed.

@@ -1,4 +1,4 @@
-"""What lies in a memory while one step of a schedule runs, largest first."""
+"""Residents of a memory while one step of a schedule runs, largest first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remat.verifier import Report
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """Something that takes bytes: a value (with its module, stage or layer), the workspace of a run, static memory."""
+    """An occupant of memory: a value (with its module, stage or layer), the workspace of a run, or static memory."""
 
     name: str
     size: int
@@ -21,7 +21,7 @@ class Resident:
 
 
 def fullest_memory(result: Result) -> str:
-    """Return the memory that is fullest at its peak: by the share of its capacity, without capacities by bytes."""
+    """Return the memory that is fullest at its peak, by share of capacity, or by bytes without capacities."""
     assert result.report is not None
     peaks = {memory.name: result.report.peaks[memory.name].size for memory in result.machine.memories}
 
@@ -36,7 +36,7 @@ def fullest_memory(result: Result) -> str:
 def residents_at(
     graph: TaskGraph, machine: Machine, steps: Steps, report: Report, *, memory: int, step: int | None
 ) -> list[Resident]:
-    """Return what lies in a memory when a step has begun, largest first.
+    """Return the residents of a memory just after a step has begun, largest first.
 
     Parameters
     ----------

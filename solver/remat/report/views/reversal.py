@@ -19,7 +19,7 @@ from remat.solving.result import Result
 
 
 class Stroke(enum.IntEnum):
-    """What a line stands for."""
+    """The meaning of a line."""
 
     STORED = 0
     CHECKPOINT = 1
@@ -44,7 +44,7 @@ class Reversal:
     memory : (lines,) int64
         Where a state is kept; -1 of sweeps.
     hidden : int
-        Lines left out: they would cover what others show, or there are too many.
+        Number of lines left out, because they would cover others or exceed the limit.
     """
 
     length: int
@@ -64,7 +64,7 @@ def reversal_of(result: Result, layout: ChainLayout, *, columns: int, rows: int,
         Of a chain or an adjoint, with a schedule.
     layout : ChainLayout
     columns, rows : int
-        Pixels of the picture: lines that look the same are one.
+        Pixels of the picture; lines that look the same are merged.
     most : int
         Lines; beyond, the longest of them, at least two thirds of them sweeps where there are so many. Each level of
         storage has an equal part of the rest, so that none hides another.
@@ -78,7 +78,7 @@ def reversal_of(result: Result, layout: ChainLayout, *, columns: int, rows: int,
     pixels = np.column_stack((stroke, memory, np.rint(begin * scale), np.rint(end * scale)))
     _, chosen = np.unique(pixels, axis=0, return_index=True)
     if len(chosen) > most:
-        # Sweeps tell more than kept states: these get a third of the room, or what the sweeps leave.
+        # Sweeps are more informative than kept states, which get a third of the lines, or the rest.
         length = np.abs((end - begin) * scale).sum(axis=1)[chosen]
         chosen = chosen[np.argsort(-length, kind="stable")]
         sweep = stroke[chosen] > Stroke.CHECKPOINT
@@ -91,7 +91,7 @@ def reversal_of(result: Result, layout: ChainLayout, *, columns: int, rows: int,
 
 
 def _shared(lines: IntArray, memory: IntArray, room: int) -> IntArray:
-    """Return the first so many lines, as many of each memory as long as each has any left."""
+    """Return the first lines up to a limit, shared evenly between the memories that have lines left."""
     turn = np.empty(len(lines), dtype=np.int64)
     for place in np.unique(memory).tolist():
         mine = memory == place
@@ -155,7 +155,7 @@ def _kept(result: Result, layout: ChainLayout) -> _Lines:
     used = _next_end(stage - 1, over, inside)
     fetched = inside.origin == Origin.COPIED
     lasting = (used + NEAR * float(report.makespan) < inside.end) | (fetched & np.isinf(used))
-    # A state is there when the forward that writes it has ended, although its bytes are taken before.
+    # A state exists once the forward that writes it has ended, although its bytes are allocated before.
     there = fetched | (inside.origin == Origin.INITIAL)
     made = np.where(there, inside.begin, _next_end(stage, over, inside))[lasting]
     stroke = np.repeat(np.array([Stroke.CHECKPOINT, Stroke.STORED], dtype=np.int64), [len(made), len(away.value)])
@@ -167,7 +167,7 @@ def _kept(result: Result, layout: ChainLayout) -> _Lines:
 
 
 def _next_end(state: IntArray, over: NDArray[np.float64], lives: Lives) -> NDArray[np.float64]:
-    """Return when the first of the runs that belong to its state ends after a stay began; infinite if none does."""
+    """Return the first end of a run of the stay's state after the stay began; infinite if there is none."""
     order = np.lexsort((over, state))
     state, over = state[order], over[order]
     times, rank = np.unique(np.concatenate((over, lives.begin)), return_inverse=True)
@@ -181,7 +181,7 @@ def _next_end(state: IntArray, over: NDArray[np.float64], lives: Lives) -> NDArr
 
 
 def _sweeps(result: Result, layout: ChainLayout, most: int) -> _Lines:
-    """Runs; if there are more than `most`, those that follow each other along the chain are one line."""
+    """Return the runs; beyond `most`, merge consecutive runs along the chain into one line."""
     steps, report = result.columns, result.report
     assert steps is not None
     assert report is not None

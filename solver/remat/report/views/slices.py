@@ -1,4 +1,4 @@
-"""Cutting long schedules into time slices: what a picture of limited width can show of them."""
+"""Time slices of long schedules, for pictures of limited width."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ FloatArray = NDArray[np.float64]
 
 
 def without_dips(time: FloatArray, size: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Leave of each instant what holds after it, and before that its highest point if that stands out.
+    """Reduce each instant to the size that holds after it, preceded by its highest point if that stands out.
 
-    Between the end of one step and the start of the next, memory dips for no time at all; a step of no length
-    rises for no time at all, and may be the peak.
+    Between the end of one step and the start of the next, memory dips for zero time. A step of zero length causes a
+    rise for zero time, which may be the peak.
     """
     first = np.flatnonzero(np.concatenate(([True], np.diff(time) > 0)))
     last = np.append(first[1:], len(time)) - 1
@@ -77,7 +77,7 @@ def size_scale(largest: int, units: Units) -> tuple[float, str]:
 def widest_places(
     time: FloatArray, low: FloatArray, high: FloatArray, least: float
 ) -> tuple[float, float, float, float]:
-    """Return where a name has most room in a band: begin and end, lower and upper edge; begin = end if nowhere.
+    """Return the place with most space for a name in a band: begin, end, lower and upper edge; begin = end if none.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What becomes of each stage of a chain: kept, checkpointed, recomputed, or offloaded, and how often it runs."""
+"""The fate of each stage of a chain: kept, checkpointed, recomputed or offloaded, and its number of runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remat.solving.result import Result
 
 
 class Fate(enum.IntEnum):
-    """What becomes of a value between its forward and its backward."""
+    """Treatment of a value between its forward and its backward."""
 
     KEPT = 0
     CHECKPOINT = 1
@@ -30,23 +30,23 @@ class Fate(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The stages of a chain, neighbours put together where there are many.
+    """The stages of a chain; long chains are grouped into runs of neighbours.
 
     Attributes
     ----------
     first : (groups + 1,) int64
-        The first stage of each group, and the end; stage 0 is the input.
+        The first stage of each group, and the end (exclusive); stage 0 is the input.
     sizes : (groups, fates) int64
         Bytes of the states and saved values of each group, by their fate.
     runs : (groups,) int64
-        How often the forward of a stage runs: the most in each group.
+        Runs of a stage's forward: the maximum in each group.
     recomputations : int
         Forward runs beyond one for each stage that runs at all.
     levels : (groups, memories) int64
-        How often states of the group are checkpoints in each memory: in the working memory where forwards start from
-        them more than once, elsewhere whenever they are there.
+        Number of checkpoint stays of the group's states in each memory. In the working memory, a stay counts if more
+        than one forward starts from it; in other memories, every stay counts.
     checkpoints : (memories,) int64
-        How many different states ever are checkpoints there.
+        Number of different states that are ever checkpoints in each memory.
     """
 
     first: IntArray
@@ -66,9 +66,8 @@ class Stages:
 def stages_of(result: Result, layout: ChainLayout, most: int) -> Stages:
     """Return the fate of each stage's state x{i} and saved values s{i}; O(events log events).
 
-    A value that is copied out of the working memory is *offloaded*. A state from which forwards start more than
-    once while it stays is a *checkpoint*. Otherwise what one forward made is *kept*, what more than one made is
-    *recomputed*.
+    A value that is copied out of the working memory is *offloaded*. A state from which more than one forward starts
+    during one stay is a *checkpoint*. Any other value is *kept* if one forward makes it, and *recomputed* if more do.
 
     Parameters
     ----------
@@ -76,7 +75,7 @@ def stages_of(result: Result, layout: ChainLayout, most: int) -> Stages:
         Of a chain or an adjoint, with a schedule.
     layout : ChainLayout
     most : int
-        Groups; of longer chains as many stages each as it takes.
+        Maximum number of groups; longer chains have more stages per group.
     """
     assert result.columns is not None
     graph, steps, length = result.graph, result.columns, layout.length
@@ -137,7 +136,7 @@ def _checkpoints(result: Result, layout: ChainLayout) -> Lives:
     lives = every.of(here)
     runs = np.flatnonzero((steps.kind == StepKind.RUN) & (steps.item < layout.loss))
     state = layout.stages(result.graph)[steps.item[runs]] - 1
-    # A forward starts from the stay that began last; between those of a state, time is told by its rank.
+    # A forward starts from the stay that began last; ranks replace times to order the stays of a state.
     times, rank = np.unique(np.concatenate((lives.begin, report.start[runs])), return_inverse=True)
     born, asked = rank[: len(lives.begin)], rank[len(lives.begin) :]
     count = len(times) + 1

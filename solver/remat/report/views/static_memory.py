@@ -1,4 +1,4 @@
-"""What training takes, by kind: parameters, gradients, optimizer states, gathered layers, buckets, activations."""
+"""Training memory by kind: parameters, gradients, optimizer states, gathered layers, buckets, activations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TERMS = (PARAMETERS, GRADIENTS, STATES, GATHERED, BUCKETS, ACTIVATIONS, WORKSPAC
 
 
 def by_term(graph: TaskGraph, residents: Iterable[Resident]) -> dict[str, int]:
-    """Add up what lies in a memory by what it is; empty where nobody trains.
+    """Sum the residents of a memory by kind; empty without training.
 
     The sizes add up to those of the residents.
     """
@@ -33,9 +33,9 @@ def by_term(graph: TaskGraph, residents: Iterable[Resident]) -> dict[str, int]:
 
 
 def traffic_by_term(graph: TaskGraph, machine: Machine, steps: Steps) -> dict[str, dict[str, int]]:
-    """Return for each link what crosses it, by what it is; empty where nobody trains.
+    """Return the traffic of each link by kind; empty without training.
 
-    What a rank sends in collectives crosses the link from the device to itself, and is gradients or parameters.
+    The traffic of a rank's collectives crosses the link from the device to itself; it is gradients or parameters.
     """
     found: dict[str, dict[str, int]] = {}
 

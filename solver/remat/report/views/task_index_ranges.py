@@ -1,4 +1,4 @@
-"""Where the tasks and values of lowered chains and trees stand."""
+"""Index ranges of the tasks and values of lowered chains and trees."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _OF_PARAMETERS = ("A", "U", "P")
 
 @dataclass(frozen=True, slots=True)
 class ChainLayout:
-    """Where the tasks of a lowered chain stand: F1..FL, Fe1..FeL (or none), loss, B1..BL, and what is of parameters.
+    """Task indices of a lowered chain: F1..FL, Fe1..FeL (or none), loss, B1..BL, and the tasks of parameters.
 
-    A stage of several variants has several Fe and as many B; only one with parameters has a U, and A and P if ranks
-    exchange and gather them.
+    A stage with several variants has one Fe and one B for each. Only a stage with parameters has a U; it has A and P
+    if ranks exchange and gather them.
     """
 
     length: int
@@ -35,7 +35,7 @@ class ChainLayout:
         return ChainLayout(loss - backwards if saves else loss, saves, loss)
 
     def stages(self, graph: TaskGraph) -> IntArray:
-        """Return the stage of each task, from 1; that of the loss is `length` + 1."""
+        """Return the stage of each task, from 1; the loss has stage `length` + 1."""
         one = np.arange(1, self.length + 1, dtype=np.int64)
         after = backward = one  # of the tasks after the loss, and of the backwards among them
         if len(graph.tasks) - 1 - self.loss != self.length:
@@ -48,7 +48,7 @@ class ChainLayout:
 
 @dataclass(frozen=True, slots=True)
 class TreeLayout:
-    """The parent of each node, -1 of the root; whether children come before their parents."""
+    """The parent of each node (-1 for the root), and whether children precede their parents."""
 
     parent: IntArray
     inward: bool
