@@ -20,7 +20,7 @@ def test_who_knows_one_memory_is_not_asked_for_more(name, answers):
 
 
 def test_who_is_asked_with_options_that_it_has_not_says_so():
-    """That is a mistake of the one who asks, and no refusal: a start would be missing unseen."""
+    """An unknown option is the caller's error, not a refusal, which would hide the missing start."""
     problem = make_problem(remat.load(chain(stage(1, 1, 1), machine=machine())))
     with pytest.raises(remat.OptionError, match="has no option 'generations'"):
         asked(find("swapadvisor", "chain"), problem, Context(), {"generations": 3})

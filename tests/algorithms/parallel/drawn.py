@@ -261,7 +261,7 @@ def _layer(draw, split, types, closing):
 
 @dataclass
 class Verdict:
-    """What came of the solves of one instance.
+    """The results of all solves of one instance.
 
     Attributes
     ----------
@@ -327,7 +327,7 @@ def solve_all(document, budget, names=None):
 
 
 def _again(document, budget, result):
-    """Solve with the budget that is said to be enough."""
+    """Solve with the budget that the result reports as sufficient."""
     least = result.least_budget
     more = {result.machine.memories[least.memory].name: least.size} | ({} if budget is None else {"": budget})
     if document["kind"] == "pipeline":  # a bare budget is that of every device

@@ -9,7 +9,7 @@ from itertools import permutations
 
 
 def shortest(parent, size, workspace, time, processors, capacity):
-    """Return the least makespan; infinite if the capacity is too small."""
+    """Return the minimum makespan; infinite if the capacity is too small."""
     count = len(parent)
     children = [[child for child in range(count) if parent[child] == node] for node in range(count)]
     best = math.inf

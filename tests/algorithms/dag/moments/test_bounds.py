@@ -50,7 +50,7 @@ def compare(document, budget, seed, *, listed, states=None):
 
 
 def shares_met(seeds, *, host):
-    """Compare on drawn documents; return how many need extra time, and for how many the bound is exact."""
+    """Compare on drawn documents; count those that need extra time, exact bounds and unknowns."""
     found = []
     for seed in seeds:
         document, budget, listed = drawn(seed, host=host)

@@ -495,7 +495,7 @@ def test_an_idle_channel_costs_nothing() -> None:
 
 
 def test_a_schedule_outside_the_class_is_not_the_best_of_it() -> None:
-    """Adjoints and tapes are parked, which no schedule of the class does; that none of it is quicker stays proved."""
+    """The result offloads adjoints and tapes, which the class forbids; its optimality in the class stays proved."""
     links = [
         {"source": "device", "target": "host", "latency": 5, "channel": "gpu"},
         {"source": "host", "target": "device", "bandwidth": 5, "channel": "gpu"},

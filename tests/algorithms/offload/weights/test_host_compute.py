@@ -1,4 +1,4 @@
-"""Where the host runs stages, too: valid schedules, never slower, and a bound that no schedule goes below."""
+"""Test stages on the host: valid schedules, never slower, and a valid lower bound."""
 
 import random
 
@@ -81,7 +81,7 @@ def test_helps_where_the_link_is_slow():
 
 @pytest.mark.parametrize("parameters", ["device", "host"])
 def test_nothing_for_other_instances(parameters):
-    """Without a processor at the host, and where parameters are at home on the device, nothing is known."""
+    """Host compute is unavailable without a host processor or with parameters on the device."""
     document = drawn(1, longest=3, parameters=parameters)
     if parameters == "host":
         document["machine"]["processors"].pop()

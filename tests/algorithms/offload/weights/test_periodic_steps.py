@@ -69,9 +69,9 @@ def test_the_delayed_update_hides_the_hosts_side():
 
 @pytest.mark.parametrize("seed", seeds(20, 80))
 def test_the_period_is_the_larger_of_the_two_sides(seed):
-    """With a delay of one step nothing else is in the way, if the links are no bottleneck.
+    """With a delay of one step, the period is the larger side's time if links are no bottleneck.
 
-    But for short chains: from the forward to the new parameters, by the gradient and the update, there are two periods.
+    Short chains are an exception: forward, gradient, update and new parameters have to fit into two periods.
     """
     document = drawn(seed, longest=8) | {"staleness": 1, "schema": "remat.instance/3", "master_copy": True}
     for given in document["stages"]:

@@ -95,7 +95,7 @@ def test_never_worse_than_a_start_that_fits(seed):
 
 
 def test_start_is_taken_as_it_is():
-    """Named orders may have B and W at one go, and micro-batches in any order."""
+    """Given orders may combine B and W and take micro-batches in any order."""
     model = PipelineModel((0, 1), 2, (1, 1), (1, 1), (1, 1), (0,), (2, 2), (1, 1), (0, 0), (4, 4))
     start = [
         [(F, 0, 1), (F, 0, 0), (BW, 0, 1), (BW, 0, 0)],
@@ -127,7 +127,7 @@ def test_walk_never_deadlocks(seed):
 
 
 def crowded(rng):
-    """Return a model of many stages on few devices, which have hardly more room than one micro-batch needs."""
+    """Return a model of many stages on few devices with memory for little more than one micro-batch."""
     devices, stages = rng.randint(1, 3), rng.randint(3, 7)
     place = tuple(rng.randrange(devices) for _ in range(stages))
     activation = tuple(rng.randint(0, 3) for _ in range(stages))

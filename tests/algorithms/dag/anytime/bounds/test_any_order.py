@@ -37,7 +37,7 @@ def test_claims_for_all_schedules_only_where_there_is_nothing_else_to_do():
     assert not speaks(small(machine=two))
     other = {"id": "c", "time": 1, "reads": [], "writes": ["x"], "required": False}
     assert not speaks(small(tasks=[*small()["tasks"], other]))
-    # The producer of x can never run, but the unexplored second producer still forbids a proof.
+    # The input x has a producer that can never run, but it still counts as an unexplored second producer.
     assert not speaks(small(inputs=["x"]))
 
 
