@@ -14,7 +14,7 @@ def runs_of_tasks(result):
 
 
 def runs_of_values(result):
-    """Return how often each value is made."""
+    """Return how often each value is produced."""
     graph, found = result.graph, Counter()
     for task, count in runs_of_tasks(result).items():
         for value in graph.writes[graph.tasks.find(task)].tolist():

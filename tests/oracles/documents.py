@@ -2,9 +2,9 @@
 
 Readings of the format where it is brief
 ----------------------------------------
-- A time with a unit is one of the unit that the instance counts in; it is an integer where it is a whole number of
-  those. So is a bandwidth.
-- Steps of an adjoint have a forward time, a backward time and a state size of 1 where nothing is said.
+- A time with a unit is converted to the instance's unit, and is an integer if it is a whole number of those. The same
+  holds for a bandwidth.
+- Steps of an adjoint have a forward time, a backward time and a state size of 1 by default.
 - A `memory` is a size within a cluster only; elsewhere it is a name.
 """
 
