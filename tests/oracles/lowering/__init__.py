@@ -19,7 +19,7 @@ Readings of the format where it is brief
 - A tree's `parallel` is one object for all tasks, or a list with one object (or null) per task.
 - B and loss are `once` and leave `recomputable` at its default.
 - A pipeline's `count` of 1 means, as in a machine, that the device has the bare name. A device's processor and memory
-  share its name; static memory is on the first device.
+  share its name; static memory is in the first memory.
 - Groups of a level are consecutive devices as listed; a level without bandwidth takes its latency only.
 - A layer is split into halves if its weight time is anything but the number 0; an object always means halves.
 - The backward's workspace is used by B and by W.
