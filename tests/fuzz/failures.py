@@ -1,4 +1,4 @@
-"""Files of failures: the instance, what was asked, and what was seen."""
+"""Files of failures: the instance, the request and the observed result."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ def failure_document(case, finding):
 
 
 def write_failure(folder, document):
-    """Write a failure to a folder, under a name made of rule, algorithm and seed; return the path."""
+    """Write a failure to a folder, named by rule, algorithm and seed; return the path."""
     folder.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^\w-]+", "-", f"{document['rule']}-{document['algorithm']}-{document['seed']}")
     path = folder / f"{name}.json"

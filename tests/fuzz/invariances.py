@@ -33,7 +33,7 @@ GRAPH_ALGORITHMS = ("auto", "dag-auto", "dag-exact", "keep-all")
 """Algorithms that are asked about the lowered graph."""
 
 READ_NAMES = ("superneurons", "vdnn-all", "vdnn-conv", "vdnn-dyn", "vdnn-pp")
-"""Algorithms to which the names of stages say what they are."""
+"""Algorithms that derive the operator from the name of a stage."""
 
 PREFIX = "not-the-same-"
 

@@ -53,7 +53,7 @@ def hosted(draw):
 
 
 def without_end(draw):
-    """Draw a pipeline whose parameters change while micro-batches are under way."""
+    """Draw a pipeline whose parameters change while micro-batches are in flight."""
     drawn = _even(draw, draw.pick([1, 1, 1, 2]))
     _without_end(draw, drawn)
     return drawn

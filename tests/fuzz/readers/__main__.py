@@ -49,7 +49,7 @@ def _parse(arguments):
 
 
 def _outside(name, chosen):
-    """Run a target in a process of its own; return its figures."""
+    """Run a target in a separate process; return its figures."""
     command = [sys.executable, "-m", "tests.fuzz.readers", "--inside", "--target", name, "--seed", str(chosen.seed)]
     command += ["--findings", str(chosen.findings)]
     for flag in ("seconds", "documents"):

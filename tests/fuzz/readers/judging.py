@@ -53,7 +53,7 @@ class Judge:
         signal.signal(signal.SIGPROF, _stop)
 
     def __call__(self, data):
-        """Return what is wrong with the way in which one document is read; None if nothing."""
+        """Return the fault in reading one document, or None."""
         if self.documents % REFRESHED == 0:
             _limit_memory()
         self.documents += 1

@@ -56,7 +56,7 @@ class Run:
     def look(self, data):
         """Read one document; return whether it was read without an error."""
         data = data[:LARGEST_DOCUMENT]
-        # Where the process dies, the document is there.
+        # Save the document first, in case the process dies.
         os.pwrite(self._current, data, 0)
         os.ftruncate(self._current, len(data))
         refused = self.judge.refused
