@@ -32,7 +32,7 @@ class Outcome:
         return json.loads(self.out)
 
     def assert_refused(self, *parts: str) -> None:
-        """One line on standard error, exit code 2, nothing on standard output."""
+        """Assert one line on standard error, exit code 2, and an empty standard output."""
         assert self.code == 2, self
         assert self.out == ""
         assert self.err.startswith("Error: ")

@@ -112,7 +112,7 @@ ON_DISK = ("disk-revolve", "periodic-disk-revolve", "two-level")
 
 
 def beside(document):
-    """Let the second level work beside the processor."""
+    """Let the second level work asynchronously."""
     first, second = with_disk(document)["storage"]
     return with_disk(document) | {"storage": [first, second | {"channel": "dma"}]}
 
@@ -359,7 +359,7 @@ def suite(entry, *, examples, graphs, options, suffix="", **more):
 
 
 catalogue = [entry for entry in everything if entry.kinds != ("layout",)]
-"""All that answer with schedules; layouts have tests of their own (`tests.algorithms.layout`)."""
+"""All algorithms that answer with schedules; layouts have separate tests (`tests.algorithms.layout`)."""
 
 for _entry in catalogue:
     _few = 2

@@ -173,7 +173,7 @@ def test_like_the_plain_fixpoint(seeds):
 
 
 def test_the_shortcut_says_what_the_fixpoint_says(monkeypatch):
-    """Where links lead everywhere, nothing is looked at; the fixpoint finds nothing there, either."""
+    """On fully connected machines, the shortcut skips the fixpoint, which finds no fault either."""
     from remat.graph import reachability
 
     monkeypatch.setattr(reachability, "_all_connected", lambda *_: False)

@@ -1,4 +1,4 @@
-"""Graphs become columns, from text or parsed; whatever the models would say is said, and what they make is made."""
+"""Test the column parser: from text or objects, it gives the models' graphs and errors."""
 
 import copy
 import dataclasses

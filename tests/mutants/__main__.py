@@ -26,7 +26,7 @@ from tests.mutants.fault import text_of
 from tests.mutants.faults import EXPLAINED, FAULTS
 
 COPIED = ("solver", "algorithms", "tests", "pyproject.toml")
-"""What is copied; whatever else lies in the checkout is linked to."""
+"""Copied paths; all others of the checkout are linked."""
 
 LEFT_OUT = (".*", "build", "dist", "htmlcov")
 
@@ -46,7 +46,7 @@ class Unusable(Exception):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one run of tests.
+    """The result of one run of tests.
 
     Attributes
     ----------

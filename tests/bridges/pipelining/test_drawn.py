@@ -1,4 +1,4 @@
-"""Drawn orders: there and back through a CSV, and against another way to tell who hangs."""
+"""Test drawn orders: a CSV round trip, and deadlocks against an independent detection."""
 
 from __future__ import annotations
 
