@@ -232,7 +232,7 @@ if __name__ == "__main__":
 
 
 def killed_runs(folder, output, algorithms, *, kills, seed):
-    """Start a comparison again and again, and kill it at random moments after some answers more."""
+    """Restart a comparison repeatedly, and kill it at random moments after further answers."""
     chance = random.Random(seed)
     journal = output / "journal.jsonl"
     for _ in range(kills):

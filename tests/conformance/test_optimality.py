@@ -268,7 +268,7 @@ def check_adjoint_dp(document, share):
 
 
 def check_taped(document, share, name, *, state, tape, internal):
-    """Least forward steps for the units: those of the exhaustive search over what is stored and restarted."""
+    """Check the minimum forward steps against exhaustive search over storing and restarting."""
     n, forward, backward = document["steps"], document.get("forward_time", 1), document.get("backward_time", 1)
     units, own = share % 6, 0 if tape else min(1, n - 1)
     document = document | {"state_size": 1, "adjoint_size": 1, "tape_size": 1}

@@ -309,10 +309,10 @@ ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 
 
 class GraphSuite(AlgorithmSuite):
-    """What holds of algorithms that run tasks again on task graphs, too."""
+    """Checks for algorithms that recompute tasks of task graphs."""
 
     def test_schedules_are_valid(self, kind, given):
-        """Besides: no run is there for nothing."""
+        """Schedules are valid and contain no unused run."""
         super().test_schedules_are_valid(kind, given)
 
         def check(document, rungs):

@@ -145,7 +145,7 @@ def _in_a_file(case):
 
 
 def as_graph(document):
-    """Return the task graph of a chain, an adjoint, a tree or a join; None where no document says that."""
+    """Return the task graph of a chain, an adjoint, a tree or a join, or None if no document expresses it."""
     if document["kind"] not in ("chain", "adjoint", "tree", "join") or "sharding" in document:
         return None
     if any(document.get(key) is not None for key in ("staleness", "storage")) or "any" in map(str, document.values()):

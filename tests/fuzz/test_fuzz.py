@@ -1,4 +1,4 @@
-"""The fuzzer: it runs, it repeats, it finds what breaks a rule, and it reduces what it finds."""
+"""Test the fuzzer: it runs, repeats, finds broken rules and reduces findings."""
 
 import dataclasses
 import json

@@ -142,7 +142,7 @@ def permute_tasks(document, rng):
 
 
 def _shuffled(listed, rng):
-    """Return a copy in another order; None where there is none."""
+    """Return a copy in another order, or None if no other order exists."""
     order = copy.deepcopy(list(listed))
     for _ in range(8):
         rng.shuffle(order)
@@ -190,7 +190,7 @@ class _Names:
         self.known = {name: name for name in known}
 
     def fresh(self):
-        """Return a name that nothing has; it ends in a letter, so that a number may follow."""
+        """Return an unused name that ends in a letter, so that a number may follow."""
         while True:
             name = "".join(self._rng.choices("bcdfghjkmnpqrtvwxz", k=5)) + "_q"
             if name not in self._used:

@@ -66,7 +66,7 @@ def outcome(document):
 
 
 def written(document):
-    """Return the text of a document; None where JSON has none for it."""
+    """Return the JSON text of a document, or None if JSON cannot express it."""
     try:
         text = json.dumps(document, default=float)
     except (ValueError, TypeError, OverflowError):

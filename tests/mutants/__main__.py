@@ -41,7 +41,7 @@ BLAME = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 
 
 class Unusable(Exception):
-    """The run says nothing about the tests."""
+    """The run gives no evidence about the tests."""
 
 
 @dataclass(frozen=True)

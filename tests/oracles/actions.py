@@ -1,4 +1,4 @@
-"""What one step of a schedule does, spelt out: shared vocabulary of the referee and of the placer.
+"""The effects of one step of a schedule: shared vocabulary of the referee and the placer.
 
 Only the reading of a step is shared.  Judging and placing stay separate.
 

@@ -1,4 +1,4 @@
-"""What ends a step of a pipeline: copies of layers add up their gradients, and update their parameters.
+"""The step end of a pipeline: copies of layers add up their gradients and update their parameters.
 
 Readings of the format where it is brief
 ----------------------------------------

@@ -9,9 +9,9 @@ Rules
 period-overlap
     A resource serves two at once.
 period-precedence
-    A value is not there, or not yet, or still in use.
+    A value is absent, late or still in use.
 capacity
-    More bytes than the memory has, in the middle of it all; or something stays that nobody is handed.
+    A middle step holds more bytes than the memory has, or leaves values that are not handed on.
 """
 
 import math

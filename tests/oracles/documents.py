@@ -55,7 +55,7 @@ def _has_texts(value):
 
 
 def _is_quantity(within):
-    """Whether what stands under these keys is a size, a time or a bandwidth."""
+    """Return whether these keys hold a size, a time or a bandwidth."""
     keys = within[-2:] if within and within[-1] not in ("name", "type") else ()
     if "memory" in within[-1:]:
         return "cluster" in within

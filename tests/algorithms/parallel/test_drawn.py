@@ -40,7 +40,7 @@ ON_PIPELINES = (
 
 
 def put_to_the_test(make, seed, names):
-    """Solve what is drawn from a seed; return how many schedules there are."""
+    """Solve an instance drawn from a seed; return the number of schedules found."""
     document = make(seed)
     if not drawn.loads(document):
         return 0

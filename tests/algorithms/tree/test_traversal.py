@@ -115,7 +115,7 @@ def test_postorder_optimum_is_no_proof_for_all_schedules():
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("shape", ["chain", "chain, shuffled", "star", "caterpillar"])
 def test_large_trees(algorithm, shape):
-    """Nothing recurses, and nothing is quadratic in the number of children."""
+    """Traversals use no recursion and no time quadratic in the number of children."""
     n = 20_000
     parent = {
         "chain": [-1, *range(n - 1)],

@@ -82,7 +82,7 @@ class Judge:
 
 
 def check_message(text):
-    """Return what is wrong with the text of an error; empty if nothing."""
+    """Return the fault in the text of an error, or an empty text."""
     if len(text) > LONGEST_MESSAGE:
         return f"a message of {len(text):,} characters"
     if not text.isprintable():

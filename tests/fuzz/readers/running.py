@@ -30,7 +30,7 @@ class Run:
         Of the target.
     seconds : float or None
     documents : int or None
-        What ends the run; None: nothing.
+        Limits of the run; None: no limit.
     folder : Path
         Where findings are written.
     """

@@ -1,4 +1,4 @@
-"""Recurrent layers as loops: figures worked out by hand, and what the algorithms of their paper make of them."""
+"""Test recurrent layers as loops: hand-computed figures, and results of their paper's algorithms."""
 
 from __future__ import annotations
 

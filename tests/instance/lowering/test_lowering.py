@@ -196,7 +196,7 @@ def without_parameters(stage):
 
 
 def test_two_stages_with_parameters():
-    """The table of docs/formats.md: what each task of such a chain reads and writes."""
+    """Check the table of docs/formats.md: reads and writes of each task of a chain with parameters."""
     stage = {"forward_time": 1, "backward_time": 2, "output_size": 3, "saved_size": 4}
     document = {"schema": "remat.instance/2", "kind": "chain", "input_size": 5, "optimizer_memory": "host"}
     document["machine"] = {

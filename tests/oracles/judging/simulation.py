@@ -17,7 +17,7 @@ def clusters(times, span=None):
 
 
 def in_turn(instant, start, free, end, rank):
-    """Return what periodic steps are listed by: at one instant, those that take no time, then those that hold nothing.
+    """Return the sort key of periodic steps: at one instant, zero-time steps first, then those without resources.
 
     `free` is when what a step holds is free again; `rank` orders those that are equal in this.
     """

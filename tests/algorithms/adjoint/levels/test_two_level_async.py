@@ -1,4 +1,4 @@
-"""`two-level-async`: what overlaps, what it saves, what it needs."""
+"""Test `two-level-async`: overlap, savings and memory needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rotor's search holds in memory, and what its limits count."""
+"""Test the memory of rotor's search, and the counting of its work limits."""
 
 from __future__ import annotations
 

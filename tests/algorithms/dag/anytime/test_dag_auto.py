@@ -1,4 +1,4 @@
-"""dag-auto as a whole: against all schedules of its class, and what it says where it stops."""
+"""Test `dag-auto` as a whole: against all schedules of its class, and its claims when stopped."""
 
 import os
 from pathlib import Path

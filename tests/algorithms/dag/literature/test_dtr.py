@@ -1,4 +1,4 @@
-"""`dtr`: eviction traces worked by hand, and what the wrapper promises."""
+"""Test `dtr`: hand-computed eviction traces, and the guarantees of the wrapper."""
 
 import pytest
 

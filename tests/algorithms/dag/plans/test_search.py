@@ -80,7 +80,7 @@ def test_replay_of_a_value_that_is_written_back():
 
 
 def compare(problem, model, item, stage):
-    """Compare the replay of a plan with what the verifier says of the same steps."""
+    """Compare the replay of a plan with the verifier's report on the same steps."""
     plan = Search(model, 0, 0).measure(item, stage)
     tasks = model.tasks_of(plan.item, plan.full)
     report = verified(problem, steps_of(problem, tasks))

@@ -1,4 +1,4 @@
-"""What stages may recompute: against all segments that there are, and as memoised by equal layers."""
+"""Test recompute options of stages: against all segments, and memoised for equal layers."""
 
 import itertools
 import random

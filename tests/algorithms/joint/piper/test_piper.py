@@ -51,7 +51,7 @@ def every_split(rows):
 
 
 def load(rows, stage, flight, ways):
-    """Return what a stage's devices do for a micro-batch; None where it does not fit."""
+    """Return the load of a stage's devices for a micro-batch, or None if the stage does not fit."""
     first, end, t, d = stage
     if sum(way.held * flight + way.fixed for way in ways) > rows.room:
         return None

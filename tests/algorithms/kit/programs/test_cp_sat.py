@@ -1,4 +1,4 @@
-"""Programs for CP-SAT: what it says of them, in whole numbers."""
+"""Test programs for CP-SAT and its integer answers."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""`swapadvisor`: its first individual by hand, what the search adds, and machines that cannot offload."""
+"""Test `swapadvisor`: its first individual by hand, gains of the search, and machines without offload."""
 
 from __future__ import annotations
 

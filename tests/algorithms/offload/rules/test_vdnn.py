@@ -1,4 +1,4 @@
-"""`vdnn-all`, `vdnn-conv`, `vdnn-pp`: timelines worked out by hand, the published formula, and what they refuse."""
+"""Test `vdnn-all`, `vdnn-conv`, `vdnn-pp`: hand-computed timelines, the published formula, and refusals."""
 
 from __future__ import annotations
 

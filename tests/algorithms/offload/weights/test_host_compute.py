@@ -47,7 +47,7 @@ def test_by_hand():
 
 @pytest.mark.parametrize("seed", seeds(2, 60))
 def test_valid_and_never_below_the_bound(seed):
-    """Whatever changes of choices lead to is valid if it fits, and takes what the bound says, or more."""
+    """Any changed choice that fits gives a valid schedule that is not below the bound."""
     document = drawn(seed, longest=4, parameters="host")
     free = solve(document, "l2l")
     for share in (1, 0.8, 0.6):

@@ -90,7 +90,7 @@ def test_the_period_is_the_larger_of_the_two_sides(seed):
 
 @pytest.mark.parametrize("seed", seeds(6, 20))
 def test_within_a_budget(seed):
-    """What one step takes is enough for longer periods; the least period takes more."""
+    """The memory of one step suffices for longer periods; the minimum period needs more."""
     document = drawn(seed, longest=5) | {"staleness": 1, "schema": "remat.instance/3", "master_copy": True}
     for given in document["stages"]:
         given["optimizer_size"] = 6

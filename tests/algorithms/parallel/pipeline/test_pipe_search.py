@@ -149,7 +149,7 @@ def crowded(rng):
 
 @pytest.mark.parametrize("seed", seeds(20, 300))
 def test_peaks(seed):
-    """Whether an order fits is what the oracle says, recomputed stages included."""
+    """An order fits exactly if the oracle accepts it, including recomputed stages."""
     rng = random.Random(seed)
     model = drawn(seed, recomputed=True)
     fitting = [set(pipeline_orders.words(model, device)) for device in range(model.devices)]

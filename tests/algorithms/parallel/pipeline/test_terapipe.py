@@ -40,7 +40,7 @@ def drawn(chance, length):
 
 
 def cuts_of(times, length, before=0):
-    """Yield every cut of what is left of a sequence into slices that there are."""
+    """Yield every cut of the rest of a sequence into available slices."""
     if before == length:
         yield ()
     for n in range(1, length - before + 1):

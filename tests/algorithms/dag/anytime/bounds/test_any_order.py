@@ -1,4 +1,4 @@
-"""What dag-auto says of all schedules: with the bound over all orders, and only where that speaks for all."""
+"""Test `dag-auto`'s claims over all schedules, which need a bound over all orders."""
 
 import pytest
 
