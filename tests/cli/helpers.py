@@ -1,4 +1,4 @@
-"""What the tests of the command line share: an instance, and the outcome of a call."""
+"""Shared helpers of the command-line tests: an instance, and the outcome of a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--live`: what is shown of a solve while it runs."""
+"""Test `--live`, the display of a running solve."""
 
 from __future__ import annotations
 

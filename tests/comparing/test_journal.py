@@ -1,4 +1,4 @@
-"""The journal survives what happens to files."""
+"""Test that the journal survives damaged files."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Claims about classes of schedules: what the metadata of an algorithm promises, and exhaustive search of the class."""
+"""Check claims about classes of schedules against metadata and exhaustive search of the class."""
 
 import math
 import re
@@ -53,7 +53,7 @@ def base_of(scope):
 
 
 def _unnamed(given):
-    """Yield what is wrong with the classes that an algorithm names, as compared with its metadata."""
+    """Yield differences between the classes that an algorithm names and its metadata."""
     entry = _entry(given.solve.algorithm)
     if entry is None or entry.guarantee not in ("exact", "strategy") or given.solve.options:
         return  # options may widen or narrow the class; a heuristic names what it has proved

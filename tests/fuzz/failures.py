@@ -34,7 +34,7 @@ def write_failure(folder, document):
 
 
 def read_failure(text):
-    """Return the case of a failure, and what was found; files without `solves` have the one solve of their head."""
+    """Return the case of a failure, and its finding; files without `solves` have the one solve of their head."""
     found = json.loads(text)
     head = {"algorithm": found["algorithm"], "budget": found.get("budget"), "time_limit": 10.0}
     solves = tuple(Solve(**solve) for solve in found.get("solves") or [head])

@@ -106,7 +106,7 @@ def _solve(name, given, before, after):
 
 
 def _differing(name, one, other):
-    """Yield what differs in two results for documents that say the same."""
+    """Yield differences between two results for equivalent documents."""
     times = FACTOR if name == "scale_times" else 1
     told = f"{one.status} {one.makespan!r}, and written otherwise {other.status} {other.makespan!r}"
     if name in SAME:

@@ -183,7 +183,7 @@ def _named_budget(instance, given):
 
 
 def _round_trip(instance, name):
-    """Return what storage levels are compared by."""
+    """Return the comparison key of storage levels."""
     machine = lowering.machine(instance)
     largest = max((size for size in lowering.lower(instance, machine).values.values()), default=0)
     ways = machine.link("working", name), machine.link(name, "working")

@@ -121,7 +121,7 @@ def test_capacities_change_nothing():
 
 
 def naive(document):
-    """Whether some output or needed task is out of reach: by trying all tasks and links until nothing changes."""
+    """Return whether an output or needed task is unreachable, by a fixpoint over all tasks and links."""
     place = lowering.machine(document)
     lowered = lowering.lower(document, place)
     there = {(value, memory or place.first) for value, memory in lowered.inputs}

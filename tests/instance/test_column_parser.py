@@ -85,7 +85,7 @@ def from_the_first_character_on(monkeypatch):
 
 
 def assert_same(quick, plain):
-    """Assert that two instances say the same, to whoever asks."""
+    """Assert that two instances are equal in all public properties."""
     assert isinstance(quick, DagInstance)
     assert quick == plain
     assert plain == quick

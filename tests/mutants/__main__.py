@@ -192,7 +192,7 @@ def _try_all(faults, workshop, jobs):
 
 
 def main():
-    """Try the chosen faults; exit with 1 if some survive that are not explained, with 2 if nothing can be said."""
+    """Try the chosen faults; exit with 1 for unexplained survivors, with 2 without a verdict."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.partition("\n")[0])
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="faults whose names contain it")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="faults at a time (default 2)")

@@ -1,4 +1,4 @@
-"""A fault: one place of the source, and what a slip would make of it."""
+"""A fault: one place of the source, and its faulty replacement."""
 
 from dataclasses import dataclass
 

@@ -246,7 +246,7 @@ class _Space:
     # --- what is still of use -----------------------------------------------------------------------------------------
 
     def _tidy(self, resident, done, place, running):
-        """Drop what can serve nobody any more: that loses no schedule."""
+        """Drop values without further use, which loses no schedule."""
         keep = self._wanted(done, place) | self.pinned
         for _, number in running:
             keep |= self.steps[number].reads | self.steps[number].writes

@@ -1,4 +1,4 @@
-"""`offload-greedy`, `offload-dp`, `pofo`, `remat-offload-best`: what they promise of each other and of the machine."""
+"""Test guarantees of `offload-greedy`, `offload-dp`, `pofo` and `remat-offload-best` against each other."""
 
 from __future__ import annotations
 

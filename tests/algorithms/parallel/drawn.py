@@ -297,7 +297,7 @@ def budget_of(seed, document):
 
 
 def solve_all(document, budget, names=None):
-    """Solve with all algorithms (or those of these names) and compare what they claim."""
+    """Solve with all (or the named) algorithms, and compare their claims."""
     verdict, results = Verdict(), {}
     for entry in registry.algorithms(document["kind"], available=True):
         if names is not None and entry.name not in names:
@@ -354,7 +354,7 @@ def _solve(document, algorithm, budget):
 
 
 def _claims(result, best):
-    """Yield what a result claims that another schedule refutes."""
+    """Yield a result's claims that another schedule refutes."""
     if best is None:
         return
     if result.status == "infeasible" or (result.makespan is None and result.scope == ALL_SCHEDULES):

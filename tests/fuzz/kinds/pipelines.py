@@ -119,7 +119,7 @@ def _cluster(draw, types):
 
 
 def _step(draw, drawn, types):
-    """Draw what a step of training may have."""
+    """Draw the optional fields of a training step."""
     layers, cluster = drawn["layers"], drawn["cluster"]
     _skip(draw, layers)
     draw.seldom(drawn, 3, copies=lambda: 2)

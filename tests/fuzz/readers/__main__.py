@@ -96,7 +96,7 @@ def _inside(chosen):
 
 
 def _again(chosen):
-    """Read a finding's document again."""
+    """Reread a finding's document."""
     from tests.fuzz.readers.judging import Judge
     from tests.fuzz.readers.targets import target
 

@@ -1,4 +1,4 @@
-"""What a reader promises, checked for one document."""
+"""A check of a reader's guarantees for one document."""
 
 import resource
 import signal
@@ -39,7 +39,7 @@ class Finding:
 
     @property
     def cause(self):
-        """What findings of one bug have in common."""
+        """Return the key shared by findings of one bug."""
         return f"{self.rule}: {self.place}"
 
 

@@ -1,4 +1,4 @@
-"""The memory of configured models: the verifier's peaks, published formulas, and what changes them."""
+"""Test the memory of configured models: peaks, published formulas, and the effect of options."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Simulation:
         self.log = []  # what happened, in order: "begin", "end" or "free", the action, the bytes in use afterwards
 
     def run(self):
-        """Play all events, then look at what is left."""
+        """Simulate all events, then check the final state."""
         for value, memory in self.graph.inputs:
             self.put(memory, value, self.graph.values[value])
         for memory, capacity in self.machine.memories.items():

@@ -47,7 +47,7 @@ def lower_chain(document, on):
 
 
 def _parameters(stage):
-    """Return what an update needs of a stage, or None for a stage without one."""
+    """Return the inputs of a stage's update, or None for a stage without one."""
     size, state = stage.get("parameter_size", 0), stage.get("optimizer_size", 0)
     if size == state == 0:
         return None

@@ -99,7 +99,7 @@ def _storage_machine(document):
 
 
 def _there_and_back(level, size):
-    """Return what levels are sorted by: how long a state takes there and back, the capacity, the name."""
+    """Return the sort key of levels: round-trip time of a state, capacity, name."""
     ways = 0 if level.get("bandwidth") is None else 2 * size / level["bandwidth"]
     capacity = level["slots"] * size if level.get("slots") is not None else level.get("capacity")
     time = level.get("write_time", 0) + level.get("read_time", 0) + ways

@@ -57,7 +57,7 @@ class _Player:
         return self.steps if done else None
 
     def _advance(self):
-        """Do what can be done now, and return whether anything was."""
+        """Execute all actions possible now, and return whether any ran."""
         moved = False
         while self.events and self.events[0][0] == self.now:
             heapq.heappop(self.events)[2]()

@@ -47,7 +47,7 @@ def loop(steps: int, levels: Levels, forward: float = 1, backward: float = 1, **
 
 
 def run(document: dict[str, Any], algorithm: str = "h-revolve", **options: Any) -> remat.Result:
-    """Solve, and check that no level is overrun and nothing is left in storage."""
+    """Solve, and check that no level overflows and that storage ends empty."""
     result = remat.solve(document, algorithm=algorithm, options=options)
     assert result.report is not None
     for level in document["storage"]:

@@ -184,7 +184,7 @@ def test_compiled_equals_interpreted(kind):
 
 
 def improved(compiled):
-    """What 60 rounds make of the greedy's plan."""
+    """Compare the greedy's plan before and after 60 rounds."""
     search = layered(65, 0, 90, compiled)
     plan = search.construct(1.0)
     search.start(plan)

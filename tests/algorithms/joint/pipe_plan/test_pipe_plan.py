@@ -1,4 +1,4 @@
-"""`pipe-plan`: against exhaustive search, its bounds, its kernel's twin, and what it is never slower than."""
+"""Test `pipe-plan` against exhaustive search, its bounds, its kernel's twin, and simpler planners."""
 
 import random
 
@@ -21,7 +21,7 @@ UNITS = {"time": "unit", "memory": "unit"}
 
 
 def tiny(seed):
-    """Return a tiny pipeline whose layers have no output, and what the oracle asks for."""
+    """Return a tiny pipeline with layers without outputs, and the oracle's arguments."""
     rng = random.Random(seed)
     layers = [(rng.randint(1, 4), rng.randint(1, 5), rng.randint(1, 5)) for _ in range(3)]
     least = 1 + max(saved for _, _, saved in layers)

@@ -26,7 +26,7 @@ UNITS = {"time": "unit", "memory": "unit"}
 
 
 def tiny(seed, count):
-    """Return a tiny pipeline with a host, and what the oracle asks for."""
+    """Return a tiny pipeline with a host, and the oracle's arguments."""
     rng = random.Random(seed)
     layers = [(rng.randint(1, 4), rng.randint(1, 5), rng.randint(1, 5)) for _ in range(count)]
     capacity = max(saved for _, _, saved in layers) + rng.randint(0, 6)
@@ -159,7 +159,7 @@ def test_both_referees_accept_any_ways(seed):
 
 
 def judged(document, hosting, played):
-    """Let both referees judge what was played, without limits of bytes."""
+    """Let both referees judge a simulated plan without memory limits."""
     graph, machine = hosting.problem.graph, hosting.problem.machine
     schedule = {
         "schema": "remat.schedule/2",

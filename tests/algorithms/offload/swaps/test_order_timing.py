@@ -1,4 +1,4 @@
-"""Orders in columns, interpreted and compiled, say to the bit what the objects say."""
+"""Orders in columns, interpreted and compiled, equal the objects bit for bit."""
 
 from __future__ import annotations
 

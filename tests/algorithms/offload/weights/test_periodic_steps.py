@@ -1,4 +1,4 @@
-"""Steps of training that follow each other without end: periods, staleness, and what they take, before both judges."""
+"""Test the steady state of training steps in both judges: periods, staleness and memory."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""The search for orders of a pipeline: against exhaustive search and certified optima; what it never does."""
+"""Test the order search of pipelines against exhaustive search and certified optima, and its invariants."""
 
 import math
 import random
@@ -33,7 +33,7 @@ def shuffled(model, rng):
 
 @pytest.mark.parametrize("seed", seeds(40, 400))
 def test_best_of_all_orders(seed):
-    """Tiny pipelines: the search finds the best, and its figure is what the oracle counts."""
+    """On tiny pipelines, the search finds the optimum, and its makespan equals the oracle's."""
     model = drawn(seed)
     for span in (False, True):
         lists, figure = search(model, span=span, moves=400, seed=seed)

@@ -182,7 +182,7 @@ def test_a_backward_that_does_not_wait_hangs():
 
 @pytest.mark.parametrize("mode", ["blocking", "rendezvous", "grouped"])
 def test_transfers_that_hold_devices_up(mode):
-    """All forwards first, in one direction: nothing hangs."""
+    """All forwards first, in one direction, cause no deadlock."""
     times = {(1, 0): 1, (1, 1): 2, (2, 0): 3}
     devices = [{"name": "d", "count": 3}]
     cluster = {"devices": devices, "levels": [{"latency": 1}]}

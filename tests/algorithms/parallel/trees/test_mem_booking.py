@@ -1,4 +1,4 @@
-"""What books memory: the recurrence of `mem-booking`, the profile and the copies of `dag-list-memory`."""
+"""Test memory booking: the recurrence of `mem-booking`, the profile and the copies of `dag-list-memory`."""
 
 import random
 

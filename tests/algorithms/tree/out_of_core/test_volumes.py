@@ -30,7 +30,7 @@ def draws(count):
 
 
 def io_volume(document, algorithm, memory, options=None, **link):
-    """Solve on a machine with a disk; check what holds for all, and return the bytes written."""
+    """Solve on a machine with a disk; check common properties, and return the bytes written."""
     result = remat.solve(document, algorithm=algorithm, machine=oracle.machine(memory, **link), options=options)
     assert result.report.ok
     assert result.peak_memory["memory"] <= memory

@@ -1,4 +1,4 @@
-"""Planners end to end: what they say of the cuts that the referee accepts, against exhaustive search over cuts."""
+"""Test planners end to end: claims about accepted cuts, against exhaustive search over cuts."""
 
 import itertools
 
