@@ -182,6 +182,6 @@ class Browser:
         self.ask("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def picture(self, path, *, whole=False):
-        """Write a PNG of what is seen, or of the whole page."""
+        """Write a PNG of the visible part, or of the whole page."""
         found = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         Path(path).write_bytes(base64.b64decode(found["data"]))

@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Settings for every test."""
 
 import gc
 import logging
@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-# Workers are told how wide the terminal is, and output would be cut to that.
+# Workers inherit the terminal width, which would truncate output.
 os.environ.pop("COLUMNS", None)
 
 

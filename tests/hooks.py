@@ -1,4 +1,4 @@
-"""Algorithms with a sweep hook, sound and otherwise, and a heuristic with manners of its own; for tests of sweeps."""
+"""Algorithms with sound and faulty sweep hooks, and an erratic heuristic, for tests of sweeps."""
 
 import signal
 
@@ -52,7 +52,7 @@ def sweep(problem, options, context, budgets):
         yield proposal
         if proposal.steps is None:
             return
-        # The schedule of least peak among those of this makespan: the true breakpoint.
+        # The true breakpoint: the minimum-peak schedule of this makespan.
         found = verified(problem, proposal)
         budget = found.peak_memory["memory"] - 1
         while (
@@ -83,7 +83,7 @@ def short(problem, options, context, budgets):
 
 
 def frugal(problem, options, context):
-    """A heuristic: rotor without any proof, and blind below twice the least budget."""
+    """A heuristic: rotor without proofs, which finds no schedule below twice the minimum budget."""
     proposal = rotor.solve(problem, rotor.RotorOptions(), context)
     if proposal.steps is None:
         return Proposal(termination=context.termination)

@@ -126,7 +126,7 @@ def floor_of(module, floors):
 
 
 def upward(floors, root):
-    """Imports that run upwards, or between rooms of one floor."""
+    """Yield imports that run upwards, or between separate packages of one layer."""
     for module, path in MODULES.items():
         own = floor_of(module, floors)
         if not module.startswith(f"{root}.") or own is None:

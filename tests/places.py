@@ -1,4 +1,4 @@
-"""Where things lie in the checkout, so that a test may move without counting folders."""
+"""Paths in the checkout, so that tests can move between folders."""
 
 from pathlib import Path
 

@@ -49,7 +49,7 @@ def test_core_never_imports_the_zoo():
 
 
 def test_frameworks_stay_in_their_bridges():
-    """The core plans without them, and says so where they are wanted; only the bridge's own face knows the bridge."""
+    """The core works without frameworks and reports missing ones; only the bridge's interface imports the bridge."""
     frameworks = ("torch", "transformers", "jax", "onnx", "tensorflow")
     bridge = "remat.bridges.torch"
     for folder in (CORE, ZOO):
@@ -119,7 +119,7 @@ def test_public_names_are_there():
 
 
 def test_public_functions_and_methods_are_documented():
-    """In numpydoc: what it does, its parameters by name or by the function that has them, too, and what it returns."""
+    """numpydoc texts have a summary, parameters by name or by a function that shares them, and returns."""
     missing = []
     for name in remat.__all__:
         found = inspect.unwrap(getattr(remat, name))

@@ -142,7 +142,7 @@ BOMBS = {
 
 
 def taken(text):
-    """Bytes that Python takes to parse a text, at most; what is shared with others is not in it."""
+    """Return the peak bytes that Python takes to parse a text, without shared objects."""
     data = text.encode()
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""The programs in examples/ run as they are; what they print is checked, and changes with their arguments."""
+"""Test the programs in examples/: they run unchanged, and their output follows their arguments."""
 
 import re
 import runpy

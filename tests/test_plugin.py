@@ -1,4 +1,4 @@
-"""A third party's distribution: built, installed beside remat, found through its entry point, solved with, tested."""
+"""Test a third-party distribution: build, installation, entry point, solving, and its own tests."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Sizes, times, bandwidths and durations: what is read, exactly, and what is refused."""
+"""Test the reading of sizes, times, bandwidths and durations: exact values and refusals."""
 
 import re
 from decimal import Decimal

@@ -98,7 +98,7 @@ def machine(draw):
 
 
 def _links(draw, one, other, processors):
-    """Draw links both ways, or in one direction, or none."""
+    """Draw links in both directions, one direction, or none."""
     own = processors[0]["name"] + ("0" if "count" in processors[0] else "")
     channel = draw.pick([None, None, None, "bus", "bus", own])
     links = []
@@ -249,7 +249,7 @@ def _tie(draw, drawn):
 
 
 def _places(draw, drawn, names):
-    """Put values into the first memory, or any other one; now and then a value lies in two of them."""
+    """Place values in the first memory or another one; some values occupy two memories."""
     places = []
     for name in names:
         own = draw.some(memories_of(drawn), 2) if draw.chance(3) else []

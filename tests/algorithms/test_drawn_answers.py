@@ -1,4 +1,4 @@
-"""All algorithms on drawn instances: no exception but the library's own, no warning, and claims that agree.
+"""Test all algorithms on drawn instances: only library exceptions, no warnings, consistent claims.
 
 `tests/algorithms/drawing.py` draws what the algorithms may not know. Each answers, or refuses in one line, and no claim
 over all schedules is refuted by what another algorithm finds on the same instance with the same budgets.
@@ -36,7 +36,7 @@ def entries(kind):
 
 
 def answer(document, name, budget):
-    """Return what an algorithm finds; None where it refuses the instance in one line."""
+    """Return an algorithm's result, or None if it refuses the instance in one line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""Whoever is stopped ends soon: it looks at the context only so many times more, on graphs of hundreds of tasks."""
+"""Test that stopped algorithms end soon: on large graphs, they poll the context only a few more times."""
 
 import random
 import time
@@ -37,7 +37,7 @@ MOST_FURTHER = 400
 
 
 class Counting(Context):
-    """A context whose time is over after so many looks at it, whatever the clock says."""
+    """A context whose time is over after a number of polls, independent of the clock."""
 
     looks = 0
 

@@ -19,7 +19,7 @@ from tests.cli.helpers import CHAIN, Outcome, Run, Save, Zoo
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Call the command line; `stdin` is what it reads."""
+    """Call the command line with `stdin` as its standard input."""
     monkeypatch.delenv("REMAT_DEBUG", raising=False)
     monkeypatch.delenv("_REMAT_COMPLETE", raising=False)
 

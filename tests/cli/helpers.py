@@ -1,4 +1,4 @@
-"""What the tests of the command line share: an instance, and the outcome of a call."""
+"""Shared helpers of the command-line tests: an instance, and the outcome of a call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Outcome:
         return json.loads(self.out)
 
     def assert_refused(self, *parts: str) -> None:
-        """One line on standard error, exit code 2, nothing on standard output."""
+        """Assert one line on standard error, exit code 2, and an empty standard output."""
         assert self.code == 2, self
         assert self.out == ""
         assert self.err.startswith("Error: ")

@@ -108,7 +108,7 @@ def test_one_as_json(run: Run, zoo: Zoo) -> None:
 
 
 def test_auto(run: Run) -> None:
-    """What `remat solve` takes by default is explained too, though it is no algorithm."""
+    """`remat solve`'s default `auto` is explained too, although it is not an algorithm."""
     outcome = run("algorithms", "auto")
     assert (outcome.code, outcome.err) == (0, "")
     shown = " ".join(outcome.out.split())

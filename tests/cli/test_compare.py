@@ -1,4 +1,4 @@
-"""`remat compare`: tables on standard output, files in a folder, one line for what is wrong."""
+"""Test `remat compare`: tables on standard output, files in a folder, one-line errors."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_each_schedule_has_a_page(tmp_path):
     text = (tmp_path / running.PAGES / running.page_name(solved[0].job.key)).read_text()
     assert solved[0].job.algorithm in text
     assert "memory" in text
-    # What the journal has needs no worker, and keeps its page.
+    # Cells from the journal need no worker and keep their pages.
     compared(tmp_path, pages=True)
     assert len(written(tmp_path)) == len(solved)
 
@@ -62,7 +62,7 @@ def test_the_report_leads_to_them(run, tmp_path, tiny):
     assert run("compare", tiny, "-a", "rotor", "-o", tmp_path / "plain", "-q", "--no-pages").code == 0
     plain = (tmp_path / "plain" / "report.html").read_text()
     assert 'href="schedules/' not in plain
-    # A report with links says what it must be sent with, at the pictures and at the cells; one without does not.
+    # A report with links names the folder to send with it, at the pictures and at the cells; one without does not.
     assert report.count("the folder schedules beside this file") == 2
     assert "beside this file" not in plain
     again = run("compare", tiny, "-a", "rotor,liu", "-o", folder, "--no-pages")

@@ -1,4 +1,4 @@
-"""`remat decisions`: a table, JSON and CSV of what a schedule decides."""
+"""Test `remat decisions`: a schedule's decisions as a table, JSON and CSV."""
 
 import csv
 import io

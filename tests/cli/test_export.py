@@ -1,4 +1,4 @@
-"""`remat export`, and `remat import pipeline-csv`: what they write, and what they refuse."""
+"""Test `remat export` and `remat import pipeline-csv`: output and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`remat fit CONFIG` and `remat generate KIND --config`: what they print, and one line for what cannot be."""
+"""Test `remat fit CONFIG` and `remat generate KIND --config`: output and one-line errors."""
 
 from __future__ import annotations
 

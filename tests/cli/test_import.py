@@ -1,4 +1,4 @@
-"""`remat import matrix`: what it writes, and what it refuses."""
+"""Test `remat import matrix`: output and refusals."""
 
 from __future__ import annotations
 

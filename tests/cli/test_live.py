@@ -1,4 +1,4 @@
-"""`--live`: what is shown of a solve while it runs."""
+"""Test `--live`, the display of a running solve."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def test_the_memory_of_the_best_schedule() -> None:
     assert "█" in shown(view)
     context.report(bound=5, scope=ALL_SCHEDULES)
     assert "bound 5" in shown(view)
-    # What is no schedule of this problem has no picture.
+    # A schedule of another problem gets no picture.
     other = LiveView("solving", UNITS, make_problem(remat.load(remat.example("lecture"))), None, clock)
     Context(listener=other.listen).report(result.columns, makespan=10)
     assert "best so far" not in shown(other)
-    # Nor has a history the schedules.
+    # A history does not hold the schedules either.
     assert all(report.steps is None for report in context.history)
 
 

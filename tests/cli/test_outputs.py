@@ -1,4 +1,4 @@
-"""Where `remat solve` writes, and what it refuses before solving."""
+"""Test the output files of `remat solve`, and its refusals before solving."""
 
 from __future__ import annotations
 

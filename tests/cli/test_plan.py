@@ -1,4 +1,4 @@
-"""`remat plan`: what is printed and written, and what is refused with which exit code."""
+"""Test `remat plan`: output, written files, refusals and exit codes."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_what_binds_and_flags(run: Run, save: Save) -> None:
 
 
 def test_ranks(run: Run, save: Save) -> None:
-    """Ranks share the micro-batches; of ways with as many samples the quickest is taken."""
+    """Ranks share the micro-batches; `plan` takes the fastest option for the same number of samples."""
     outcome = run("plan", save(NET), "--devices", "4", "--data", "1,2", "--zero", "0,3", *FEW, "--format", "json")
     tried = {(one["data"], one["zero"], one["keep"]): one["makespan"] for one in outcome.document["tried"]}
     assert tried.keys() == {(1, 0, False), (2, 0, False), (2, 3, False), (2, 3, True)}
@@ -163,7 +163,7 @@ def test_what_has_no_layers(run: Run, save: Save) -> None:
 
 
 def test_what_waits_at_a_host(run: Run, save: Save) -> None:
-    """Plans with copies there are steps; their table says which layers run where, and how many bytes wait there."""
+    """Plans with offloading are steps; their table lists the device of each layer and the bytes at the host."""
     document = NET | {"cluster": NET["cluster"] | {"host": {"bandwidth": 40}}}
     given = ("plan", save(document), "--devices", "2", "-b", "180", "-O", "moves=200")
     outcome = run(*given, "--format", "json")

@@ -1,4 +1,4 @@
-"""Comparisons in real worker processes, with a plug-in whose algorithms misbehave in every way."""
+"""Fixtures for comparisons in real worker processes, with a plug-in of misbehaving algorithms."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class TestOneCluster:
 
     @pytest.mark.slow
     def test_jobs_that_the_cluster_forgets(self, local, tmp_path):
-        """What was answered before stays; what was not is not called crashed. A scheduler that dies looks the same."""
+        """Earlier answers stay; unanswered jobs do not count as crashed. A dead scheduler has the same effect."""
 
         def restart(tally):
             if tally.last is not None:

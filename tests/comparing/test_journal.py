@@ -1,4 +1,4 @@
-"""The journal survives what happens to files."""
+"""Test that the journal survives damaged files."""
 
 import errno
 import json
@@ -228,7 +228,7 @@ def test_lines_without_a_checksum_are_damaged(tmp_path):
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_no_damage_changes_an_answer(tmp_path_factory, data):
-    """Any bytes changed, the first line's too: what is read is what was written, or is counted as damaged."""
+    """After any change of bytes, each line reads as written or counts as damaged, including the first line."""
     path = filled(tmp_path_factory.mktemp("damage") / "j.jsonl")
     whole = bytearray(path.read_bytes())
     marks = [whole.index(b'"crc"') + 2, whole.index(b"journal/2") + 8, whole.index(b"41")]

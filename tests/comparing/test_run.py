@@ -232,7 +232,7 @@ if __name__ == "__main__":
 
 
 def killed_runs(folder, output, algorithms, *, kills, seed):
-    """Start a comparison again and again, and kill it at random moments after some answers more."""
+    """Restart a comparison repeatedly, and kill it at random moments after further answers."""
     chance = random.Random(seed)
     journal = output / "journal.jsonl"
     for _ in range(kills):
@@ -257,7 +257,7 @@ def check_killed_runs(folder, tmp_path, algorithms, *, kills):
     assert stable(resumed) == stable(whole)
     lines = (tmp_path / "killed" / "journal.jsonl").read_text().splitlines()
     keys = [json.loads(line)["key"] for line in lines[1:]]
-    # None lost, none doubled.
+    # No cell is lost or repeated.
     assert len(keys) == len(set(keys)) == tallies[-1].total + tallies[-1].known
     assert tallies[-1].known > 0
     return tallies[-1]

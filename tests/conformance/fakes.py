@@ -25,7 +25,7 @@ def steps_of(problem):
 
 
 def fits(problem):
-    """The least budget of the keep-all schedule, and whether the present one is enough."""
+    """Return the minimum budget of the keep-all schedule, and whether the present budget suffices."""
     machine = problem.machine.with_capacities({memory.name: None for memory in problem.machine.memories})
     free = conclude(Problem(problem.instance, machine), SOUND, Proposal(steps=steps_of(problem)), {})
     peak = free.peak_memory[machine.memories[0].name]
@@ -163,7 +163,7 @@ def fickle(problem, options, context):
 
 def least(offset):
     def solve(problem, options, context):
-        """Names a least budget that is not the least."""
+        """Report a wrong minimum budget."""
         peak, enough = fits(problem)
         if enough:
             return sound(problem, options, context)

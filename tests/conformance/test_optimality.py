@@ -146,7 +146,7 @@ def check_rotor(document, share):
 
 
 def check_rotor_float(document, share):
-    """The least makespan of the class at every budget, and a least budget at which it begins."""
+    """Check the class's minimum makespan at several budgets, and its minimum budget."""
     answer = remat.solve(document, algorithm="rotor-float", budget=0)
     high = remat.solve(document, algorithm="rotor-float").peak_memory["memory"]
     low = high if answer.least_budget is None else answer.least_budget.size
@@ -160,7 +160,7 @@ def check_rotor_float(document, share):
 
 
 def check_chain_exact(document, share):
-    """All schedules there are, and the least budget of them."""
+    """Compare with all schedules, and check the minimum budget."""
     least = search.chain_least_budget(document)
     high = remat.solve(document, algorithm="chain-exact").peak_memory["memory"]
     for budget in {least - 1, least, least + (high - least) * share // 100, high}:
@@ -174,7 +174,7 @@ def check_chain_exact(document, share):
 
 
 def check_dag_exact(document, share):
-    """All schedules there are of a graph, and the least budget of them."""
+    """Compare with all schedules of a graph, and check the minimum budget."""
     least = search.chain_least_budget(document)
     high = max(least, remat.solve(document, algorithm="keep-all").peak_memory["memory"])
     for budget in {least - 1, least, least + (high - least) * share // 100}:
@@ -197,14 +197,14 @@ def check_revolve(document, share, name="revolve"):
 
 
 def check_tree(document, name, least_peak):
-    """The least peak of its traversals is the least budget, in either orientation."""
+    """Check that the minimum peak of the traversals is the minimum budget, in either orientation."""
     workspace = document.get("workspace") or [0] * len(document["parent"])
     least = least_peak(document["parent"], document["output_size"], workspace)
     check_least_peak(document, name, least + document.get("static_memory", 0))
 
 
 def check_order(document, name):
-    """The least peak of all orders that run everything once is the least budget, unless a note leaves it open."""
+    """Check that the minimum peak over all orders is the minimum budget, unless a note leaves it open."""
     result = solved(document, name, None)
     if result is None or result.notes:
         return False
@@ -213,7 +213,7 @@ def check_order(document, name):
 
 
 def check_least_peak(document, name, least):
-    """Where nothing runs twice, the least budget is all that there is to find."""
+    """Check the minimum budget of a class without recomputation."""
     result = remat.solve(document, algorithm=name, budget=least)
     assert result.peak_memory == {"memory": least}
     if least > 0:
@@ -268,7 +268,7 @@ def check_adjoint_dp(document, share):
 
 
 def check_taped(document, share, name, *, state, tape, internal):
-    """Least forward steps for the units: those of the exhaustive search over what is stored and restarted."""
+    """Check the minimum forward steps against exhaustive search over storing and restarting."""
     n, forward, backward = document["steps"], document.get("forward_time", 1), document.get("backward_time", 1)
     units, own = share % 6, 0 if tape else min(1, n - 1)
     document = document | {"state_size": 1, "adjoint_size": 1, "tape_size": 1}
@@ -320,7 +320,7 @@ def check_frontier(document, name, most_runs=None):
         runs = [step.task for step in result.steps if isinstance(step, Run)]
         assert frontier.is_best(result.makespan, runs, expected, reference)
         if expected is None:
-            # Outside the class there may be a schedule: then the answer says which class has none.
+            # A schedule may exist outside the class: then the answer names the class without one.
             assert result.status == "infeasible" or str(result.scope).startswith("frontier-advancing schedules")
         else:
             assert result.optimal_within is not None

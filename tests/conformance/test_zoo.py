@@ -112,7 +112,7 @@ ON_DISK = ("disk-revolve", "periodic-disk-revolve", "two-level")
 
 
 def beside(document):
-    """Let the second level work beside the processor."""
+    """Let the second level work asynchronously."""
     first, second = with_disk(document)["storage"]
     return with_disk(document) | {"storage": [first, second | {"channel": "dma"}]}
 
@@ -309,10 +309,10 @@ ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 
 
 class GraphSuite(AlgorithmSuite):
-    """What holds of algorithms that run tasks again on task graphs, too."""
+    """Checks for algorithms that recompute tasks of task graphs."""
 
     def test_schedules_are_valid(self, kind, given):
-        """Besides: no run is there for nothing."""
+        """Schedules are valid and contain no unused run."""
         super().test_schedules_are_valid(kind, given)
 
         def check(document, rungs):
@@ -359,7 +359,7 @@ def suite(entry, *, examples, graphs, options, suffix="", **more):
 
 
 catalogue = [entry for entry in everything if entry.kinds != ("layout",)]
-"""All that answer with schedules; layouts have tests of their own (`tests.algorithms.layout`)."""
+"""All algorithms that answer with schedules; layouts have separate tests (`tests.algorithms.layout`)."""
 
 for _entry in catalogue:
     _few = 2

@@ -1,4 +1,4 @@
-"""Fuzz the whole product: draw instances, ask every algorithm, and judge the answers with code of its own.
+"""Fuzz the whole product: draw instances, run every algorithm, and judge the answers with independent code.
 
 ``python -m tests.fuzz --solves 20000 --seed 1 --jobs 2 --table`` (``make fuzz FUZZ="..."``). A case is an instance, one
 or two budgets, and a choice of the algorithms that accept it. The seed of a case determines all of it.

@@ -76,7 +76,7 @@ class _Run:
         self.started = self.told = time.monotonic()
 
     def add(self, tally):
-        """Add what one case gave; write the first failure of each cause."""
+        """Add the outcome of one case; write the first failure of each cause."""
         self.answered += tally.answered
         self.refused += tally.refused
         self.seconds += tally.seconds

@@ -45,7 +45,7 @@ def _of_devices(draw, drawn):
 
 
 def _range(drawn):
-    """Return roughly what the working memory must hold at least, and what it holds if nothing is ever dropped."""
+    """Return estimates of the minimum working memory, and of its need without drops."""
     graph = lowering.lower(plain(drawn))
     size = graph.values
     if "storage" in drawn:

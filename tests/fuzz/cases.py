@@ -25,7 +25,7 @@ LARGE, MOST_OF_LARGE, SHORT = 100, 5, (0.3, 1.0, 1.0, 2.0)
 
 @dataclass(frozen=True)
 class Solve:
-    """What is asked of one algorithm."""
+    """The request to one algorithm."""
 
     algorithm: str
     budget: object = None

@@ -1,4 +1,4 @@
-"""Claims about classes of schedules: what the metadata of an algorithm promises, and exhaustive search of the class."""
+"""Check claims about classes of schedules against metadata and exhaustive search of the class."""
 
 import math
 import re
@@ -17,11 +17,11 @@ NARROWED = (", in one memory", ", on one processor", ", without a disk")
 """What is added to the class of an algorithm that uses one memory or one processor only, or that finds no disk."""
 
 FITS = math.inf
-"""What a search returns that knows only that a schedule exists: no makespan is longer."""
+"""Result of a search that proves only existence of a schedule: an upper bound on every makespan."""
 
 
 def class_findings(case, answers):
-    """Yield findings about classes: those that the metadata does not name, and claims that a search refutes."""
+    """Yield findings about classes: classes missing in the metadata, and claims that a search refutes."""
     known = {}
     for given in answers:
         if given.result is None:
@@ -37,7 +37,7 @@ def class_findings(case, answers):
     yield from _bounded(answers)
 
 
-# --- what the metadata says -------------------------------------------------------------------------------------------
+# --- claims of the metadata -------------------------------------------------------------------------------------------
 
 
 @cache
@@ -53,7 +53,7 @@ def base_of(scope):
 
 
 def _unnamed(given):
-    """Yield what is wrong with the classes that an algorithm names, as compared with its metadata."""
+    """Yield differences between the classes that an algorithm names and its metadata."""
     entry = _entry(given.solve.algorithm)
     if entry is None or entry.guarantee not in ("exact", "strategy") or given.solve.options:
         return  # options may widen or narrow the class; a heuristic names what it has proved
@@ -115,7 +115,7 @@ def _scopes(result):
 
 
 def _refuted(given, scope, best):
-    """Yield rules that claims about a class break, given the least makespan in it (None: it has no schedule)."""
+    """Yield rules broken by claims about a class, given its minimum makespan (None: no schedule)."""
     result = given.result
     if best is None:
         return
@@ -133,7 +133,7 @@ def _refuted(given, scope, best):
 
 
 def _least_in(case, given, scope, known):
-    """Return the least makespan in a class, None where it has no schedule, and NaN where that is not known."""
+    """Return the minimum makespan in a class, None without a schedule, and NaN if unknown."""
     searching = SEARCHES.get(base_of(scope))
     if searching is None:
         return math.nan
@@ -238,4 +238,4 @@ SEARCHES = {
     "traversals in one memory": _traversals,
     "post-order traversals": _postorders,
 }
-"""Classes that can be searched exhaustively: (document in one memory, budget) -> least makespan."""
+"""Classes with exhaustive search: (document in one memory, budget) -> minimum makespan."""

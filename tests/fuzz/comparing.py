@@ -159,7 +159,7 @@ def _own_class(given):
 
 
 class _Claims:
-    """What an answer says of all schedules of a class, on its machine."""
+    """An answer's claims about all schedules of a class, on its machine."""
 
     def __init__(self, given):
         self.given, self.result = given, given.result

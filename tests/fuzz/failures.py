@@ -1,4 +1,4 @@
-"""Files of failures: the instance, what was asked, and what was seen."""
+"""Files of failures: the instance, the request and the observed result."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ def failure_document(case, finding):
 
 
 def write_failure(folder, document):
-    """Write a failure to a folder, under a name made of rule, algorithm and seed; return the path."""
+    """Write a failure to a folder, named by rule, algorithm and seed; return the path."""
     folder.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^\w-]+", "-", f"{document['rule']}-{document['algorithm']}-{document['seed']}")
     path = folder / f"{name}.json"
@@ -34,7 +34,7 @@ def write_failure(folder, document):
 
 
 def read_failure(text):
-    """Return the case of a failure, and what was found; files without `solves` have the one solve of their head."""
+    """Return the case of a failure, and its finding; files without `solves` have the one solve of their head."""
     found = json.loads(text)
     head = {"algorithm": found["algorithm"], "budget": found.get("budget"), "time_limit": 10.0}
     solves = tuple(Solve(**solve) for solve in found.get("solves") or [head])

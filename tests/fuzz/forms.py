@@ -1,4 +1,4 @@
-"""Forms of instances: what is drawn how often, by which function, and for which algorithms."""
+"""Forms of instances: drawing frequency, drawing function, and algorithms of each form."""
 
 import json
 

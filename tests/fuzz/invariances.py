@@ -33,7 +33,7 @@ GRAPH_ALGORITHMS = ("auto", "dag-auto", "dag-exact", "keep-all")
 """Algorithms that are asked about the lowered graph."""
 
 READ_NAMES = ("superneurons", "vdnn-all", "vdnn-conv", "vdnn-dyn", "vdnn-pp")
-"""Algorithms to which the names of stages say what they are."""
+"""Algorithms that derive the operator from the name of a stage."""
 
 PREFIX = "not-the-same-"
 
@@ -106,7 +106,7 @@ def _solve(name, given, before, after):
 
 
 def _differing(name, one, other):
-    """Yield what differs in two results for documents that say the same."""
+    """Yield differences between two results for equivalent documents."""
     times = FACTOR if name == "scale_times" else 1
     told = f"{one.status} {one.makespan!r}, and written otherwise {other.status} {other.makespan!r}"
     if name in SAME:
@@ -145,7 +145,7 @@ def _in_a_file(case):
 
 
 def as_graph(document):
-    """Return the task graph of a chain, an adjoint, a tree or a join; None where no document says that."""
+    """Return the task graph of a chain, an adjoint, a tree or a join, or None if no document expresses it."""
     if document["kind"] not in ("chain", "adjoint", "tree", "join") or "sharding" in document:
         return None
     if any(document.get(key) is not None for key in ("staleness", "storage")) or "any" in map(str, document.values()):

@@ -183,7 +183,7 @@ def _named_budget(instance, given):
 
 
 def _round_trip(instance, name):
-    """Return what storage levels are compared by."""
+    """Return the comparison key of storage levels."""
     machine = lowering.machine(instance)
     largest = max((size for size in lowering.lower(instance, machine).values.values()), default=0)
     ways = machine.link("working", name), machine.link(name, "working")
@@ -201,7 +201,7 @@ def _only_whole(machine):
 
 
 def _figures(result, report, document):
-    """Yield the name of each figure of a schedule, what the result says, and what the referee has found."""
+    """Yield the name of each figure of a schedule, the result's value, and the referee's value."""
     if not _is_periodic(document):
         yield "makespan", result.makespan, report.makespan
         yield "recompute time", result.recompute_time, report.recompute_time
@@ -221,12 +221,12 @@ def _figures(result, report, document):
 
 
 def _same(said, found, scale=0, *, exact=True):
-    """Whether figures are the same; a difference of sums of the size `scale` is known as well as these are.
+    """Return whether figures are equal, up to the rounding error of sums of the size `scale`.
 
-    Whole figures of an `exact` schedule are whole in every way of reckoning.
+    Integer figures of an `exact` schedule must be equal exactly.
     """
     if isinstance(found, dict):
-        # A link of no name and no use is listed by one and not by the other.
+        # Only one of the two lists unnamed, unused links.
         keys = said.keys() | found.keys()
         return all(_same(said.get(key, 0), found.get(key, 0), exact=exact) for key in keys)
     if type(found) is int and found < WHOLE and (exact or type(said) is int):
@@ -241,6 +241,6 @@ def _work(instance, steps):
     for index, step in enumerate(steps):
         action, _ = actions.read_step(graph, machine, index, step)
         for resource in action.resources if action else ():
-            # Data that is still on its way keeps nobody busy.
+            # The delay of a transfer does not occupy resources.
             busy[resource] = busy.get(resource, 0) + Fraction(action.duration) - Fraction(action.delay)
     return busy

@@ -55,7 +55,7 @@ CHOICES = {
     "two-level-async": {"period": [1, 2, 3]},
     "vdnn-all": {"stages": ["conv", "conv,pool"]},
 }
-"""Values of options that are neither flags nor have listed values."""
+"""Values for options that are not flags and have no listed values."""
 
 
 def draw_options(draw, entry):

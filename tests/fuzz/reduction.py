@@ -1,4 +1,4 @@
-"""Reduce a case: leave out what can be left out and make figures small, as long as the same rule is broken."""
+"""Reduce a case: remove parts and shrink figures while the same rule stays broken."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""The fuzzer: it runs, it repeats, it finds what breaks a rule, and it reduces what it finds."""
+"""Test the fuzzer: it runs, repeats, finds broken rules and reduces findings."""
 
 import dataclasses
 import json
@@ -131,7 +131,7 @@ ANYTIME = {entry.name for entry in registry.algorithms() if entry.anytime}
     "seeds", [range(33, 36), pytest.param(range(600), marks=pytest.mark.slow)], ids=["few", "many"]
 )
 def test_bounds_that_are_reported_hold_for_all_schedules(seeds):
-    """What is reported as a bound over all schedules is one of the answer's, and no algorithm's schedule beats it."""
+    """Every reported bound over all schedules is in the answer, and no algorithm's schedule beats it."""
     told = set()
     for seed in seeds:
         answers, findings = trial.judge(cases.draw_case(f"anytime/{seed}").only(ANYTIME), focus="")

@@ -5,7 +5,7 @@ not apply. The answers for both documents must agree: equal, in the same order o
 The functions read documents only, and nothing of `remat`.
 
 ======================  ================================================================================================
-function                what must hold of the answers
+function                required relation of the answers
 ======================  ================================================================================================
 `permute_memories`      equal (by name, where they are by memory)
 `permute_processors`    equal
@@ -142,7 +142,7 @@ def permute_tasks(document, rng):
 
 
 def _shuffled(listed, rng):
-    """Return a copy in another order; None where there is none."""
+    """Return a copy in another order, or None if no other order exists."""
     order = copy.deepcopy(list(listed))
     for _ in range(8):
         rng.shuffle(order)
@@ -160,7 +160,7 @@ def rename_all(document, rng):
 
 
 def new_names(before, after):
-    """Return old name -> new name of memories, given a document and what `rename_all` made of it."""
+    """Return old name -> new name of memories, given a document and its result of `rename_all`."""
     return dict(zip(_memory_names(before), _memory_names(after), strict=True))
 
 
@@ -183,14 +183,14 @@ def _expanded(entry):
 
 
 class _Names:
-    """New names for old ones, each by itself."""
+    """A map from old names to independently drawn new names."""
 
     def __init__(self, rng, known=()):
         self._rng, self._used = rng, set()
         self.known = {name: name for name in known}
 
     def fresh(self):
-        """Return a name that nothing has; it ends in a letter, so that a number may follow."""
+        """Return an unused name that ends in a letter, so that a number may follow."""
         while True:
             name = "".join(self._rng.choices("bcdfghjkmnpqrtvwxz", k=5)) + "_q"
             if name not in self._used:
@@ -375,7 +375,7 @@ class _Renaming:
 
 
 def add_unused_memory(document, rng):
-    """Add a memory that no data can reach and come back from: with no link, with links one way, or one to itself."""
+    """Add a memory that data cannot reach and return from: no link, links in one direction, or a self-link."""
     if document["kind"] == "pipeline" or "storage" in document:
         return None
     changed = copy.deepcopy(document)
@@ -415,7 +415,7 @@ def scale_times(document, factor):
 
 
 def scale_sizes(document, factor):
-    """Multiply all sizes by a whole number, so that transfers take as long as before; exactly, or None."""
+    """Multiply all sizes by an integer without changing transfer times; return None if that is inexact."""
     if document.get("sharding") is not None:  # shares of ranks are rounded
         return None
     return _scaled(document, {"adjoint": {"state_size": 1}}, _is_size, factor, factor, 1)

@@ -23,7 +23,7 @@ PARALLEL_STATES = 1500
 
 
 def truths(case, answers):
-    """Yield findings where a claim, or a schedule, differs from what exhaustive search finds."""
+    """Yield findings where a claim or a schedule contradicts exhaustive search."""
     document = plain(case.document)
     form = _searched_by(document)
     known = {}

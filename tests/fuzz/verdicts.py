@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass
 class Answer:
-    """What a solve gave: a result, or a refusal, or neither (then there is a finding)."""
+    """The outcome of a solve: a result, a refusal, or neither (reported as a finding)."""
 
     solve: object
     result: object = None
@@ -49,7 +49,7 @@ class Answer:
 
     @property
     def excluded(self):
-        """The class of schedules that is said to have none; None if there is no such claim."""
+        """The class that the result claims to be empty, or None without a claim."""
         return None if self.result is None or self.found else self.result.scope
 
     @property

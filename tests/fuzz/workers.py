@@ -15,7 +15,7 @@ from tests.fuzz.verdicts import Finding
 
 @dataclass
 class Tally:
-    """What one case gave: counts of (form, algorithm), and findings, each with the document of a failure or None."""
+    """The outcome of one case: counts of (form, algorithm), and findings with a failure document or None."""
 
     seed: int
     answered: Counter = field(default_factory=Counter)

@@ -21,7 +21,7 @@ def test_towers_meet_in_the_last_layer(layers, branches, sources):
 
 
 def test_towers_run_side_by_side():
-    """Two towers and the layer that reads them, one micro-batch: as long as one tower and that layer."""
+    """Two towers run in parallel: one micro-batch takes as long as one tower and the joining layer."""
     instance = remat.load(uniform(devices=3, layers=3, branches=2, micro_batches=1))
     result = remat.solve(instance, algorithm="gpipe")
     assert result.makespan == 2 * (1 + 2)
@@ -37,7 +37,7 @@ def test_what_does_not_go_with_branches(more):
 
 
 def test_devices_that_run_layers_together():
-    """A block adds up an activation twice, each way; three of these are saved whole, the rest is shared out."""
+    """A block all-reduces an activation twice per direction; three are saved whole, the rest is sharded."""
     layers = remat.load(transformer(preset="gpt2-xl", tensor="5, 25")).layers
     block = layers[1]
     assert list(block.tensor) == ["5", "25"]
@@ -62,7 +62,7 @@ def test_devices_that_cannot_run_layers_together(tensor, why):
 
 
 def test_sizes_are_those_of_larger_batches():
-    """Each size is the generator's own for so many sequences; nothing is scaled."""
+    """Each size equals the generator's output for that batch, without scaling."""
     made = transformer(sizes="2,4", micro_batches=8)
     loaded = remat.load(made)
     for size in (1, 2, 4):

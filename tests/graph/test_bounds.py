@@ -43,7 +43,7 @@ ALTERNATIVES = dag(
 def test_needed_tasks_by_hand():
     graph = Case(ALTERNATIVES).graph
     needed = needed_tasks(graph)
-    # z has two producers: neither is forced, the cheaper one is chosen and its time is certain.
+    # z has two producers: neither is forced, and the bound counts the time of the cheaper one.
     assert names(graph, needed.forced) == {"use"}
     assert names(graph, needed.once) == {"use", "plain", "quick"}
     assert needed.packed_time == 6
@@ -170,7 +170,7 @@ SIZES = {"i": 10, "u": 4, "v": 3}
         # In place, the output takes the input's bytes; not those of a pinned one.
         ({"reads": ["i"], "writes": ["u"], "in_place": True, "workspace": 1}, {}, 11),
         ({"reads": ["i"], "writes": ["u"], "in_place": True}, {"pinned_inputs": ["i"]}, 14),
-        # A pinned input takes room beside what the task itself holds.
+        # A pinned input adds to the bytes that the task itself holds.
         ({"writes": ["u", "v"]}, {"pinned_inputs": ["i"]}, 17),
         ({"reads": ["i"], "writes": ["i"]}, {}, 20),
     ],

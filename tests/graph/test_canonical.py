@@ -91,7 +91,7 @@ def test_the_listed_order_does_not_matter(machine, rng):
 @given(machines())
 def test_names_only_tell_equals_apart(machine):
     before, after = canonical(machine), canonical(renamed(machine))
-    # Memories that are alike as far as `ROUNDS` links away may be taken for each other; their figures are the same.
+    # Memories that look alike within `ROUNDS` links may be swapped; their figures are equal.
     for one, other in zip(figures(before)[:2], figures(after)[:2], strict=True):
         assert one == other
 

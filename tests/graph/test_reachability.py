@@ -121,7 +121,7 @@ def test_capacities_change_nothing():
 
 
 def naive(document):
-    """Whether some output or needed task is out of reach: by trying all tasks and links until nothing changes."""
+    """Return whether an output or needed task is unreachable, by a fixpoint over all tasks and links."""
     place = lowering.machine(document)
     lowered = lowering.lower(document, place)
     there = {(value, memory or place.first) for value, memory in lowered.inputs}
@@ -173,7 +173,7 @@ def test_like_the_plain_fixpoint(seeds):
 
 
 def test_the_shortcut_says_what_the_fixpoint_says(monkeypatch):
-    """Where links lead everywhere, nothing is looked at; the fixpoint finds nothing there, either."""
+    """On fully connected machines, the shortcut skips the fixpoint, which finds no fault either."""
     from remat.graph import reachability
 
     monkeypatch.setattr(reachability, "_all_connected", lambda *_: False)

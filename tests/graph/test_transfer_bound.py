@@ -76,7 +76,7 @@ def test_overhead_is_relative_to_mandatory_transfers():
 
 
 def test_below_the_best_of_all_schedules():
-    """Exhaustive search over all schedules of tiny graphs whose inputs and outputs lie at a host."""
+    """The bound never exceeds exhaustive search on tiny graphs with inputs and outputs at a host."""
     met = compared = 0
     for seed in range(60):
         draw = random.Random(seed)

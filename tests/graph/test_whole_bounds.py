@@ -94,7 +94,7 @@ def test_the_largest_float_times_have_a_finite_bound() -> None:
 @given(st.lists(HUGE, min_size=1, max_size=5), st.integers(1, 5))
 def test_bytes_times_huge_times(times: list[int], capacity: int) -> None:
     case = case_of(times, [1, 1], capacity=capacity)
-    # Each run writes a byte of its own.
+    # Each run writes a separate byte.
     step = math.gcd(*times)
     assert repr(memory_time_bound(case.graph, case.machine)) == str(-(-sum(times) // (capacity * step)) * step)
 

@@ -150,7 +150,7 @@ def _share_out(draw, document):
 
 @st.composite
 def adjoints(draw):
-    """Draw an `adjoint`: uniform or not, with a tape or not, with storage levels, a machine or neither."""
+    """Draw an `adjoint`: optionally uniform, with a tape, and with storage levels or a machine."""
     document = draw(common("adjoint"))
     document |= {"forward_time": draw(TIMES), "backward_time": draw(TIMES), "state_size": draw(SIZES)}
     if draw(FLAGS):
@@ -199,7 +199,7 @@ def _levels(name):
 
 @st.composite
 def joins(draw):
-    """Draw a `join`: chains by themselves, and what they share."""
+    """Draw a `join`: separate chains and their shared fields."""
     first, *others = draw(st.lists(chains(), min_size=1, max_size=3))
     keys = ("input_size", "stages")
     listed = [{key: chain[key] for key in keys} for chain in (first, *others)]
@@ -262,7 +262,7 @@ ANNOTATIONS = {
         "dtype": st.text(max_size=3),
     },
 }
-"""What the tasks and values of a `dag` may say for people."""
+"""Annotations of the tasks and values of a `dag` for human readers."""
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""Graphs become columns, from text or parsed; whatever the models would say is said, and what they make is made."""
+"""Test the column parser: from text or objects, it gives the models' graphs and errors."""
 
 import copy
 import dataclasses
@@ -66,7 +66,7 @@ def outcome(document):
 
 
 def written(document):
-    """Return the text of a document; None where JSON has none for it."""
+    """Return the JSON text of a document, or None if JSON cannot express it."""
     try:
         text = json.dumps(document, default=float)
     except (ValueError, TypeError, OverflowError):
@@ -85,7 +85,7 @@ def from_the_first_character_on(monkeypatch):
 
 
 def assert_same(quick, plain):
-    """Assert that two instances say the same, to whoever asks."""
+    """Assert that two instances are equal in all public properties."""
     assert isinstance(quick, DagInstance)
     assert quick == plain
     assert plain == quick

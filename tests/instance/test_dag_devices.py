@@ -1,4 +1,4 @@
-"""Kind `dag` on several devices: what is said, refused, and in which schema."""
+"""Test kind `dag` on several devices: fields, refusals and schemas."""
 
 import copy
 
@@ -205,7 +205,7 @@ def test_only_collectives_are_busy():
 
 
 def test_a_ring_over_three_devices():
-    """An all-reduce beside a task: it holds the three links of the ring, and no processor, unless it is busy."""
+    """An all-reduce overlaps with a task: it occupies the ring's three links, and processors only if busy."""
     names = ["d0", "d1", "d2"]
     document = {
         "schema": "remat.instance/3",

@@ -1,4 +1,4 @@
-"""Pipelines: what is no pipeline is named with its place in the document; the digest, and the way there and back."""
+"""Test pipeline documents: errors with their paths, the digest, and the round trip."""
 
 import json
 
@@ -144,7 +144,7 @@ def test_devices_and_levels():
         assert (link.bandwidth, link.latency, link.delay) == ((8, 1, 0) if near else (2, 0, 3))
 
 
-# --- digest and the way back ------------------------------------------------------------------------------------------
+# --- digest and round trip --------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=40, deadline=None)
@@ -306,7 +306,7 @@ def test_what_is_no_division(document, path, value, where, why):
 
 
 def test_a_division_is_an_instance():
-    """A size or a cut chosen, the instance is the one that says so itself."""
+    """Choosing a size or a cut gives the same digest as an instance with that choice."""
     sized = load(SIZED).of_samples(2)
     alone = DIVIDED | {"samples": 2, "micro_batches": 2}
     assert digest(sized) == digest(load(alone))

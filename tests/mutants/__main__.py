@@ -26,7 +26,7 @@ from tests.mutants.fault import text_of
 from tests.mutants.faults import EXPLAINED, FAULTS
 
 COPIED = ("solver", "algorithms", "tests", "pyproject.toml")
-"""What is copied; whatever else lies in the checkout is linked to."""
+"""Copied paths; all others of the checkout are linked."""
 
 LEFT_OUT = (".*", "build", "dist", "htmlcov")
 
@@ -41,12 +41,12 @@ BLAME = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 
 
 class Unusable(Exception):
-    """The run says nothing about the tests."""
+    """The run gives no evidence about the tests."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one run of tests.
+    """The result of one run of tests.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ def _try_all(faults, workshop, jobs):
 
 
 def main():
-    """Try the chosen faults; exit with 1 if some survive that are not explained, with 2 if nothing can be said."""
+    """Try the chosen faults; exit with 1 for unexplained survivors, with 2 without a verdict."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.partition("\n")[0])
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="faults whose names contain it")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="faults at a time (default 2)")

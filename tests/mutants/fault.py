@@ -1,4 +1,4 @@
-"""A fault: one place of the source, and what a slip would make of it."""
+"""A fault: one place of the source, and its faulty replacement."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Fault:
     file : str
         Below the root of the checkout.
     right, wrong : str
-        What stands there, exactly once, and what is put in its place.
+        The original text, which occurs exactly once, and its replacement.
     breaks : str
         What no longer holds.
     tests : tuple of str
@@ -39,7 +39,7 @@ class Fault:
         Raises
         ------
         ValueError
-            If what it replaces does not stand there exactly once.
+            If the text to replace does not occur exactly once.
         """
         found = text.count(self.right)
         if found != 1:

@@ -1,4 +1,4 @@
-"""The list of faults does not rot: what each replaces still stands where it says, and its tests are there."""
+"""Test that every fault still matches the text that it replaces, and that its tests exist."""
 
 import ast
 from dataclasses import replace

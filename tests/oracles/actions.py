@@ -1,4 +1,4 @@
-"""What one step of a schedule does, spelt out: shared vocabulary of the referee and of the placer.
+"""The effects of one step of a schedule: shared vocabulary of the referee and the placer.
 
 Only the reading of a step is shared.  Judging and placing stay separate.
 
@@ -31,8 +31,8 @@ from .lowering import run_time
 class Action:
     """One step: when, where, what it needs, adds, writes and frees.
 
-    `needs` and `writes` map (memory, value) to bytes, `adds` maps a memory to the bytes held from start to end
-    besides what is resident, `frees` lists ((memory, value), bytes or None for all of them).
+    `needs` and `writes` map (memory, value) to bytes, `adds` maps a memory to the bytes held from start to end in
+    addition to resident values, `frees` lists ((memory, value), bytes or None for all of them).
     """
 
     index: int

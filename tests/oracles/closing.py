@@ -1,16 +1,17 @@
-"""What ends a step of a pipeline: copies of layers add up their gradients, and update their parameters.
+"""The step end of a pipeline: copies of layers add up their gradients and update their parameters.
 
 Readings of the format where it is brief
 ----------------------------------------
 - A layer's copies are the devices that hold any of its parameters, gradients or optimizer state; without any of these
-  it ends with nothing.
-- Copies exchange only if there are two at least, and gradients have a size. The exchange waits for the last backward
-  (or weight half) of each micro-batch, and an update for that exchange, or else for those of its own device.
+  it has no step end.
+- Copies exchange only if at least two exist and gradients have a size. The exchange waits for the last backward (or
+  weight half) of each micro-batch. An update waits for that exchange, or without one for the last backwards of its own
+  device.
 - A round of the ring lasts as long as its slowest link: latency + delay + bytes / (copies x bandwidth).
-- Updates come behind the order of their device: of the stage whose last backward stands first there before others, of a
-  stage the last layer first; where no backward runs comes last, from the first layer on.
-- An exchange takes all its ways at once, from when all are free that were asked for before; of what can begin at one
-  instant exchanges are the last, the lowest layer first.
+- Updates follow the order of their device: first the stage whose last backward is listed first, and within a stage the
+  last layer first. Layers without a backward come last, from the first layer on.
+- An exchange occupies all its links at once, as soon as all earlier requests on them are done. Of the operations that
+  can start at one instant, exchanges come last, the lowest layer first.
 """
 
 from dataclasses import replace
@@ -19,9 +20,9 @@ from .lowering import Task, around, of_layer, ratio
 
 
 def of_ranks(document, graph, machine, orders, initial):
-    """Return the graph of one of several ranks, with what they exchange, gather and update, and the updates in turn.
+    """Return the graph of one of several ranks, with exchanges, gathers and updates, and the updates in order.
 
-    Orders change: where ranks reduce each micro-batch, or gather for each use, devices go from task to task.
+    Orders change: if ranks reduce each micro-batch or gather for each use, devices run task by task.
     """
     given = document["sharding"]
     ranks, zero, keep = given["data"], given.get("zero", 0), given.get("keep", False)
@@ -77,7 +78,7 @@ def of_ranks(document, graph, machine, orders, initial):
             _gather(tasks, values, (number, sizes["w"], keep), (machine, ranks, home), batches)
     for operations in orders.values():
         _hold_back(tasks, values, operations, emptied)
-    # Collectives run once, and no update or gather for a use is made anew.
+    # Collectives run once, and no update or gather for a use is recomputed.
     tasks = {name: replace(task, recomputable=False) if task.parts else task for name, task in tasks.items()}
     return replace(graph, tasks=tasks, values=values), _in_turn(orders, updates)
 

@@ -1,17 +1,17 @@
-"""Judge steps of training that follow each other without end: so many of them, written out one after the other.
+"""Judge a steady state of training steps by unrolling several steps.
 
-Step k of training does what the schedule says, k periods later, on values of its own. What an earlier one hands on has
-that one's name. Data come when the step begins (somebody in that memory makes them, at no time), and what nobody is
-handed goes when it ends.
+Step k of training follows the schedule k periods later, on private values. A value handed on keeps the name of the
+earlier step. Data arrive when the step begins: a producer in that memory makes them in no time. Values that are not
+handed on are freed when the step ends.
 
 Rules
 -----
 period-overlap
     A resource serves two at once.
 period-precedence
-    A value is not there, or not yet, or still in use.
+    A value is absent, late or still in use.
 capacity
-    More bytes than the memory has, in the middle of it all; or something stays that nobody is handed.
+    A middle step holds more bytes than the memory has, or leaves values that are not handed on.
 """
 
 import math
@@ -26,7 +26,7 @@ from .judging.steps import placed as placed_inputs
 
 
 def steady(document, schedule, budget=None):
-    """Return the rules that are broken, and the most bytes of each memory in the middle, where all begins anew."""
+    """Return the broken rules, and the peak bytes of each memory in a middle step of the unrolled sequence."""
     machine = lowering.machine(document, budget)
     if schedule.get("machine") is not None:
         machine = lowering.read_machine(schedule["machine"])

@@ -1,4 +1,4 @@
-"""What a schedule decides, recounted from its steps by names alone: how often tasks run, and what waits where.
+"""The decisions of a schedule, recounted from its steps by name: runs per task, and offloaded values.
 
 Nothing here knows of residencies, of decisions or of their words.
 """
@@ -14,7 +14,7 @@ def runs_of_tasks(result):
 
 
 def runs_of_values(result):
-    """Return how often each value is made."""
+    """Return how often each value is produced."""
     graph, found = result.graph, Counter()
     for task, count in runs_of_tasks(result).items():
         for value in graph.writes[graph.tasks.find(task)].tolist():
@@ -23,7 +23,7 @@ def runs_of_values(result):
 
 
 def waiting(result):
-    """Return the values that wait in each memory: they lie there and no run uses them there, but some run elsewhere."""
+    """Return the values offloaded to each memory: resident there, used by no run there, but by a run elsewhere."""
     graph, machine = result.graph, result.machine
     home = {processor.name: machine.memories[processor.memory].name for processor in machine.processors}
     first = machine.memories[0].name

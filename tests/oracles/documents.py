@@ -2,9 +2,9 @@
 
 Readings of the format where it is brief
 ----------------------------------------
-- A time with a unit is one of the unit that the instance counts in; it is an integer where it is a whole number of
-  those. So is a bandwidth.
-- Steps of an adjoint have a forward time, a backward time and a state size of 1 where nothing is said.
+- A time with a unit is converted to the instance's unit, and is an integer if it is a whole number of those. The same
+  holds for a bandwidth.
+- Steps of an adjoint have a forward time, a backward time and a state size of 1 by default.
 - A `memory` is a size within a cluster only; elsewhere it is a name.
 """
 
@@ -55,7 +55,7 @@ def _has_texts(value):
 
 
 def _is_quantity(within):
-    """Whether what stands under these keys is a size, a time or a bandwidth."""
+    """Return whether these keys hold a size, a time or a bandwidth."""
     keys = within[-2:] if within and within[-1] not in ("name", "type") else ()
     if "memory" in within[-1:]:
         return "cluster" in within

@@ -7,11 +7,11 @@ from . import lowering
 
 
 def floating_best(document, budget):
-    """Return the least makespan of the floating schedules of a chain; None if none fits.
+    """Return the minimum makespan of the floating schedules of a chain; None if none fits.
 
     `best(i, k, j, others, tape)` is the time to run the backwards j..k (0-based; the loss has the number of stages)
-    from x_i, with `others` bytes held elsewhere throughout; `tape` says that x_{j+1} and what stage j saves lie in
-    memory, too, until the backward of j has run. Every run's bytes are counted in full.
+    from x_i, with `others` bytes held elsewhere throughout; `tape` means that x_{j+1} and the saved values of stage j
+    also stay in memory until the backward of j has run. Every run's bytes are counted in full.
 
     Only for chains in which every backward reads input, output and saved values, and nothing runs in place.
     """
@@ -23,7 +23,7 @@ def floating_best(document, budget):
             raise ValueError("the class is stated for default chains only")
 
     def fits(task, held):
-        """Whether a task fits beside the bytes that are held, its reads among them."""
+        """Return whether a task fits next to the held bytes, which include its reads."""
         written = sum(size[value] for value in task.writes)
         return held + written + task.workspace <= budget
 
@@ -64,7 +64,7 @@ def floating_best(document, budget):
         return forward.time + inner + backward.time
 
     def leave_tapes(i, k, j, others, held, tape):
-        """Save stage m on the way, and drop its input."""
+        """Save stage m during the forward sweep, and drop its input."""
         time, kept = 0, held + size[f"x{i}"]
         for m in range(i + 1, j):
             before = tasks[f"F{m}"]

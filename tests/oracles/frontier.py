@@ -32,7 +32,7 @@ def needed(graph):
 
 
 def order_of(graph, must, reference):
-    """Names of the tasks in the order that the class is about: what can run and need not, before what must."""
+    """Return the task names in the class's order: ready optional tasks before the next required one."""
     available = {value for value, _ in graph.inputs}
     order, left = [], [name for name in graph.tasks if name not in must]
     for following in [*(name for name in reference if name in must), None]:
@@ -47,9 +47,9 @@ def order_of(graph, must, reference):
 
 
 def best(document, budget, reference, most_runs=None):
-    """Return the least makespan of the frontier-advancing schedules within a budget; None if there is none.
+    """Return the minimum makespan of the frontier-advancing schedules within a budget, or None.
 
-    `reference`: names of the needed tasks in the reference order. `most_runs`: no task runs more often than that.
+    `reference`: names of the needed tasks in the reference order. `most_runs`: limit on the runs of each task.
     """
     graph = lowering.lower(document)
     space = _Space(document)
@@ -101,10 +101,10 @@ def best(document, budget, reference, most_runs=None):
 
 
 def is_best(makespan, runs, expected, reference):
-    """Whether that is the least makespan of the class, as `best` has it.
+    """Return whether `makespan` is the minimum of the class, as computed by `best`.
 
-    Less is right only where runs are left out because nobody reads what they make: then some task is not first run
-    where the reference order has it.
+    A smaller makespan is correct only if the schedule omits runs whose values are never read. Some task's first run
+    then deviates from the reference order.
     """
     if makespan == expected or makespan is None or expected is None:
         return makespan == expected

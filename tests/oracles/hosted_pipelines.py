@@ -1,18 +1,18 @@
-"""Exhaustive search for tiny pipelines with a host: orders, and which layers of a micro-batch run again or wait there.
+"""Exhaustive search for tiny pipelines with a host: orders, and the recomputed or offloaded layers per micro-batch.
 
-Written from the rules alone, for layers of no output on devices in a row, one stage each. A forward takes, for all of
-its time, what it holds at its fullest; then it holds what its layers save that neither run again nor wait at the host.
-What is to wait there leaves when the forward ends, one after the other, and gives its bytes back when it has gone; it
-takes them again when it begins to return. A backward takes, for all of its time, what it holds at its fullest, and
-begins with what runs again, or that runs ahead, while the gradient is on its way. On a device, what takes bytes does so
-in the order of the search.
+Written from the rules alone, for layers without outputs on devices in a row, one stage each. A forward occupies its
+peak bytes for its whole duration. After it, the device holds the saved values of layers that are neither recomputed nor
+offloaded. Offloaded values leave one by one when the forward ends. They free their bytes after the transfer, and occupy
+them again when the return starts. A backward occupies its peak bytes for its whole duration. It starts with its
+recomputation, or the recomputation runs ahead while the gradient is in transfer. On a device, allocations follow the
+order of the search.
 """
 
 import itertools
 
 
 def best_makespan(stages, batches, room, bandwidth, limit=float("inf")):
-    """Return the least makespan below a limit; None where nothing is below it.
+    """Return the minimum makespan below a limit, or None.
 
     Parameters
     ----------
@@ -20,9 +20,9 @@ def best_makespan(stages, batches, room, bandwidth, limit=float("inf")):
         Layers of each device: times and bytes of a micro-batch.
     batches : int
     room : sequence of int
-        Bytes of each device for what is saved.
+        Bytes of each device for saved values.
     bandwidth : number
-        Of each of the two ways of a device.
+        Of each direction of a device's link.
     limit : number
     """
     every = [(s, b) for s in range(len(stages)) for b in range(batches)]
@@ -117,7 +117,7 @@ class _Search:
 
 
 def _figures(layers, way, bandwidth):
-    """Return times and bytes of a stage whose layers are kept (k), run again (r) or wait at the host (a)."""
+    """Return times and bytes of a stage whose layers are kept (k), recomputed (r) or offloaded (a)."""
     held = most = 0
     for (_, _, saved), kind in zip(layers, way, strict=True):
         most = max(most, held + saved)

@@ -85,7 +85,7 @@ class Join:
 
 
 def front(document):
-    """Return {peak: least time} of all nested persistent schedules, the dominated ones left out."""
+    """Return {peak: minimum time} of all nested persistent schedules without dominated ones."""
     join = Join(document)
     found = {}
     for runs in join.whole(tuple([0] * len(join.lengths))):

@@ -1,9 +1,9 @@
-"""The least makespan of a graph that runs once on several devices, by trying every placement and every order.
+"""The minimum makespan of a graph that runs once on several devices, by exhaustive search.
 
-The class: each task runs once, in the memory of its processor, where its parameters lie; what it reads and is not there
-is copied from where it was made, or lies, over a direct link, or on a star over the hub; once to each memory. Any
-schedule of it, listed by starts, is no quicker than the one in which each run and copy of the list starts as soon as
-what it holds is free of those before it, and what it needs is there. Bytes of what passes are not counted.
+The class: each task runs once, in the memory of its processor, which holds its parameters. A missing input is copied
+once to each memory from its producer's or initial memory, over a direct link, or on a star over the hub. List any
+schedule of the class by start times. Starting each run and copy as soon as its resources and inputs are free in list
+order is never slower. Bytes of values in transit are not counted.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from .placements import _choices, _fits, _hub, _working
 
 
 def least(document):
-    """Return the least makespan; None where parameters fit nowhere."""
+    """Return the minimum makespan, or None if the parameters do not fit."""
     machine = lowering.machine(document)
     graph = lowering.lower(document, machine)
     names = list(graph.tasks)
@@ -72,7 +72,7 @@ def _jobs(graph, machine, where):
 
 
 def _shortest(jobs):
-    """Return the least time until all is over, over all orders."""
+    """Return the minimum completion time over all orders."""
     best = math.inf
 
     def go(done, free, latest):

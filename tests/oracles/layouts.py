@@ -4,8 +4,8 @@
 def smallest_arena(start, end, size, alignment=1):
     """Return the least arena over all layouts.
 
-    Any layout can be pushed down until each buffer lies at 0 or, rounded up, on the top of another one, and its buffers
-    can be listed by ascending offset: all such lists are tried.
+    Any layout can be pushed down until each buffer starts at 0 or at the rounded-up end of another one. The search
+    tries all lists of buffers by ascending offset.
     """
     count = len(size)
     best = sum(-(-one // alignment) * alignment for one in size)

@@ -1,6 +1,6 @@
 """Exhaustive search for tiny adjoints with sizes in bytes, on several memories: whole states, one move at a time.
 
-Written from the formats' rules alone: what lies where as sets, one free drop, one copy or one run at a time, in place.
+Written from the formats' rules alone: memory contents as sets; each move is a free drop, a copy or an in-place run.
 """
 
 import heapq
@@ -8,7 +8,7 @@ import itertools
 
 
 def best_cost(forward, backward, state, adjoint, working, levels, initial_level=None):
-    """Return the least makespan, or None.
+    """Return the minimum makespan, or None.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Exhaustive search over schedules with several memories: what `offload-exact` must equal on tiny instances.
+"""Exhaustive search over schedules with several memories, the reference for `offload-exact` on tiny instances.
 
-All schedules of whole values on the first processor are searched in which each step starts at time 0 or when another
-one ends, and each value is dropped only to make room: any schedule can be turned into one of these that ends no later.
+The search covers schedules of whole values on the first processor. Each step starts at time 0 or when another one ends,
+and values are dropped only to free memory. Any schedule can be turned into one of these that ends no later.
 """
 
 import heapq
@@ -15,7 +15,7 @@ from . import lowering
 
 
 def least_makespan(document, budget=None, *, recompute=False, states=None, order=None):
-    """Return the least makespan (a fraction, where transfer times are some), or None if there is no schedule.
+    """Return the minimum makespan (a fraction if transfer times are fractions), or None without a schedule.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def least_makespan(document, budget=None, *, recompute=False, states=None, order
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """A run or a copy; what it reads, writes and hands on are bit masks over (memory, value)."""
+    """A run or a copy; its reads, writes and hand-overs are bit masks over (memory, value)."""
 
     duration: float
     resource: object
@@ -73,8 +73,8 @@ class _Step:
 class _Space:
     """States and moves.
 
-    A state is (resident, done, place, running): what lies where, as a bit mask; the tasks that have run, likewise, as
-    far as it matters; the next place in the reference order; what runs, as sorted (remaining time, step number).
+    A state is (resident, done, place, running): memory contents as a bit mask; relevant finished tasks as a bit mask;
+    the next position in the reference order; running steps as sorted (remaining time, step number).
     """
 
     def __init__(self, document, budget, recompute, first=None):
@@ -224,7 +224,7 @@ class _Space:
                 if own & self.must:
                     break
         for number in self.copies:
-            # Onto itself, a value would only take more room.
+            # A copy onto itself only takes more memory.
             if self.steps[number].reads & resident and not self.steps[number].writes & resident:
                 yield number, done, place
 
@@ -246,7 +246,7 @@ class _Space:
     # --- what is still of use -----------------------------------------------------------------------------------------
 
     def _tidy(self, resident, done, place, running):
-        """Drop what can serve nobody any more: that loses no schedule."""
+        """Drop values without further use, which loses no schedule."""
         keep = self._wanted(done, place) | self.pinned
         for _, number in running:
             keep |= self.steps[number].reads | self.steps[number].writes

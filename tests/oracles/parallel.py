@@ -1,8 +1,9 @@
 """Exhaustive search over parallel schedules of tiny task graphs: several processors, and whole values on links.
 
-All schedules are searched in which each step starts at time 0 or when another step ends, and values are freed only to
-make room. Every schedule of whole values can be turned into one of these that ends no later. Times are exact fractions.
-Without links the result is the least makespan of all schedules; with links, of the schedules that copy whole values.
+The search covers all schedules in which each step starts at time 0 or when another step ends, and values are freed only
+when memory is needed. Every schedule of whole values can be turned into one of these that ends no later. Times are
+exact fractions. Without links the result is the minimum makespan of all schedules; with links, of the schedules that
+copy whole values.
 """
 
 import heapq
@@ -16,7 +17,7 @@ from . import lowering
 
 
 def least_makespan(document, budget=None, *, states=None):
-    """Return the least makespan of an instance on all its processors.
+    """Return the minimum makespan of an instance on all its processors.
 
     Parameters
     ----------

@@ -1,14 +1,15 @@
-"""Best cuts of layers into stages by exhaustive search, and what 1F1B and 1F1B* make of them; small cases only.
+"""Best cuts of layers into stages by exhaustive search, with their 1F1B and 1F1B* schedules; small cases only.
 
 Conventions
 -----------
-Layer l has times `f`, `b`, `activation` bytes held from its forward to its backward, and `weights` bytes that it keeps;
+Layer l has times `f`, `b`, `activation` bytes held from its forward to its backward, and resident `weights` bytes;
 `transfer[l]` is the time from layer l to the next one, and as much back. Of p stages, with m micro-batches:
 
-- `max_compute`, `max_load`: least largest f + b of a stage; the same with its transfers, there and back at both ends;
-- `flush_any`, `flush_fit`: least makespan of 1F1B, without memory and with it: stage s (from 0) keeps weights and
-  min(p - s, m) activations; a transfer occupies its way;
-- `period_fit_double`: least period of 1F1B* where a stage of group g keeps g activations and min(2, g) weights.
+- `max_compute`, `max_load`: minimum over cuts of the largest f + b of a stage; the same with its transfers in both
+  directions at both ends;
+- `flush_any`, `flush_fit`: minimum makespan of 1F1B, without and with memory limits: stage s (from 0) keeps weights and
+  min(p - s, m) activations; a transfer occupies its link;
+- `period_fit_double`: minimum period of 1F1B* if a stage of group g keeps g activations and min(2, g) weights.
 """
 
 import itertools
@@ -50,7 +51,7 @@ def one_forward_one_backward(forward, backward, hops, batches):
 
 
 def run(forward, backward, hops, lists):
-    """Return when one list a stage is done; a transfer occupies its way, one way there and one back."""
+    """Return the end of one list per stage; a transfer occupies its link, one link per direction."""
     count = len(forward)
     at, clock, end, come, free = [0] * count, [0] * count, {}, {}, {}
     moving = True
@@ -79,7 +80,7 @@ def run(forward, backward, hops, lists):
 
 
 def eager(forward, backward, hops, caps, batches):
-    """Return the lists of stages that run a backward as soon as one is there, else a forward, tick by tick.
+    """Return the lists of stages that run a ready backward first, else a forward, tick by tick.
 
     All times whole, those of stages at least 1; at most `caps` micro-batches in each stage.
     """

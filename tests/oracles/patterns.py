@@ -23,9 +23,9 @@ Readings of the format where it is brief
   discrepancies once.
 - A stage keeps at least one version.
 - A micro-batch is in flight on a stage until its last half ends there; one is, even if all of it takes no time.
-- At one instant, what takes no time is listed first, then transfers that hold their way for none; a micro-batch's own
-  in the order in which it does them.
-- What an operation has made is sent one value after the other; a transfer of what nobody else reads takes no time.
+- At one instant, zero-time steps are listed first, then transfers that occupy their link for no time; steps of one
+  micro-batch keep their order.
+- The results of an operation are sent one by one; a transfer of a value without other readers takes no time.
 - A value is freed after its last use in each memory.
 """
 
@@ -64,7 +64,7 @@ class _Piece:
 
 
 def _listed(pieces, count, period):
-    """Return the steps of so many micro-batches, in turn."""
+    """Return the steps of `count` micro-batches in order."""
     found = []
     for batch in range(count):
         for piece in pieces:
@@ -119,7 +119,7 @@ def judge(document, schedule, machine):
 
 
 def _pieces(graph, machine, stages, schedule):
-    """Return what micro-batch 0 does, and the rules that the pattern breaks by itself."""
+    """Return the steps of micro-batch 0, and the rules that the pattern itself breaks."""
     rules, pieces, seen, ran = set(), [], set(), set()
     every = sorted(int(name[2:].split(".")[0]) for name in graph.tasks if name.startswith("Fe"))
     if sorted(layer for layers, _ in stages for layer in layers) != every:
@@ -146,7 +146,7 @@ def _pieces(graph, machine, stages, schedule):
 
 
 def _tasks_of(graph, layers, phase):
-    """Return the tasks of an operation, in turn; None where the layers have no such halves."""
+    """Return the tasks of an operation in order; None if the layers lack these halves."""
     if phase == "F":
         return [f"Fe{layer}.0" for layer in layers]
     tasks = [f"{half}{layer}.0" for half in phase for layer in reversed(layers)]
@@ -199,7 +199,7 @@ def _home(machine, stages, value):
 
 
 def _flights(pieces, stages, period, machine):
-    """Return for each stage the most micro-batches in flight, and how many changes a forward is ahead of its own."""
+    """Return for each stage the maximum micro-batches in flight, and how many updates a forward precedes its own by."""
     found = []
     for layers, _ in stages:
         runs = [piece for piece in pieces if "run" in piece.step and _layer(piece.step["run"]) in layers]
@@ -234,7 +234,7 @@ def _staleness(late, every):
 
 
 def _with_versions(document, graph, machine, stages, versions):
-    """Return the sizes of values with all versions of parameters, and the bytes that always lie in memories."""
+    """Return the sizes of values with all versions of parameters, and the resident bytes of each memory."""
     sizes, static = dict(graph.values), dict(machine.static)
     layers = [layer for layer in document["layers"] for _ in range(layer.get("repeat", 1))]
     for (own, device), count in zip(stages, versions, strict=True):

@@ -1,9 +1,9 @@
 """Periods of pipelines by trying everything: layers on devices, and every place in the period of all that is done.
 
-Written from the definitions alone. A micro-batch goes forwards through all layers and back; the next one does the same
-a period later. Two things on one device, or on one way between two devices, are never done at once. A layer holds an
-activation from the start of its forward to the end of its backward; what all layers of a device hold is counted at
-every instant, micro-batch by micro-batch.
+Written from the definitions alone. A micro-batch passes through all layers forward and back; the next one follows a
+period later. Operations on one device, and transfers on one link, never overlap. A layer holds an activation from the
+start of its forward to the end of its backward. The oracle counts the bytes of all layers of a device at every instant,
+micro-batch by micro-batch.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 
 class Stream(NamedTuple):
-    """Layers with whole times above 0, and equal devices; any two layers on different ones are `hop` apart.
+    """Layers with positive integer times on equal devices; a transfer between devices takes `hop`.
 
-    `every` is as `update_every`; `room` the bytes of each device.
+    `every` is `update_every`; `room` is the memory of each device in bytes.
     """
 
     forward: Sequence[int]

@@ -1,8 +1,8 @@
-"""Memory-persistent schedules of a chain of any form: all of them one by one, and the least time by plain recursion.
+"""Memory-persistent schedules of a chain of any form: full enumeration, and the minimum time by recursion.
 
-What a chain may have here: variants, backwards that do not read their input, output or saved values, tasks in place,
-gradients of their own sizes. Written on names and sizes of the lowered graph; all bytes of a segment count, those of
-the x_i that it begins with, too.
+Chains may have variants, backwards that do not read their input, output or saved values, in-place tasks, and gradients
+with separate sizes. The code uses names and sizes of the lowered graph. All bytes of a segment count, including those
+of its first x_i.
 """
 
 import math
@@ -32,7 +32,7 @@ class Chain:
         return sum(self.size[value] for value in set(values))
 
     def during(self, name, resident, dropped):
-        """Bytes while a task runs beside resident values, some of its reads being dropped at its end."""
+        """Return the bytes while a task runs next to resident values, if it drops some of its reads at its end."""
         task = self.tasks[name]
         made = self.bytes(task.writes)
         if self.in_place:
@@ -84,7 +84,7 @@ def _used_later(chain, runs, number, value):
 
 
 def trade_offs(document):
-    """Return {peak: least time} of all persistent schedules, the dominated ones left out."""
+    """Return {peak: minimum time} of all persistent schedules without dominated ones."""
     chain = Chain(document)
     found = {}
     for runs in all_runs(chain, 0, chain.length):
@@ -111,7 +111,7 @@ class Recursion:
         self.best = cache(self._best)
 
     def least_time(self, budget):
-        """Return the least makespan within a budget, or None."""
+        """Return the minimum makespan within a budget, or None."""
         chain = self.chain
         time = self.best(budget - chain.graph.static, 0, chain.length, False)
         return None if time == math.inf else time

@@ -1,4 +1,4 @@
-"""Exhaustive search for tiny pipelines: every order of every device, unit by unit of what is done, in place.
+"""Exhaustive search for tiny pipelines: every order of every device, one unit of work at a time, in place.
 
 Written from the rules alone: stages in a chain, micro-batches ascending for each stage and phase, one operation at a
 time on a device, bytes from the start of F to the end of B, others to the end of W, a release before an acquisition.
@@ -8,7 +8,7 @@ import itertools
 
 
 def best_figure(pipeline, *, span=False):
-    """Return the least makespan, or largest span of a device; None where nothing fits.
+    """Return the minimum makespan, or the minimum of the largest device span; None if no order fits.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 Every device runs its list in order, each operation as early as it and its data allow. Operations are read from their
 text: ``F2.0`` is the forward of stage 2 for micro-batch 0, ``B`` its backward, ``W`` the gradient of its weights,
-``BW`` both gradients at one go; ``F2.0&BW5.3`` runs both at once, in a time of its own.
+``BW`` both gradients in one operation; ``F2.0&BW5.3`` runs both at once, with a separate time.
 
 Readings of the conventions where they are brief
 ------------------------------------------------
@@ -104,7 +104,7 @@ def _table(value, place):
 
 
 def _needs(operation, before, after):
-    """Return what an operation waits for: results of its own device, and of others, as (phase, stage, batch, where)."""
+    """Return the prerequisites of an operation, local and remote, as (phase, stage, batch, where)."""
     phase, stage, batch = operation
     if phase == "F":
         return [] if before[stage] is None else [("F", before[stage], batch, "sent")]

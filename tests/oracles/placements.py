@@ -1,12 +1,12 @@
-"""Placements of a stream by trying all: who runs what for each sample, and how long that keeps whom busy.
+"""Exhaustive search over placements of a stream: the processor of each task, and the load of each resource.
 
-Written from the definitions alone. A task runs in the memory of its processor, where its parameters must lie; what it
-reads and nobody makes there is brought: on a star over the hub, once out of one of the memories where it was made, and
-once into each memory that reads it; on other machines over a direct link from one of them. A time per sample is
-possible if no processor and no channel is busy for longer, on average over the samples.
+Written from the definitions alone. A task runs in the memory of its processor, which must hold its parameters. Inputs
+without a local producer are transferred. On a star they cross the hub: once out of one of the producers' memories, and
+once into each memory that reads them. On other machines they use a direct link from a producer's memory. A time per
+sample is possible if no processor and no channel is busy for longer, on average over the samples.
 
-Bytes are those of parameters, and beside them what one task reads and writes while it runs: what is passing needs more,
-so that nothing is better than these placements.
+Bytes are those of parameters, plus the reads and writes of one running task. Values in transit need more, so these
+placements are a lower bound.
 """
 
 import itertools
@@ -16,10 +16,10 @@ from . import lowering
 
 
 def least(document, *, samples=1, again=False, contiguous=False):
-    """Return the least time per sample of all placements of so many samples; None where parameters do not fit.
+    """Return the minimum time per sample over placements of `samples` samples; None if parameters do not fit.
 
-    `again`: tasks may run in several places for one sample. `contiguous`: in some order of the processors nothing goes
-    back (of tasks whose phase is not backward).
+    `again`: tasks may run in several places for one sample. `contiguous`: in some order of the processors, no value
+    flows backward (except for tasks of the backward phase).
     """
     machine = lowering.machine(document)
     graph = lowering.lower({key: value for key, value in document.items() if key != "stream"}, machine)
@@ -149,7 +149,7 @@ def _undominated(listed):
 
 
 def _working(graph, machine, where):
-    """Return the most that a task in each memory reads and writes beside parameters."""
+    """Return for each memory the maximum bytes that a task reads and writes, without parameters."""
     found = {}
     for name, processors in where.items():
         task = graph.tasks[name]

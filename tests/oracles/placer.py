@@ -11,14 +11,14 @@ A step starts at the earliest instant that is not before the start of the step l
 
 Readings of the format where it is brief
 ----------------------------------------
-- A step that reads a value somewhere also waits for the end of every earlier-listed step that frees it there.
-  The list of conditions above does not say so, and only partial moves can tell: two moves of different parts of
-  one value over different channels would overlap, and the first would then free bytes of a value that the second
-  is reading, which the verifier refuses.
+- A step that reads a value somewhere also waits for the end of every earlier-listed step that frees it there. The list
+  of conditions above does not say so, and only partial moves show the difference: two moves of different parts of one
+  value over different channels would overlap, and the first would then free bytes of a value that the second is
+  reading, which the verifier refuses.
 - A step that adds no bytes to a memory fits there, whatever the memory holds.
 - Comparisons are exact, also between floats.
-- The list must make sense: reads of values that nobody wrote are not noticed here, the verifier does that.
-  Steps that break a rule by themselves are a ValueError.
+- The list must be consistent: only the verifier detects reads of values that were never written. Steps that break a
+  rule in isolation raise ValueError.
 """
 
 from dataclasses import replace

@@ -1,15 +1,14 @@
-"""Exhaustive search for tiny pipelines that recompute: cuts, orders, and what each micro-batch runs again, and when.
+"""Exhaustive search for tiny pipelines: cuts, orders, and recomputation per micro-batch.
 
-Written from the rules alone, for layers of no output on devices in a row, one stage each: a forward takes the bytes
-that it saves, and gives them back at once where it runs again later; a backward frees them. A device runs its list in
-order.
+Written from the rules alone, for layers without outputs on devices in a row, one stage each. A forward takes the bytes
+that it saves, and frees them at once if it is recomputed later; a backward frees them. A device runs its list in order.
 """
 
 import itertools
 
 
 def best_makespan(layers, devices, batches, capacity, parameters):
-    """Return the least makespan; None where nothing fits.
+    """Return the minimum makespan, or None if no schedule fits.
 
     Parameters
     ----------
@@ -31,7 +30,7 @@ def best_makespan(layers, devices, batches, capacity, parameters):
 
 
 def _lists(own, batches, room):
-    """Yield, for a stage, what it runs again for each micro-batch, and an order that fits."""
+    """Yield the recomputed layers of a stage for each micro-batch, and an order that fits."""
     subsets = [
         frozenset(some) for count in range(len(own) + 1) for some in itertools.combinations(range(len(own)), count)
     ]

@@ -54,19 +54,18 @@ Readings of the format where it is brief
 - The makespan is the greatest end of any step, drop steps included.
 - If any start or end is a float, instants are clusters: sorted times within 1e-9 of the makespan of the first
   time of the cluster.  A step whose start and end fall into one cluster has no length.
-- Recompute time is the sum of the runs' times, each on one processor, minus the no-recompute time: running a task
-  on several processors is no negative recomputation.  The cheapest producers: values already written by a needed
-  task need no other (a task that reads a value cannot be the first to write it); then values with one producer;
-  then, in the graph's order, the least time, the first listed
-  on ties.
-- Pinned inputs may be re-produced by a copy or a run (nothing is freed by anybody).
+- Recompute time is the sum of the runs' times, each on one processor, minus the no-recompute time: running a task on
+  several processors does not count as negative recomputation. The cheapest producers: values already written by a
+  needed task need no other (a task that reads a value cannot be the first to write it); then values with one producer;
+  then, in the graph's order, the least time, the first listed on ties.
+- Pinned inputs may be re-produced by a copy or a run, because no step frees them.
 - The schedule's machine, where it has one, replaces the instance's; the default memory of inputs follows it.
 - `after` is not judged; a list of steps without start times is placed by `placer`.
 - Of a chain whose steps of training follow each other, the step is judged by itself first.
-- A schedule by orders that breaks a rule of the orders has no steps, and is not judged further.
-- Placeable inputs are pinned in the memories in which `initial` has them, but for those of a chain: what replaces one
-  of these has to be there at the end. An entry of `initial` for anything else is no placement (initial-placement); an
-  unknown memory is unknown-memory.
+- A schedule by orders that breaks a rule of the orders has no steps, and its checks end there.
+- Placeable inputs are pinned in the memories that `initial` lists, except those of a chain: their replacements must be
+  present at the end. An entry of `initial` for anything else is no placement (initial-placement); an unknown memory is
+  unknown-memory.
 - A memory named twice for one input counts once.
 - Of two runs at once that break a rule, the second one does not happen, and the first one is alone.
 """

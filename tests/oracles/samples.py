@@ -4,11 +4,11 @@ Samples are those of a `dag` with a `stream`, or the micro-batches of a pipeline
 
 Readings of the format where it is brief
 ----------------------------------------
-- Sample m of the stream does what the pattern says for sample ``m % K`` of a period, in period ``m // K``; entries of
-  one instant are listed: those that take no time first, then those that hold their way for none; by shift, then as in
-  the pattern.
-- A value of a sample is dropped in a memory by the step that uses it last there: that of the latest end, of these of
-  the latest start, of these the last one listed. A copy cannot drop what it brings: that stays.
+- Sample m of the stream follows the pattern of sample ``m % K`` of a period, in period ``m // K``. Entries of one
+  instant are listed: zero-time steps first, then transfers that occupy their link for no time; then by shift, then as
+  in the pattern.
+- A value of a sample is dropped in a memory by its last use there: the step with the latest end, then the latest start,
+  then the last one listed. A copy cannot drop the value that it brings, which stays.
 - The stream is long enough when two samples that touch are both in it: more periods than the largest shift, and two.
 - An input that is copied is a bad-step.
 - Bytes that never go are a capacity violation: in a stream twice as long, the peak is larger.

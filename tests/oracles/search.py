@@ -1,6 +1,6 @@
-"""Exhaustive searches and plain recurrences for tiny instances: what the exact algorithms must equal.
+"""Exhaustive searches and plain recurrences for tiny instances, the reference for the exact algorithms.
 
-All of them answer None when there is no solution.
+All of them return None without a solution.
 """
 
 import heapq
@@ -16,11 +16,10 @@ from . import lowering
 class _Space:
     """The states of a sequential execution in one memory, and the moves between them.
 
-    A state is (set of resident values, set of finished tasks), both as bit masks.  Only tasks whose past matters
-    are remembered: those that must run, and those that may not run again.  A move drops one value, at no cost, or
-    runs one task.  Dropping at the end of a run is the same as dropping between runs, but for in-place tasks,
-    where it makes room for the outputs: those try every set of inputs to drop.  Tasks named in `order` run, and for
-    the first time in that order.
+    A state is (set of resident values, set of finished tasks), both as bit masks. The state records only tasks that
+    must run, and tasks that may run only once. A move drops one value, at no cost, or runs one task. Dropping at the
+    end of a run equals dropping between runs, except for in-place tasks, whose dropped inputs become outputs: the
+    search tries every set of inputs to drop. Tasks named in `order` run, and for the first time in that order.
     """
 
     def __init__(self, document, order=()):
@@ -170,7 +169,7 @@ def _trace(came, state):
 
 
 def chain_best(document, budget, order=None):
-    """Return the least makespan of all sequential schedules within `budget`, in one memory.
+    """Return the minimum makespan of all sequential schedules within `budget`, in one memory.
 
     Accepts every kind that lowers to a graph in one memory; meant for chains of up to six stages. `order`: names of
     tasks that run, and for the first time in that order; others may run again, or for the first time, at any time.
@@ -186,7 +185,7 @@ def chain_best_steps(document, budget):
 
 
 def chain_least_budget(document):
-    """Return the least budget within which some sequential schedule exists."""
+    """Return the minimum budget of all sequential schedules."""
     found = _shortest(document, budget=None)
     return None if found is None else found[0]
 
@@ -306,7 +305,7 @@ def _replaced(levels, k, content):
 
 
 def adjoint_best_advances(n, slots):
-    """Return the least number of advances for n steps with that many slots besides one working buffer (n <= 8)."""
+    """Return the minimum number of advances for n steps with `slots` slots and one working buffer (n <= 8)."""
     return adjoint_best_cost([1] * (n - 1), [0] * n, [(slots, 0, 0)])
 
 
@@ -318,7 +317,7 @@ def _children(parent):
 
 
 def tree_best_postorder(parent, f, m):
-    """Return the least peak of a post-order of an in-tree, trying every order of the children of every node.
+    """Return the minimum peak of a post-order of an in-tree, over every order of the children of every node.
 
     Parameters
     ----------
@@ -359,9 +358,9 @@ def tree_best_traversal(parent, f, m):
 
 
 def dag_best_order_peak(document):
-    """Return the least peak of all orders of a task graph in which every task runs once, and no more.
+    """Return the minimum peak over all orders of a task graph in which every task runs exactly once.
 
-    A value is dropped as soon as no task still to run reads it, unless it is pinned or an output.
+    A value is dropped as soon as no remaining task reads it, unless it is pinned or an output.
     """
     graph = lowering.lower(document)
     names = list(graph.tasks)

@@ -1,8 +1,8 @@
-"""Pipelines without end, one event after the other: what a row of stages holds, with every version counted by itself.
+"""Event simulation of pipelines without end: memory of a row of stages, counting every version separately.
 
 Written from the definitions alone: a micro-batch holds its activation from the start of its forward to the end of its
-backward. With versions, its forward takes the newest there is, its backward uses that one again and ends with a new
-one; a version is there as long as it is the newest, or a micro-batch in flight has it.
+backward. With versions, its forward takes the newest version; its backward uses the same version and ends with a new
+one. A version exists as long as it is the newest, or a micro-batch in flight uses it.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ def least_kept(forward: Sequence[int], backward: Sequence[int], hops: Sequence[i
         return model.new_int_var(0, horizon, "")
 
     def apart(first: cp_model.IntVar, took: int, second: cp_model.IntVar, takes: int) -> None:
-        """The second begins `rest` after the first modulo the period, neither meeting the other."""
+        """Constrain two intervals not to overlap modulo the period; the second starts `rest` after the first."""
         if took == 0 or takes == 0:
             return
         turns = model.new_int_var(-horizon, horizon, "")

@@ -4,10 +4,10 @@ import heapq
 
 
 def best_forward_steps(n, size, state, tape, internal):
-    """Return the least forward steps over all orders of storing and restarting; None if there are none.
+    """Return the minimum forward steps over all orders of storing and restarting, or None.
 
-    A state, a tape, or a tape with its output (`internal`) takes so many bytes of storage; None: it is not stored.
-    x_0 lies in storage where `internal` is given, beside those bytes (`bptt-*`); else it is stored as any state.
+    `state`, `tape` and `internal` (a tape with its output) are bytes of storage; None forbids storing it. If `internal`
+    is given, x_0 is in storage without counting (`bptt-*`); otherwise it is stored like any state.
     """
     kinds = {"state": state, "tape": tape, "internal": internal}
     free = internal is not None or tape is None

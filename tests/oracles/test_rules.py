@@ -336,7 +336,7 @@ def test_what_is_valid_one_by_one_is_valid_when_placed(unit, channel, first):
                     step["bytes"] = chance.randint(1, 3)
             else:
                 step = {"drop": [value], "memory": chance.choice(["device", "host", "disk"])}
-            # One after the other: each starts when the list so far has ended.
+            # Sequential steps: each starts when the previous list has ended.
             longer = [*steps, step | {"start": makespan}]
             report = check(document, longer)
             if report.ok:

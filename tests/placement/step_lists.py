@@ -1,8 +1,8 @@
 """Random task graphs and machines, and lists of steps that are valid in the order in which they are listed.
 
-Everything is a plain document. The generator keeps its own idea of what lies where, so that neither placement nor
-the verifier decides what is drawn: each step of a list may run once all steps before it have ended. Whatever
-placement then overlaps must stay legal.
+Everything is a plain document. The generator tracks memory contents itself, so draws do not depend on placement or the
+verifier: each step of a list may run once all previous steps have ended. Whatever placement then overlaps must stay
+legal.
 """
 
 import random
@@ -13,7 +13,7 @@ INTEGER, FLOAT, TINY = "integer", "float", "tiny"
 TIMES = {
     INTEGER: (0, 0, 1, 1, 2, 3, 5, 8),
     FLOAT: (0.0, 0.1, 0.3, 0.7, 1.0, 1.1, 2.3, 1 / 3),
-    # Durations below the tolerance of one instant, beside ordinary ones.
+    # Durations below the tolerance of one instant, and ordinary ones.
     TINY: (0.0, 1e-13, 1e-12, 7e-10, 2e-9, 1e-8, 0.5, 1.0, 3, 1 / 3),
 }
 LATENCIES = {INTEGER: (0, 0, 0, 1, 2), FLOAT: (0, 0.0, 0.1, 1.7), TINY: (0, 0, 1e-12, 3e-10, 1.0)}

@@ -9,7 +9,7 @@ from remat.placement.streams import ROUNDING
 
 
 def tried(busy, period, when, length):
-    """Return the first of whole instants at which nothing of `busy` is in the way in any period; None if none."""
+    """Return the first integer instant that conflicts with no interval of `busy` in any period, or None."""
     for at in range(when, when + period + 1):
         spans = [(begin + turn * period, end + turn * period) for begin, end in busy for turn in range(-6, 7)]
         if not any(begin < at + length and at < end for begin, end in spans):

@@ -89,7 +89,7 @@ def test_the_draws_contain_what_they_are_for():
 
 
 def tighten(chance, document):
-    """Leave so little room that many lists no longer fit, but the start still does."""
+    """Shrink capacities so that many lists no longer fit, but the initial values still do."""
     document = copy.deepcopy(document)
     size = {value["id"]: value["size"] for value in document["values"]}
     working = working_memory(document)

@@ -1,4 +1,4 @@
-"""Who meets whom first, where a device has several transfers before it."""
+"""Test the order of rendezvous if a device has several pending transfers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The tables of docs/algorithms.md say what the metadata says."""
+"""Test that the tables of docs/algorithms.md match the metadata."""
 
 from tests.plugin import claims_page
 

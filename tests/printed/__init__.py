@@ -1,5 +1,5 @@
-"""What the README and the documents print: every block is run, and compared with what comes out.
+"""Run every block of the README and the documents, and compare the printed output.
 
-``python -m tests.printed [PAGE ...]`` runs the blocks of pages, each page in a folder of its own, in their order, so
-that a later block finds the files of an earlier one. CONTRIBUTING.md says how blocks are written.
+``python -m tests.printed [PAGE ...]`` runs the blocks of pages in their order, each page in a separate folder, so that
+a later block finds the files of an earlier one. CONTRIBUTING.md explains how to write blocks.
 """

@@ -8,10 +8,10 @@ COMMANDS = ("remat", "make", "pip", "python", "eval", "git")
 """First words of blocks that are lines of shell."""
 
 KINDS = ("file", "part", "prints", "usage", "skip")
-"""Directives that say what a block is; `kind` is then theirs. A block has one of these at most."""
+"""Directives that set the `kind` of a block; a block has at most one of them."""
 
 MORE = ("run", "exit", "slow", "mask")
-"""Directives that say more of it."""
+"""Directives with further options of a block."""
 
 DIRECTIVE = re.compile(r" *<!-- (\w+)(?:: (.*))? -->$")
 
@@ -118,7 +118,7 @@ def _kind(where: str, lines: list[str], language: str, said: dict[str, list[str]
 
 @dataclass
 class Command:
-    """A command of a block, and where its output stands there.
+    """A command of a block, and the position of its output.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class Command:
 
     @property
     def comment(self) -> str:
-        """What stands behind it."""
+        """The comment after the command."""
         match = re.search(r"(?:^|\s)# (.*)$", self.text)
         return match[1] if match else ""
 

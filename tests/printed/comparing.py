@@ -3,7 +3,7 @@
 import re
 
 REST = "..."
-"""A line that stands for any others."""
+"""A line that matches any number of lines."""
 
 MASKS = (
     (re.compile(r"^((?:solve |search |wall )time\s+)\S.*$"), r"\1<time>"),
@@ -25,7 +25,7 @@ def masked(line: str, masks: list[str]) -> str:
 
 
 def difference(shown: list[str], printed: list[str], masks: list[str]) -> str | None:
-    """Say what differs; `...` stands for any lines. None: nothing does."""
+    """Describe the first difference, or return None; `...` matches any lines."""
     expected = [masked(line, masks) for line in shown]
     found = [masked(line, masks) for line in printed]
     while found and not found[-1]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 NOWHERE = "404.html"
-"""What a server shows where nothing is: its links are those of the site's root."""
+"""The page for missing addresses; its links are relative to the site's root."""
 
 
 class Page(HTMLParser):

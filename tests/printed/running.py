@@ -1,4 +1,4 @@
-"""Run the blocks of a page, in a folder of its own."""
+"""Run the blocks of a page in a separate folder."""
 
 import ast
 import contextlib
@@ -26,7 +26,7 @@ QUICK = 10
 
 @dataclass
 class Tally:
-    """What came of the blocks of a page.
+    """The results of the blocks of a page.
 
     Attributes
     ----------
@@ -211,7 +211,7 @@ def _printed(block: Block, session: Session, tally: Tally) -> list[str]:
 
 
 def _shown(block: Block, printed: str, tally: Tally) -> list[str]:
-    """Compare what `print` printed with the comments behind it, one line each."""
+    """Compare the output of each `print` with the comment after it, one line each."""
     told = [
         (index, match)
         for index, line in enumerate(block.lines)
@@ -246,7 +246,7 @@ def _of_toml(block: Block, session: Session) -> str:
 
 
 def _of_part(block: Block, session: Session) -> str:
-    """A part of a document, of which `...` is left out, or of a program: it is well formed as far as it goes."""
+    """Check that a part of a document (without `...`) or of a program is well formed."""
     told = [re.sub(r"(?<=\}) {2,}[a-z].*$", "", line) for line in block.lines]  # what a line means stands behind it
     text = re.sub(r",? *\.\.\.(?=\s*[\]}])", "", "\n".join(told)).strip().removesuffix(",")
     lines = ",".join(line.strip().removesuffix(",") for line in told)

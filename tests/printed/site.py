@@ -1,6 +1,6 @@
-"""A built site in a browser: every internal link is followed, consoles stay silent, search finds.
+"""Check a built site in a browser: internal links work, consoles stay silent, search finds pages.
 
-``python -m tests.printed.site FOLDER`` opens it from files. Without a browser it says so, and that is all:
+``python -m tests.printed.site FOLDER`` opens it from files. Without a browser it only prints a message:
 `tests.printed.links` follows the links in the files.
 """
 

@@ -1,4 +1,4 @@
-"""Five pictures, as a browser shows them: each says how much, where and why the peak is, and how far from the budget.
+"""Test five pictures in a browser: each shows the peak, its time and cause, and the distance to the budget.
 
 Screenshots are kept in the folder that REMAT_TEST_PICTURES names.
 """
@@ -59,7 +59,7 @@ def test_a_task_graph(browser, folder):
     assert "98.16 MiB, waits for head.dX" in drawn
     assert "At the peak of memory" in text
     assert "peak of memory 499.8 MiB of 500 MiB (99.9%)" in text
-    # What lies at the peak is what the verifier's replay says.
+    # The values at the peak are those of the verifier's replay.
     rows = browser.run("[...document.querySelectorAll('#residents tr')].map(row => row.cells[0].innerText)")
     assert rows[:3] == ["softmax", "loss.dX", "softmax.dX"]
 

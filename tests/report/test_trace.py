@@ -264,7 +264,7 @@ def test_traces_follow_the_format_and_count_the_verified_peak(name, tmp_path):
     ],
 )
 def test_the_format_is_checked(spoil, complaint, tmp_path):
-    """What would be no trace is told from one."""
+    """The format check accepts valid traces and rejects spoiled ones."""
     trace = traced(chain_result(), tmp_path / "trace.json")
     assert problems(trace) == []
     first = {}

@@ -1,4 +1,4 @@
-"""The trace-event format, as far as traces use it: complete events, counters and metadata.
+"""The part of the trace-event format that traces use: complete events, counters and metadata.
 
 From "Trace Event Format" (the Chromium project's document), sections on the JSON object format, complete events,
 counter events and metadata events.

@@ -1,4 +1,4 @@
-"""The schedule format: what is written is read back, and what is no schedule is refused."""
+"""Test the schedule format: round trips, and refusal of invalid documents."""
 
 import io
 import json

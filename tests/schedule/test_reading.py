@@ -1,4 +1,4 @@
-"""Steps straight from text into columns: what the ordinary reader makes of them, and refused with its words."""
+"""Test the fast step reader: same columns and same error messages as the ordinary reader."""
 
 import copy
 import json
@@ -50,7 +50,7 @@ def agree(text):
 
 
 def written(steps, draw, schema=SCHEMA_2):
-    """Write a document in one of the ways in which people write them."""
+    """Write a document in one of several common JSON styles."""
     more = {"seed": 3, "notes": ['of "steps": [1, 2]']}
     document = {"schema": schema, **more, "steps": steps} if draw.random() < 0.7 else {"steps": steps, "schema": schema}
     style = draw.choice(({}, {"indent": 1}, {"separators": (",", ":")}, {"ensure_ascii": False}))

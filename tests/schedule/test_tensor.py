@@ -1,4 +1,4 @@
-"""Layers that several devices run together: what a schedule may say of it, and what it then takes."""
+"""Test layers that several devices run together: schedule fields, times and bytes."""
 
 import copy
 import random
@@ -140,7 +140,7 @@ def test_those_of_a_group_run_nothing_else():
 
 
 def test_copies_of_a_group():
-    """Micro-batches in turns: two groups of two hold the first layers, and exchange gradients."""
+    """Alternating micro-batches: two groups of two hold the first layers, and exchange gradients."""
     given = document(copies=2, exchange="ring")
     stages = [{"layers": {"from": 1, "to": 2}, "device": device, "tensor": 2} for device in ("g0", "g2")]
     both = plan(stages=[*stages, {"layers": [3], "device": "h0"}])

@@ -67,7 +67,7 @@ def check_decisions(result: Result) -> None:
 
 
 def check_stages(result: Result) -> None:
-    """The sentences on a chain or an adjoint name the stages that run again, and the states that wait."""
+    """Assert that the sentences on a chain or an adjoint name recomputed stages and stored states."""
     check_decisions(result)
     lines = told(result)
     again = {k for line in lines if (m := re.match(r"recompute (?:stages?|steps?) ([0-9, \-and]+?)(?:,? up| \()", line))

@@ -60,7 +60,7 @@ def test_what_cannot_be_done_is_named(runs, message):
 @settings(max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(["chain", "adjoint", "dag", "tree"]).flatmap(strategies.documents), st.data())
 def test_any_order_of_runs_is_what_the_other_referee_says(document, data):
-    """Runs of keep-all, some of them made again at once: the same figures from the oracle."""
+    """Runs of keep-all with some immediate repeats get the same figures from the oracle."""
     document = {key: value for key, value in document.items() if key not in ("machine", "storage", "initial_state")}
     if document["kind"] == "adjoint":  # the oracle takes no defaults
         document = {"state_size": 1, "forward_time": 1, "backward_time": 1} | document

@@ -1,4 +1,4 @@
-"""`remat.layout`: what a schedule keeps in a memory gets addresses, which the verifier checks."""
+"""Test `remat.layout`: it assigns addresses to resident values, and the verifier checks them."""
 
 import numpy as np
 import pytest

@@ -62,7 +62,7 @@ def test_graphs(instance: Any, percent: int) -> None:
 
 @pytest.mark.parametrize("example", ["uniform_p4", "lecture_l5", "siamese"])
 def test_every_memory_agrees_with_the_residents_of_the_views(example: str) -> None:
-    """Devices of a pipeline, states, and inputs and workspaces of branches: two ways to find them, one answer."""
+    """Peak contents equal the residents of the views: pipeline devices, states, inputs and workspaces."""
     algorithm = {"uniform_p4": "1f1b", "lecture_l5": "keep-all", "siamese": "keep-all"}[example]
     result = remat.solve(remat.example(example), algorithm=algorithm)
     assert result.report is not None

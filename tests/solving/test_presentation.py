@@ -28,7 +28,7 @@ SAME = {
 
 
 def answer(document, algorithm, budget):
-    """What must not change: status, figures, peaks by memory, and the minimum budget; or that it is refused."""
+    """Return the invariant parts of an answer: status, figures, peaks, minimum budget, or the refusal."""
     try:
         options = limits(document) if algorithm == "auto" else WORK.get(algorithm, {})
         result = remat.solve(document, algorithm=algorithm, budget=budget, options=options)
@@ -47,7 +47,7 @@ def limits(document):
 
 
 def named(given, names):
-    """Return an answer with other names, as far as these tell more than equals apart."""
+    """Return an answer with renamed memories, sorted to ignore the order of equal ones."""
     if isinstance(given, type):
         return given
     *figures, peaks, least = given

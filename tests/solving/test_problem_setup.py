@@ -34,7 +34,7 @@ CHAINED = {
     ],
     "outputs": ["c"],
 }
-# Keeping x while y is made costs memory; making x twice costs time.
+# Keeping x while y is produced costs memory; producing x twice costs time.
 TWICE = {
     "schema": "remat.instance/1",
     "kind": "dag",
@@ -74,7 +74,7 @@ def concluded(proposal, *, document=CHAINED, budget=None, guarantee="heuristic",
 
 @pytest.fixture
 def use(monkeypatch):
-    """Make a function the algorithm that every name stands for."""
+    """Return a function that registers its argument as the algorithm for every name."""
 
     def make(function, guarantee="heuristic", **more):
         monkeypatch.setattr(registry, "find", lambda name, kind: algorithm(guarantee, **more))
@@ -306,7 +306,7 @@ def test_steps_with_start_times_are_taken_as_they_are():
         conclude(problem, algorithm(), Proposal(steps=builder.build(np.array([0, 0, 10]))), {})
 
 
-# --- the whole way ----------------------------------------------------------------------------------------------------
+# --- end to end -------------------------------------------------------------------------------------------------------
 
 
 def test_result_carries_what_was_asked():

@@ -118,7 +118,7 @@ def test_the_states_of_a_generated_transformer_are_told_apart() -> None:
 
 
 def test_remedies_help() -> None:
-    """What they say that is needed at least is no more than a schedule of the changed instance takes."""
+    """The need that a remedy reports is at most the peak of a schedule of the changed instance."""
     made = transformer()
     found = remat.solve(made, budget="300kB").shortfall
     assert found is not None

@@ -1,4 +1,4 @@
-"""The least budget that a strategy names: one with which its schedule is placed, and none with a byte less."""
+"""Test a strategy's reported minimum budget: its schedule fits, and one byte less does not."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The outer guard of a time limit: what does not stop by itself is interrupted, and leaves nothing behind."""
+"""Test the outer guard of a time limit: it interrupts an overdue solve without side effects."""
 
 import hashlib
 import subprocess

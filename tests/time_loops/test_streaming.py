@@ -41,7 +41,7 @@ def solved(document, name, options, budget):
 
 
 def check(document, name, options, budget):
-    """The same steps, or a refusal with the same text or the same least budget."""
+    """Assert equal steps, or a refusal with the same text or the same minimum budget."""
     result = solved(document, name, options, budget)
     try:
         steps = list(remat.stream(document, algorithm=name, options=options, budget=budget))
@@ -54,7 +54,7 @@ def check(document, name, options, budget):
     elif isinstance(result, str):
         assert refused == result
     elif result.columns is not None:
-        # What the counting of slots leaves open, placement tells `solve` for short loops; a stream is not held.
+        # If counting slots leaves it open, `solve` asks placement for short loops; a stream is never materialized.
         counted = int(refused.rsplit("ask for ", 1)[1].rsplit("=", 1)[-1])
         asked = counted if "=" not in refused.rsplit("ask for ", 1)[1] else {"": counted}
         assert (
@@ -186,7 +186,7 @@ LONG = ["revolve", "treeverse", "store-all", "recompute-all", "two-level", "peri
 
 @pytest.mark.parametrize("name", LONG)
 def test_a_thousand_million_steps_start_at_once(name):
-    """No array, and no list, is as long as the adjoint."""
+    """No array or list has the length of the adjoint."""
     document = loop(10**9, ram(10**9 if name == "store-all" else 40), DISK, state_size=8)
     remat.stream(document | {"steps": 100}, algorithm=name)
     tracemalloc.start()
@@ -210,7 +210,7 @@ def test_memory_does_not_grow_with_the_steps():
     assert count > 150_000
 
 
-# --- nobody is named --------------------------------------------------------------------------------------------------
+# --- without a named algorithm ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("disk", [DISK, DISK | {"slots": 3}, {"name": "disk", "write_time": 1, "read_time": 60}])

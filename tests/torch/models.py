@@ -207,7 +207,7 @@ def resnet50(batch=8, pixels=224, depths=(3, 4, 6, 3), width=64, classes=1000):
 
 
 class Dense(nn.Module):
-    """A layer of a densely connected block: what it makes stands beside all that it is given."""
+    """A layer of a densely connected block, which concatenates its output to its input."""
 
     def __init__(self, channels, growth):
         super().__init__()

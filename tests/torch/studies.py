@@ -1,4 +1,4 @@
-"""What several tests want of a network: its capture, plans at shares of the way down, and what PyTorch itself does."""
+"""Shared fixtures of networks: captures, plans at shares of the budget range, and PyTorch baselines."""
 
 import copy
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def solve(instance, budget):
 
 
 def plans_of(instance, shares=SHARES):
-    """Solve at the least budget that bisection finds, plus shares of the way up to keep-all."""
+    """Solve at the minimum budget found by bisection, plus shares of the range up to keep-all."""
     top = remat.solve(instance, algorithm="keep-all")
     highest, low = top.peak_memory["memory"], top.memory_bounds["memory"].size
     plans = {"keep-all": top}

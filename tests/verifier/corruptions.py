@@ -1,8 +1,8 @@
-"""Ways to spoil a valid schedule in one place, each with the violation that must follow.
+"""Corruptions that break a valid schedule in one place, each with the expected violation.
 
-Every function takes a generator of randomness and a valid `Sample` and returns the spoilt steps, the index of the
-step to be blamed (None: the schedule) and the names of the rules of which one must be blamed there; or None where
-the sample offers no such place.
+Every function takes a random generator and a valid `Sample`. It returns the corrupted steps, the index of the step to
+blame (None: the schedule), and the rules of which one must be reported there. It returns None if the sample has no
+suitable place.
 """
 
 import copy
@@ -195,7 +195,7 @@ def drop_of_what_is_not_there(chance, sample):
 
 
 def _ever_there(sample, place):
-    """Whether anything of a value ever lies in that memory."""
+    """Return whether the memory ever holds bytes of the value."""
     return place in sample.inputs() or any(place in sample.writes(step) for step in sample.steps)
 
 
@@ -305,7 +305,7 @@ def dropped_producer(chance, sample):
     if chosen is None:
         return None
     writer, index = chosen
-    # Indices of the steps behind it move up by one.
+    # The index of every later step decreases by one.
     return sample.steps[:writer] + sample.steps[writer + 1 :], index - 1, {"read-missing"}
 
 

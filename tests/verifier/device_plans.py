@@ -1,11 +1,11 @@
-"""Drawn instances of kind `dag` that say what runs where, and plans for them."""
+"""Drawn instances of kind `dag` with device constraints, and plans for them."""
 
 MEMORIES = ("m0", "m1", "m2")
 TYPES = ("fast", "slow", "")
 
 
 def with_devices(chance, document):
-    """Return a drawn `dag` document on a machine of its own, with times by type, tied tasks and inputs to be placed."""
+    """Return a drawn `dag` document with a drawn machine, times by type, tied tasks and placeable inputs."""
     memories = list(MEMORIES[: chance.randint(1, 3)])
     processors = [
         {"name": f"p{k}", "memory": memories[k % len(memories)]} | ({"type": kind} if kind else {})
@@ -102,7 +102,7 @@ def _dropped(document, steps, value, memory):
 
 
 def _members(chance, document, task):
-    """Return a processor for each part of a collective, each in a memory of its own."""
+    """Return a processor for each part of a collective, each in a different memory."""
     one_each = {}
     for processor in able(document, task):
         one_each.setdefault(processor["memory"], []).append(processor)

@@ -64,7 +64,7 @@ def draw_plan(chance, document, *, pairs=True):
 
     `pairs`: some devices run a forward and a backward at once.
 
-    Whatever an operation reads is made by one that was drawn before it, so that none waits for ever.
+    An operation reads only results of operations drawn before it, which rules out deadlock.
     """
     on = lowering.machine(document)
     graph = lowering.lower(document, on)
@@ -122,7 +122,7 @@ def _layers_shown(chance, first, last):
 
 
 def _operations(chance, document, graph, stages):
-    """Choose who runs what: of stages with the same layers one, for each micro-batch and phase anew."""
+    """Choose one of the stages with the same layers for each micro-batch and phase."""
     listed = []
     for batch in range(document["micro_batches"]):
         for first, last, part in sorted({(first, last, part) for first, last, _, part, _ in stages}):
@@ -222,7 +222,7 @@ def both(document, plan):
 
 
 def has_instants(document, plan):
-    """Whether some run of a plan takes no time, or next to none: what it then finds in memory is a matter of order."""
+    """Return whether a run takes almost no time, so that memory contents depend on the order of steps."""
     found = examine(document, plan)
     runs = found.steps.kind == StepKind.RUN
     lengths = (found.report.end - found.report.start)[runs]

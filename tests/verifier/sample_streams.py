@@ -8,7 +8,7 @@ HUB, MESH = "hub", "mesh"
 
 
 def stream(chance, *, tasks=5, memories=3, shape=None, room=None, copies=1):
-    """Return a `dag` document with a stream on several devices: around a hub, or with ways between any two."""
+    """Return a `dag` document with a stream on several devices, around a hub or fully connected."""
     shape = shape or chance.choice([HUB, MESH])
     names = [f"m{k}" for k in range(chance.randint(2, memories))]
     processors = [{"name": f"p{k}", "memory": name} for k, name in enumerate(names)]

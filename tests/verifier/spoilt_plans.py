@@ -1,8 +1,8 @@
-"""Ways to spoil a legal plan of a pipeline in one place, each with the rule that must follow.
+"""Corruptions that break a valid pipeline plan in one place, each with the expected rule.
 
-Every function takes a generator of randomness and a `Plan` and returns what shall be judged, as (instance document,
-schedule document), and the names of the rules of which one must be blamed; or None where the plan offers no such place.
-Those called `as_orders` change stages and orders, those called `as_steps` the steps that follow from them.
+Every function takes a random generator and a `Plan`. It returns the corrupted (instance document, schedule document)
+and the rules of which one must be reported, or None if the plan has no suitable place. Functions marked `as_orders`
+change stages and orders; those marked `as_steps` change the resulting steps.
 """
 
 import copy
@@ -283,7 +283,7 @@ def a_layer_on_a_device_that_cannot_run_it(chance, plan):
 
 @as_orders
 def parameters_placed_elsewhere(chance, plan):
-    """Orders with an `initial` of their own, in which parameters do not lie where their layer runs."""
+    """Return orders with an `initial` that places parameters away from the device of their layer."""
     initial = copy.deepcopy(plan.schedule["initial"])
     value = _one(chance, [name for name in sorted(initial) if name[0] == "w"])
     if value is None:
@@ -390,7 +390,7 @@ def a_copy_before_the_data_is_made(chance, plan):
 
 @as_steps
 def read_while_the_data_is_under_way(chance, plan):
-    """Whoever reads what a copy brings starts when the way is free again, and not a delay later."""
+    """Start a reader of a copy's value when the link is free again, before the delay has passed."""
     options = []
     for index in plan.copies():
         (place,) = plan.actions[index].writes
@@ -510,7 +510,7 @@ def a_pair_of_what_are_no_forward_and_backward(chance, plan):
 
 @as_steps
 def started_too_early_by_one(chance, plan):
-    """All steps of the oracle start as soon as they can."""
+    """Start a run too early; all steps of the oracle start as soon as possible."""
     unit = max(1, plan.makespan // 1000)
     options = [index for index in plan.runs() if plan.schedule["steps"][index]["start"] >= unit]
     options = [index for index in options if plan.lasts(unit) and plan.actions[index].duration >= unit]
@@ -588,7 +588,7 @@ def a_run_on_a_device_that_cannot_run_it(chance, plan):
 
 @as_steps
 def a_run_on_another_device(chance, plan):
-    """What it reads is not there."""
+    """Move a run to a device whose memory lacks its inputs."""
     devices = list(plan.machine.processors)
     index = _one(chance, plan.runs())
     (own,) = plan.schedule["steps"][index]["on"]

@@ -1,4 +1,4 @@
-"""Addresses in schedule documents: what is written is verified, and each single corruption is caught."""
+"""Test addresses in schedule documents: written ones are valid, and each corruption is detected."""
 
 import copy
 import random

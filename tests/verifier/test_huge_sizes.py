@@ -1,6 +1,6 @@
-"""Bytes are counted exactly, however many: the referee, placement and the bounds on sizes that are scaled up.
+"""Test exact counting of huge sizes in the referee, placement and bounds.
 
-Whatever is said of a schedule, its peaks are multiplied and nothing else changes when all sizes and capacities are.
+If all sizes and capacities are multiplied by a factor, so are the peaks; all other results stay equal.
 """
 
 from hypothesis import given, settings
@@ -15,7 +15,7 @@ LARGEST = 2**62
 
 
 def document(sizes, workspaces, capacity, factor, *, in_place=False):
-    """Three tasks in a row, each on any of four processors beside a second memory; all sizes times the factor."""
+    """Return three tasks in a row on four processors with a second memory; sizes are times `factor`."""
     machine = {
         "memories": [{"name": "near", "capacity": capacity * factor}, {"name": "far", "capacity": LARGEST}],
         "processors": [{"name": "p", "memory": "near", "count": 4}],

@@ -249,7 +249,7 @@ def test_what_is_no_pattern(spoil, path, why):
 
 
 def test_predicted_weights_take_two_versions_and_one_momentum():
-    """Layer 1 is on gpu0 with five in flight: beside all else, one more version of its parameters, and 7 bytes once."""
+    """Layer 1 on gpu0 with five micro-batches in flight adds one version of its parameters and 7 bytes of momentum."""
     plan = copy.deepcopy(PLAN)
     peaks = {}
     for mode, momentum in (("single", 0), ("predicted", 0), ("predicted", 7)):

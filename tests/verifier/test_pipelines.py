@@ -214,7 +214,7 @@ def test_the_textbook_where_transfers_hold_up(texts, mode, makespan):
 
 
 def test_what_is_sent_as_soon_as_it_is_made_is_dropped_behind_that():
-    """The end of a stage of two layers, summed up in another way than the start of the copy: a rounding later."""
+    """The stage's end and the copy's start are summed in different orders and differ by a rounding error."""
     document = textbook() | {"micro_batches": 1}
     small, large = ({"forward_time": 0.1, "backward_time": time, "output_size": 1} for time in (0.1, 0.3))
     document |= {"layers": [small, large, large], "cluster": {"devices": [{"name": "d", "count": 2}]}}
@@ -335,7 +335,7 @@ def pool(*, pairs=False):
 
 
 def spoilt(name, function, wanted):
-    """Yield what a corruption makes of some plans of the pool, and how it must be judged."""
+    """Yield corrupted plans from the pool, with the expected verdict."""
     chance = random.Random(name)
     tried = 0
     plans = pool(pairs="pair" in name)
@@ -367,7 +367,7 @@ def test_spoilt_steps(name):
 
 
 def apart(document):
-    """Return a pipeline whose devices are entries of their own."""
+    """Return a pipeline with one entry per device."""
     document = copy.deepcopy(document)
     on = lowering.machine(document)
     document["cluster"]["devices"] = [{"name": name, "type": kind} for name, kind in on.types.items()]
@@ -476,7 +476,7 @@ def test_steps_need_no_initial_where_nothing_is_placeable():
 
 
 def two_copies(**more):
-    """Return a layer on two devices, two micro-batches, gradients of 12 bytes, and ways of 2 bytes a unit."""
+    """Return a layer on two devices, two micro-batches, gradients of 12 bytes, and links of 2 bytes per unit."""
     layer = {"name": "l", "forward_time": 1, "backward_time": 2, "parameter_size": 12, "update_time": 3}
     return {
         "schema": "remat.instance/3",
@@ -509,7 +509,7 @@ def test_the_ring_of_two_copies():
 
 
 def test_a_ring_waits_for_its_slowest_way():
-    """Three copies, and 4 rounds: between a and b it takes 5 + 12 / (3 x 4), on the other ways 1."""
+    """Three copies, and 4 rounds: between a and b it takes 5 + 12 / (3 x 4), on the other links 1."""
     levels = [{"devices": 2, "latency": 5, "bandwidth": 4}, {"latency": 1}]
     cluster = {"devices": [{"name": name} for name in "abcd"], "levels": levels}
     document = two_copies(copies=3, cluster=cluster)

@@ -38,11 +38,11 @@ def plan(recompute=None, order=ORDER):
     [
         # Both micro-batches: 2 layers of 10; while F2.1 runs its input and output are there, too; no B reads x.
         (None, ORDER, 12, 42),
-        # Layer 1 again, which has no input to keep: at Fe2.1 10 of either micro-batch, and x1, x2 of one.
+        # Recompute layer 1, which has no input to keep: at Fe2.1 10 of either micro-batch, and x1, x2 of one.
         ([{"layers": [1]}], ORDER, 14, 22),
-        # Layer 2 again: x1 of both stay. When Fe2.0 runs again: 2 x 10 of layer 1, 2 x1, its own 10 and its output.
+        # Recompute layer 2: x1 of both stay. At the rerun of Fe2.0: 2 x 10 of layer 1, 2 x1, its own 10 and its output.
         ([{"layers": [2]}], ORDER, 14, 33),
-        # Both as one: nothing stays. At F1.1, or again: 10 + 10, x1 and x2.
+        # Recompute both as one segment: no value stays. At F1.1, or its rerun: 10 + 10, x1 and x2.
         ([{"layers": {"from": 1, "to": 2}}], ORDER, 16, 22),
         # Of micro-batch 1 only.
         ([{"layers": {"from": 1, "to": 2}, "micro_batches": [1]}], ORDER, 14, 32),
@@ -57,7 +57,7 @@ def test_by_hand(recompute, order, makespan, peak):
 
 
 def test_ahead_while_the_gradient_is_not_there():
-    """Two devices: what the first one recomputes goes on beside the second one's backward."""
+    """The first device recomputes while the second one runs its backward."""
     document = copy.deepcopy(ONE) | {"micro_batches": 1}
     document["cluster"] = {"devices": [{"name": "gpu", "count": 2}]}
     stages = [{"layers": [1], "device": "gpu0", "recompute": [{"layers": [1]}]}, {"layers": [2], "device": "gpu1"}]
@@ -207,7 +207,7 @@ def test_what_is_no_recomputation(recompute, path, message):
 
 
 def test_documents_keep_it():
-    """What is read is what is written."""
+    """Recomputed layers survive reading and writing of a document."""
     from remat.schedule.orders import read_orders
 
     given = plan([{"layers": [1]}, {"layers": [2], "micro_batches": [1]}], ["F0.0", "F0.1", "R0.1", "B0.0", "B0.1"])
@@ -223,7 +223,7 @@ RANKS = ONE | {
 
 @pytest.mark.parametrize("sharding", [{"data": 2}, {"data": 2, "zero": 1}, {"data": 2, "zero": 3, "keep": True}])
 def test_ranks_that_recompute(sharding):
-    """What runs again takes its time and frees its bytes; exchanges and updates are those without it."""
+    """Recomputation adds time and frees bytes; exchanges and updates stay the same."""
     document = RANKS | {"sharding": sharding}
     found = plan([{"layers": {"from": 1, "to": 2}}])
     found["stages"][0]["device"], found["orders"] = "gpu0", {"gpu0": ORDER}

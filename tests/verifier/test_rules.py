@@ -72,7 +72,7 @@ def test_the_figures_of_a_valid_schedule():
     assert report.violations == ()
     assert report.makespan == 6
     assert type(report.makespan) is int
-    # i, u and v; b's workspace while it runs, w beside the three while c runs.
+    # i, u and v; b's workspace while it runs, and w while c runs.
     assert report.peak_memory == {"device": 14, "host": 4, "disk": 0}
     assert {name: peak.step for name, peak in report.peaks.items()} == {"device": 2, "host": 3, "disk": None}
     assert report.run_time == 6

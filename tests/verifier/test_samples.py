@@ -14,11 +14,11 @@ PERIODIC = {
     "period-overlap": {"resource-busy"},
     "period-precedence": {"read-missing", "value-busy", "free-missing"},
 }
-"""What the rules of patterns are called where they are unrolled."""
+"""Map from rules of patterns to the rules of their unrolled steps."""
 
 
 def alike(report, verdict):
-    """Whether both judges say the same of a pattern."""
+    """Return whether both judges agree on a pattern."""
     return report.ok == verdict.ok and (
         not report.ok
         or (

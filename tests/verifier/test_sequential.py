@@ -39,7 +39,7 @@ def same(one, other):
 
 
 def both(monkeypatch, case, steps):
-    """Judge steps both ways; return the quick report, if there is one, and the other."""
+    """Judge steps on the fast path and in full; return both reports (the fast one may be None)."""
     columns = case.columns(steps)
     quick = (
         referee.check(case.graph, case.machine, columns)
@@ -91,7 +91,7 @@ def test_in_parts(monkeypatch):
 
 
 def test_what_is_plain_is_accepted(monkeypatch):
-    """Of placed lists without a fault that all run on one processor, none is looked at twice."""
+    """The fast path accepts every valid placed list on one processor."""
     chance = random.Random("plain")
     looked = 0
     for _ in range(80):

@@ -16,9 +16,9 @@ OVERLAPS = st.sampled_from((0, 0, 0.3e-9, 0.8e-9))
 
 
 def relay(reason, times):
-    """Steps of these times, one after the other for that reason, beside one of a second elsewhere.
+    """Return steps of these times, sequential for `reason`, next to a concurrent step of one second.
 
-    What an instant is depends on the makespan, so it is 1e-9 here.
+    The tolerance of an instant depends on the makespan; here it is 1e-9.
     """
     count = len(times)
     machine = {

@@ -1,4 +1,4 @@
-"""What is asked of every algorithm for adjoints: bad input, extremes, a given x0, nothing left behind."""
+"""Test every adjoint algorithm on bad input, extreme cases, an initial x0 and leftover storage."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ LONG = {name: [pytest.mark.slow] if name in ("adjoint-best", "dag-offload-best")
     ],
 )
 def test_a_given_x0_is_used_or_discarded(name: str, steps: Any, where: str) -> None:
-    """Never dearer than without it, unless a note says that it is not used; nothing of it stays behind."""
+    """A given x0 never raises the cost unless a note declines it; the schedule leaves no copy behind."""
     for tapes in ({}, {"tape_size": 1}):
         document = loop(steps, {"slots": 3}, {}, {"slots": 2}, **tapes)
         given = answer(document | {"initial_state": where}, name)

@@ -1,4 +1,4 @@
-"""Reference points executed: runs, writes, reads and peaks, beside what public packages do; and all cases to l = 6."""
+"""Compare runs, writes, reads and peaks with published reference points, and with every case up to l = 6."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def loop(n: int, levels: Levels, **more: Any) -> dict[str, Any]:
 
 
 def counts(result: remat.Result) -> Counter[str]:
-    """Count forward runs, and copies to (w) and from (r) each level; nothing may be left in storage."""
+    """Count forward runs, and copies to (w) and from (r) each level; assert that storage ends empty."""
     assert result.report is not None
     found: Counter[str] = Counter()
     for step in result.to_dict()["steps"]:

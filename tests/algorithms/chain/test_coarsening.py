@@ -1,4 +1,4 @@
-"""Groups of stages: what they stand for runs, in no more memory than was counted."""
+"""Test groups of stages: their expanded schedules run in the memory that the coarse chain counts."""
 
 import random
 

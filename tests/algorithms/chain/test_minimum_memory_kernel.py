@@ -1,4 +1,4 @@
-"""The kernel of the least-memory table: compiled, with its indices checked, it fills what it fills interpreted."""
+"""Test the minimum-memory kernel: compiled with index checks, it fills the same table as interpreted."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_every_matrix_is_a_schedule_with_the_peak_that_is_computed(seed: int) ->
         document = {"schema": "remat.schedule/1", "steps": _named(problem, steps)}
         report = remat.verify(remat.load(instance), document)
         assert report.ok, report.violations
-        # What lies in memory before the first step is part of the report's peak only.
+        # Only the report's peak includes values in memory before the first step.
         expected = report.peak_memory["memory"] - problem.chain.static_memory
         inputs = int(problem.chain.activation_size[0])
         assert max(phases.peak(tasks), inputs) == expected

@@ -45,7 +45,7 @@ def test_chen_greedy_takes_the_quickest_limit_that_fits() -> None:
 
 @pytest.mark.parametrize("seed", seeds(20, 300))
 def test_no_cut_is_passed_over_that_would_have_won(seed: int) -> None:
-    """What is kept is less than the peak, and the answer that of looking at every cut."""
+    """Kept bytes stay below the peak, and the answer equals that of an exhaustive search over cuts."""
     rng = random.Random(seed)
     document = draw_chain(seed, rng.randint(2, 9))
     problem = make_problem(remat.load(document))

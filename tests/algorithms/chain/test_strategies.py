@@ -99,7 +99,7 @@ def test_with_storage_the_copies_are_paid(initial: str) -> None:
 
 
 def test_storage_without_a_way_back_changes_nothing() -> None:
-    """No value can use a memory that nothing reaches."""
+    """No value can use an unreachable memory."""
     machine = {
         "memories": [{"name": "a"}, {"name": "b"}],
         "processors": [{"name": "p", "memory": "a"}],

@@ -1,4 +1,4 @@
-"""Training graphs of equal layers, as documents: what rules by layers are for."""
+"""Documents of training graphs with equal layers, for rules by layers."""
 
 from __future__ import annotations
 

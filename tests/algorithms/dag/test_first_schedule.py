@@ -1,4 +1,4 @@
-"""First schedules of large graphs: they fit, run what must run, and are reported only where there is a time limit."""
+"""Test first schedules of large graphs: they fit, run all required tasks, and need a time limit."""
 
 import random
 import time

@@ -23,7 +23,7 @@ def _task(name: str, reads: list[str], write: str, phase: str) -> dict[str, Any]
 
 
 def named(names: list[str], modules: list[str] | None = None) -> Training:
-    """Return a chain of forward tasks, each with a backward of its own, by these names."""
+    """Return a chain of forward tasks with these names, each with one backward task."""
     count = len(names)
     values = [{"id": f"v{k}", "size": 1} for k in range(count)] + [{"id": f"d{k}", "size": 1} for k in range(count + 1)]
     tasks = [_task(name, [f"v{k - 1}"] if k else [], f"v{k}", "forward") for k, name in enumerate(names)]

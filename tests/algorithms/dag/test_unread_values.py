@@ -1,4 +1,4 @@
-"""Gradients that are outputs only: they are made where that costs least, and not once more before."""
+"""Test gradients that are only outputs: they are computed once, where that costs least."""
 
 import pytest
 

@@ -21,7 +21,7 @@ from tests.seeds import seeds
 
 
 def drawn(seed):
-    """Return a small pipeline in whole times, with room for something between all and nothing."""
+    """Return a small pipeline with integer times and a memory limit that binds."""
     rng = random.Random(seed)
     layers = [
         {
@@ -47,7 +47,7 @@ def drawn(seed):
 
 
 def least(document, budget):
-    """Return the least makespan of 1F1B over all cuts and all sets of layers that run again one by one."""
+    """Return the minimum makespan of 1F1B over all cuts and all sets of recomputed single layers."""
     instance = remat.load(document)
     problem = make_problem(instance, budget=budget)
     count, found = instance.length, []

@@ -1,4 +1,4 @@
-"""On short chains nothing is quicker than `remat-offload-best`, constraint programs neither."""
+"""On short chains no algorithm beats `remat-offload-best`, including constraint programs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Asking other algorithms: what they do not know they are not asked."""
+"""Test delegation: an algorithm is called only for features that it supports."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.algorithms.offload.small_chains import chain, machine, stage
 
 @pytest.mark.parametrize(("name", "answers"), [("dag-auto", False), ("weight-offload", True)])
 def test_who_knows_one_memory_is_not_asked_for_more(name, answers):
-    """Its schedule would read parameters that lie at the host."""
+    """A single-memory algorithm would read parameters that are at the host, so it is not asked."""
     document = chain(stage(1, 1, 1, parameter_size=1), machine=machine(), parameter_memory="host")
     problem = make_problem(remat.load(document | {"schema": "remat.instance/2"}))
     proposal = asked(find(name, "chain"), problem, Context())
@@ -20,7 +20,7 @@ def test_who_knows_one_memory_is_not_asked_for_more(name, answers):
 
 
 def test_who_is_asked_with_options_that_it_has_not_says_so():
-    """That is a mistake of the one who asks, and no refusal: a start would be missing unseen."""
+    """An unknown option is the caller's error, not a refusal, which would hide the missing start."""
     problem = make_problem(remat.load(chain(stage(1, 1, 1), machine=machine())))
     with pytest.raises(remat.OptionError, match="has no option 'generations'"):
         asked(find("swapadvisor", "chain"), problem, Context(), {"generations": 3})

@@ -1,4 +1,4 @@
-"""The best answer so far: what is better is taken and reported, all else is not."""
+"""Test the incumbent: it accepts and reports improvements only."""
 
 from __future__ import annotations
 

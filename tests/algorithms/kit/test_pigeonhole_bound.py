@@ -1,4 +1,4 @@
-"""Counting items that are whole: against all ways to put them into bins."""
+"""Compare the pigeonhole bound on indivisible items with all assignments to bins."""
 
 import itertools
 import random

@@ -30,7 +30,7 @@ def two_memories(
 
 
 def assert_ways_are_needed(document: dict[str, Any], algorithm: str) -> None:
-    """Assert that an algorithm that only offloads asks for a second memory, and for a way there and back."""
+    """Assert that an offload-only algorithm requires a second memory and links in both directions."""
     machine = two_memories(1)
     budget = {"device": 10}
     with pytest.raises(remat.OptionError, match="a second memory"):

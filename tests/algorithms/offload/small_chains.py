@@ -14,7 +14,7 @@ def machine(
     disk=None,
     device=None,
 ):
-    """Build a device and a host, linked both ways (out, back); `disk` is (bandwidth, capacity) behind the host."""
+    """Build a device and a host with links (out, back); `disk` is (bandwidth, capacity) behind the host."""
     memories = [{"name": "device", "capacity": device}, {"name": "host", "capacity": host}]
     ends = (("device", "host"), ("host", "device"))
     links = [
@@ -38,7 +38,7 @@ def chain(*stages, machine, input_size=1, **more):
 
 
 def any_machine(rng):
-    """Draw a machine: full or half duplex or synchronous, each way its own figures, hosts of all sizes."""
+    """Draw a machine: full or half duplex or synchronous, independent links, hosts of all sizes."""
     shared = rng.choice([None, None, "bus", "gpu"])
     return machine(
         bandwidth=(rng.choice([1, 1, 2, 3, None]), rng.choice([1, 1, 2, 3, None])),
@@ -78,8 +78,8 @@ ONE_BIG = (6, 1, 1, 1, 1)
 def one_big_value(**traits):
     """Build five stages of which only x1 (6 of 12 units at the loss, which wants 10 more) is worth moving.
 
-    No other value makes enough room at a budget of 17. It takes 3 to leave, as long as F3, and 3 to come back, as
-    long as B4; any other copy takes more than 2, the time of all other tasks.
+    No other value frees enough at a budget of 17. Each of its transfers takes 3, as long as F3 and B4. Any other copy
+    takes more than 2, the time of each other task.
     """
     figures = {"bandwidth": (6, 6), "latency": (2, 2)} | traits
     stages = [

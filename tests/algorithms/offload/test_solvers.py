@@ -1,4 +1,4 @@
-"""`offload-greedy`, `offload-dp`, `pofo`, `remat-offload-best`: what they promise of each other and of the machine."""
+"""Test guarantees of `offload-greedy`, `offload-dp`, `pofo` and `remat-offload-best` against each other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plain(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def range_of(document: dict[str, Any], machine: dict[str, Any]) -> tuple[int, int]:
-    """Return the least budget of any schedule, and what keeps everything."""
+    """Return the minimum budget and the peak of `keep-all`."""
     peak = remat.solve(document, algorithm="keep-all", machine=machine).peak_memory["device"]
     tight = solve(document, "offload-greedy", 0, machine)
     return (tight.least_budget.size if tight.least_budget is not None else peak), peak
@@ -137,7 +137,7 @@ def test_more_memory_and_quicker_links_never_hurt(seed: int) -> None:
 
 @pytest.mark.parametrize("algorithm", ALL)
 def test_what_the_host_cannot_hold_goes_on(algorithm: str) -> None:
-    """To a disk behind it; the host holds at most two values at a time."""
+    """Values that exceed the host move on to a disk; the host holds at most two at a time."""
     stages = [{"forward_time": 4, "backward_time": 6, "output_size": 2, "repeat": 6}]
     document = {"schema": "remat.instance/1", "kind": "chain", "input_size": 2, "stages": stages}
     machine = two_memories(1)

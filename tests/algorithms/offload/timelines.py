@@ -1,4 +1,4 @@
-"""Hand-made instances of five stages, and a schedule's starts beside those worked out by hand."""
+"""Instances of five stages, and a comparison of start times with hand-computed ones."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def machine(*, down=2, up=2, speed=0.5, host_processor=True, **capacities):
 
 
 def chain(*stages, parameters="device", **more):
-    """Return a chain of these stages; optimizer states lie at the host."""
+    """Return a chain of these stages with optimizer states at the host."""
     document = {"schema": "remat.instance/2", "kind": "chain", "units": {"time": "unit", "memory": "unit"}}
     document |= {"machine": machine(), "parameter_memory": parameters, "optimizer_memory": "host", "input_size": 1}
     return document | {"stages": list(stages), **more}
@@ -66,10 +66,10 @@ def gradient_of(given):
 
 
 def tail(document, ends, *, comes_back):
-    """Return when the last update, or the last new parameters' way back, ends: a permutation flow shop.
+    """Return the end of the last update or of the last upload of parameters: a permutation flow shop.
 
-    `ends` are the ends of the backwards, by stage; gradients leave, are used for updates, and these come back, in the
-    order in which the backwards end, each machine serving one at a time.
+    `ends` are the ends of the backwards, by stage. Gradient transfer, update and upload run in the order in which the
+    backwards end; each machine serves one at a time.
     """
     links, cpu = document["machine"]["links"], document["machine"]["processors"][1]
     gone = updated = back = 0

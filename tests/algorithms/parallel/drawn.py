@@ -261,7 +261,7 @@ def _layer(draw, split, types, closing):
 
 @dataclass
 class Verdict:
-    """What came of the solves of one instance.
+    """The results of all solves of one instance.
 
     Attributes
     ----------
@@ -297,7 +297,7 @@ def budget_of(seed, document):
 
 
 def solve_all(document, budget, names=None):
-    """Solve with all algorithms (or those of these names) and compare what they claim."""
+    """Solve with all (or the named) algorithms, and compare their claims."""
     verdict, results = Verdict(), {}
     for entry in registry.algorithms(document["kind"], available=True):
         if names is not None and entry.name not in names:
@@ -327,7 +327,7 @@ def solve_all(document, budget, names=None):
 
 
 def _again(document, budget, result):
-    """Solve with the budget that is said to be enough."""
+    """Solve with the budget that the result reports as sufficient."""
     least = result.least_budget
     more = {result.machine.memories[least.memory].name: least.size} | ({} if budget is None else {"": budget})
     if document["kind"] == "pipeline":  # a bare budget is that of every device
@@ -354,7 +354,7 @@ def _solve(document, algorithm, budget):
 
 
 def _claims(result, best):
-    """Yield what a result claims that another schedule refutes."""
+    """Yield a result's claims that another schedule refutes."""
     if best is None:
         return
     if result.status == "infeasible" or (result.makespan is None and result.scope == ALL_SCHEDULES):

@@ -1,4 +1,4 @@
-"""The shortest schedule of a tiny in-tree on P processors and one memory, by trying every order of starts.
+"""The shortest schedule of a tiny in-tree on P processors and one memory, over all orders of starts.
 
 Any schedule, listed by start, is reached again by starting each task of the list as early as it can, no earlier
 than the one before: it never starts later than it did. So the best list gives the shortest schedule.
@@ -9,7 +9,7 @@ from itertools import permutations
 
 
 def shortest(parent, size, workspace, time, processors, capacity):
-    """Return the least makespan; infinite if the capacity is too small."""
+    """Return the minimum makespan; infinite if the capacity is too small."""
     count = len(parent)
     children = [[child for child in range(count) if parent[child] == node] for node in range(count)]
     best = math.inf

@@ -40,7 +40,7 @@ ON_PIPELINES = (
 
 
 def put_to_the_test(make, seed, names):
-    """Solve what is drawn from a seed; return how many schedules there are."""
+    """Solve an instance drawn from a seed; return the number of schedules found."""
     document = make(seed)
     if not drawn.loads(document):
         return 0
@@ -211,7 +211,7 @@ def test_parameters_that_could_be_copied_are_no_proof_over_all_schedules():
 
 
 def test_steps_follow_what_they_wait_for_where_times_are_rounded():
-    """A copy takes half a unit beside times of 2^52: its reader, which takes no time, begins at the same instant."""
+    """A copy takes half a unit next to times of 2^52: its zero-time reader starts at the same instant."""
     machine = machine_of({"m": None, "n": None}, {"p": "m", "q": "n"}, [("m", "n", 2), ("n", "m", 1)])
     tasks = [("t0", 2**52 + 2, ["x"], ["a"]), ("t1", 0, ["x", "a"], ["b"])]
     document = graph_of(tasks, {"x": 3, "a": 1, "b": 3}, machine=machine, inputs=["x"], pinned_inputs=["x"])
@@ -220,7 +220,7 @@ def test_steps_follow_what_they_wait_for_where_times_are_rounded():
 
 
 def test_what_comes_by_way_of_another_memory_is_dropped_there():
-    """Two hops that take no time beside one of 2^52, from a memory that has no processor."""
+    """Two hops take no time next to one of 2^52, from a memory without a processor."""
     links = [("m", "a", 1), ("a", "m", 1), ("a", "c", 1), ("c", "a", 1)]
     machine = machine_of({"m": None, "a": None, "c": None}, {"p": "m"}, links)
     for link in machine["links"][:3]:
@@ -259,7 +259,7 @@ def stream_of(copies, capacity, tasks=3):
 
 @pytest.mark.parametrize("name", ON_STREAMS)
 def test_tasks_that_share_parameters_hold_them_once(name):
-    """Three tasks read one parameter of several copies: in a memory it lies once, and a third has no room."""
+    """Three tasks read one parameter of several copies: each memory holds it once, and a third copy does not fit."""
     for copies in (1, 2, 3):
         document = stream_of(copies, 7)
         document["machine"]["memories"][2]["capacity"] = 1

@@ -95,7 +95,7 @@ def test_infeasible_within_one_memory_where_there_are_two(algorithm):
     }
     result = remat.solve(TRAP, algorithm=algorithm, budget=13, machine=machine)
     assert (result.status, result.scope) == ("unknown", TRAVERSALS)
-    # By way of the disk it is possible: so no stronger proof would have been right.
+    # Through the disk it is possible, so a proof over all schedules would be wrong.
     steps = [{"run": "T5"}, {"run": "T3", "drop": ["v5"]}, {"run": "T1", "drop": ["v3"]}]
     steps += [{"copy": "v1", "from": "ram", "to": "disk", "drop": True}]
     steps += [{"run": "T6"}, {"run": "T4", "drop": ["v6"]}, {"run": "T2", "drop": ["v4"]}]
@@ -115,7 +115,7 @@ def test_postorder_optimum_is_no_proof_for_all_schedules():
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("shape", ["chain", "chain, shuffled", "star", "caterpillar"])
 def test_large_trees(algorithm, shape):
-    """Nothing recurses, and nothing is quadratic in the number of children."""
+    """Traversals use no recursion and no time quadratic in the number of children."""
     n = 20_000
     parent = {
         "chain": [-1, *range(n - 1)],

@@ -187,7 +187,7 @@ def test_plans_are_executed(name, run):
     executor = run(result)
     n = executor.steps
     taped = "tape_size" in CASES[name][0]
-    # Where a tape is no value of its own, each backward re-makes it: one forward more for each step.
+    # If tapes are not separate values, each backward recomputes its tape: one more forward per step.
     forwards = sum(task.startswith("F") for task in (getattr(step, "task", "") for step in result.steps))
     assert executor.forwards == forwards + (0 if taped else n)
     for memory, kind in (("ram", "RAM"), ("disk", "DISK")):
@@ -348,7 +348,7 @@ def test_what_is_no_plan_of_an_adjoint():
 
 
 def by_hand(document, steps):
-    """A result with steps written by hand, verified unless they have no machine of their own."""
+    """Return a result with hand-written steps, verified on their machine if one is given."""
     base = remat.solve(document, algorithm="keep-all", budget={"": 10**6})
     schedule = {"schema": "remat.schedule/1", "steps": steps}
     columns = parse_steps(schedule, base.graph, base.machine, base.units)

@@ -1,4 +1,4 @@
-"""GraphML and DOT: what their graphs mean, and one line with the line of the file for what is broken."""
+"""Test GraphML and DOT: the meaning of graphs, and one-line errors with the line of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Task graphs of ONNX models, from plain data: work, views, what is kept for the backward, what is refused."""
+"""Test task graphs of ONNX models from plain data: work, views, saved values, and refusals."""
 
 from __future__ import annotations
 

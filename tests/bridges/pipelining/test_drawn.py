@@ -1,4 +1,4 @@
-"""Drawn orders: there and back through a CSV, and against another way to tell who hangs."""
+"""Test drawn orders: a CSV round trip, and deadlocks against an independent detection."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def groups(orders: Orders, listed: tuple[Pass, ...], *, grouped: bool) -> Iterat
 
 
 def ends(orders: Orders, operation: Pass) -> tuple[list[Named], list[Named]]:
-    """Return what an operation receives, and what it sends."""
+    """Return the values that an operation receives and sends."""
     phase, stage, batch = operation
     below: list[Named] = [("x" if phase is Phase.F else "y", stage, batch)] if stage and far(orders, stage) else []
     last = stage + 1 == len(orders.stages)
@@ -177,7 +177,7 @@ def test_transfers_in_one_common_order_never_hang(seed: int) -> None:
 
 
 def may_run(layout: Layout, operation: Cell, done: set[Action]) -> bool:
-    """Whether what an operation needs is there: sent to it, or made before it on its device."""
+    """Return whether an operation's inputs are present: received, or produced earlier on its device."""
     assert isinstance(operation, Action)
     received, _ = layout.transfers_of(operation)
     if received is not None:

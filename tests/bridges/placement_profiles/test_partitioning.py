@@ -1,4 +1,4 @@
-"""Layer graphs for accelerators and CPUs become streams; what is wrong with one is named by its path."""
+"""Test the conversion of layer graphs for accelerators and CPUs to streams; errors name the path."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Profiles of layers for tensor-parallel pipelines become pipelines; what is wrong with one is named by its path."""
+"""Test the conversion of tensor-parallel layer profiles to pipelines; errors name the path."""
 
 import copy
 

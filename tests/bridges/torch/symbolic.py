@@ -4,9 +4,9 @@
 class Machine:
     """Runs forward and backward.
 
-    A term says how a tensor came about: the operator and the terms of its inputs, of a draw its number, and of an input
-    how it was written. New statistics depend on the old ones, each on its own, and other outputs do not. Bytes
-    follow storages: a line holds those of its operands (a view) or new ones, until its last use.
+    A term is the derivation of a tensor: the operator, the terms of its inputs, the number of a random draw, and the
+    write history of an input. Each new statistic depends on its old one only; other outputs do not. Bytes follow
+    storages: a line holds those of its operands (a view) or new ones, until its last use.
     """
 
     def __init__(self, recording):

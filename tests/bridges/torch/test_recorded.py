@@ -1,4 +1,4 @@
-"""Recorded joint graphs, without PyTorch: rules, emission and costs, held against a symbolic machine of our own."""
+"""Test recorded joint graphs without PyTorch: rules, emission and costs, against a symbolic machine."""
 
 import json
 
@@ -168,7 +168,7 @@ def test_emission_does_what_the_schedule_says(name, share):
 
 @st.composite
 def reruns(draw):
-    """A network, and an order of its tasks with reruns behind what they read: whatever may run again does."""
+    """Draw a network, and an order of its tasks that reruns recomputable tasks after their inputs."""
     name = draw(st.sampled_from(NAMES))
     joint = JOINTS[name]
     runs, done = [], []

@@ -46,7 +46,7 @@ def workflow(tasks: list[Task], *, version: str = "1.5", seed: int = 0) -> dict[
 
 
 def genomes(people: int = 8, chromosomes: int = 2) -> list[Task]:
-    """1,000-genome: individuals merged per chromosome, sifting beside, frequency and overlap per population."""
+    """1,000-genome: individuals merged per chromosome, parallel sifting, frequency and overlap per population."""
     tasks: list[Task] = []
     for c in range(chromosomes):
         tasks += [(f"individuals{c}_{k}", [f"vcf{c}"], [f"part{c}_{k}"]) for k in range(people)]

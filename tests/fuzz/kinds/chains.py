@@ -5,7 +5,7 @@ from tests.fuzz.kinds.machines import machine, memories_of
 
 
 def chain(draw):
-    """Draw a chain: variants, workspaces, steps in place, reads of its own, parameters."""
+    """Draw a chain: variants, workspaces, in-place steps, individual backward reads, parameters."""
     simple, count = draw.chance(3), draw.pick([1, 2, 2, 3, 3, 3, 4, 4, 5])
     drawn = {"input_size": draw.size(), "stages": [_stage(draw, simple) for _ in range(count)]}
     if draw.chance(6):
@@ -20,7 +20,7 @@ def chain(draw):
 
 
 def plain_chain(draw):
-    """Draw a chain without variants and parameters, on one device or beside a host."""
+    """Draw a chain without variants and parameters, on one device or with a host."""
     drawn = {"input_size": draw.size(), "stages": [_stage(draw, True) for _ in range(draw.pick([1, 2, 3, 4, 5, 6]))]}
     _ends(draw, drawn)
     draw.seldom(drawn, 3, machine=lambda: machine(draw))
@@ -28,7 +28,7 @@ def plain_chain(draw):
 
 
 def hosted_chain(draw):
-    """Draw a chain with named stages beside a host, between which its values can be swapped."""
+    """Draw a chain with named stages and a host to which values can be swapped."""
     drawn = {"input_size": draw.size(), "stages": [_stage(draw, not draw.chance(4)) for _ in range(draw.whole(2, 5))]}
     names = draw.pick([["conv", "pool", "conv 3×3"], ["pool", "conv"], ["conv"]])
     drawn["stages"] = [stage | {"name": draw.pick(names)} for stage in drawn["stages"]]

@@ -12,8 +12,8 @@ LARGE = 10**6
 class Draw:
     """A source of figures on one scale.
 
-    All figures may be `equal`, or (`wild`) each of a magnitude of its own. Times may be floats over 20 orders of
-    magnitude (`spread`).
+    All figures may be `equal`, or (`wild`) of independent magnitudes. Times may be floats over 20 orders of magnitude
+    (`spread`).
     """
 
     def __init__(self, seed):

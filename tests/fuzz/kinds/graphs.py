@@ -29,7 +29,7 @@ def dag(draw):
 
 
 def hosted(draw):
-    """Draw a graph beside a host or a disk: inputs there, outputs that must end there."""
+    """Draw a graph with a host or a disk that holds inputs and must hold outputs."""
     drawn = dag(draw)
     drawn["machine"] = machine(draw, draw.pick(["host", "host", "disk", "both"]))
     drawn["inputs"], drawn["outputs"] = (
@@ -88,7 +88,7 @@ def _place_ends(draw, drawn):
 
 
 def add_traits(draw, task, plain):
-    """Draw what a task may have beside its time, reads and writes."""
+    """Draw a task's optional fields, beyond time, reads and writes."""
     draw.seldom(task, 3, workspace=lambda: draw.size(12))
     draw.seldom(task, 6, in_place=lambda: True, recomputable=lambda: False, once=lambda: True)
     if not plain:
@@ -123,7 +123,7 @@ def tree(draw):
 
 
 def disk_tree(draw):
-    """Draw a tree beside a disk, to which its files can go, or on several processors."""
+    """Draw a tree with a disk for its files, or on several processors."""
     return tree(draw) | {"machine": machine(draw, draw.pick(["host", "host", "processors"]))}
 
 
@@ -149,7 +149,7 @@ def _somewhere(draw, name, memories):
 
 
 def _devices(draw):
-    """Draw two or three devices with memories of their own, and perhaps a host, all connected or some of them."""
+    """Draw two or three devices with separate memories, and maybe a host, fully or partly connected."""
     count, types = draw.whole(2, 3), ["fast", draw.pick(["fast", "slow"])]
     memories = [{"name": f"m{number}"} for number in range(count)]
     processors = [{"name": f"p{k}", "memory": f"m{k}", "type": draw.pick(types)} for k in range(count)]

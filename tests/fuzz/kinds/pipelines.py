@@ -53,7 +53,7 @@ def hosted(draw):
 
 
 def without_end(draw):
-    """Draw a pipeline whose parameters change while micro-batches are under way."""
+    """Draw a pipeline whose parameters change while micro-batches are in flight."""
     drawn = _even(draw, draw.pick([1, 1, 1, 2]))
     _without_end(draw, drawn)
     return drawn
@@ -119,7 +119,7 @@ def _cluster(draw, types):
 
 
 def _step(draw, drawn, types):
-    """Draw what a step of training may have."""
+    """Draw the optional fields of a training step."""
     layers, cluster = drawn["layers"], drawn["cluster"]
     _skip(draw, layers)
     draw.seldom(drawn, 3, copies=lambda: 2)

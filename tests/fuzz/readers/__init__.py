@@ -1,9 +1,10 @@
-"""Fuzzing of everything that reads: broken documents, one target per reader, and what each reader promises.
+"""Fuzz all readers with broken documents, one target per reader, against each reader's guarantees.
 
 ``python -m tests.fuzz.readers --seconds 600`` (``make fuzz-readers FUZZ_SECONDS=600``) runs the targets one after the
-other, each in a process of its own. With atheris installed, coverage guides the mutations; without it, they are drawn
-from a seed. A reader raises `remat.RematError` or nothing, its message is one line of at most 300 characters, and no
-document of up to 60 kB takes more than 3 s of CPU time or 1 GiB of memory. What can be read survives its next stage.
+other, each in a separate process. With atheris installed, coverage guides the mutations; without it, they are drawn
+from a seed. A reader raises `remat.RematError` or no exception, its message is one line of at most 300 characters, and
+no document of up to 60 kB takes more than 3 s of CPU time or 1 GiB of memory. A document that can be read survives its
+next stage.
 """
 
 LARGEST_DOCUMENT = 60_000

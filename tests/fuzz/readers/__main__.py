@@ -49,7 +49,7 @@ def _parse(arguments):
 
 
 def _outside(name, chosen):
-    """Run a target in a process of its own; return its figures."""
+    """Run a target in a separate process; return its figures."""
     command = [sys.executable, "-m", "tests.fuzz.readers", "--inside", "--target", name, "--seed", str(chosen.seed)]
     command += ["--findings", str(chosen.findings)]
     for flag in ("seconds", "documents"):
@@ -96,7 +96,7 @@ def _inside(chosen):
 
 
 def _again(chosen):
-    """Read a finding's document again."""
+    """Reread a finding's document."""
     from tests.fuzz.readers.judging import Judge
     from tests.fuzz.readers.targets import target
 

@@ -1,4 +1,4 @@
-"""What a reader promises, checked for one document."""
+"""A check of a reader's guarantees for one document."""
 
 import resource
 import signal
@@ -39,7 +39,7 @@ class Finding:
 
     @property
     def cause(self):
-        """What findings of one bug have in common."""
+        """Return the key shared by findings of one bug."""
         return f"{self.rule}: {self.place}"
 
 
@@ -53,7 +53,7 @@ class Judge:
         signal.signal(signal.SIGPROF, _stop)
 
     def __call__(self, data):
-        """Return what is wrong with the way in which one document is read; None if nothing."""
+        """Return the fault in reading one document, or None."""
         if self.documents % REFRESHED == 0:
             _limit_memory()
         self.documents += 1
@@ -82,7 +82,7 @@ class Judge:
 
 
 def check_message(text):
-    """Return what is wrong with the text of an error; empty if nothing."""
+    """Return the fault in the text of an error, or an empty text."""
     if len(text) > LONGEST_MESSAGE:
         return f"a message of {len(text):,} characters"
     if not text.isprintable():

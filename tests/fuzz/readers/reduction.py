@@ -1,4 +1,4 @@
-"""The smallest document with the same finding, as far as removing parts of it leads."""
+"""Reduce a document with a finding by removing parts while the finding stays."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def reduced(data, judge, cause):
 
 
 def _smaller_tree(data, fails):
-    """Delete entries of objects and lists, and shorten texts and numbers, as long as the document stays JSON."""
+    """Delete entries of objects and lists, and shorten texts and numbers, keeping the finding."""
     try:
         document = [json.loads(data)]
     except (ValueError, RecursionError):

@@ -30,7 +30,7 @@ class Run:
         Of the target.
     seconds : float or None
     documents : int or None
-        What ends the run; None: nothing.
+        Limits of the run; None: no limit.
     folder : Path
         Where findings are written.
     """
@@ -56,7 +56,7 @@ class Run:
     def look(self, data):
         """Read one document; return whether it was read without an error."""
         data = data[:LARGEST_DOCUMENT]
-        # Where the process dies, the document is there.
+        # Save the document first, in case the process dies.
         os.pwrite(self._current, data, 0)
         os.ftruncate(self._current, len(data))
         refused = self.judge.refused

@@ -1,4 +1,4 @@
-"""The memory of configured models: the verifier's peaks, published formulas, and what changes them."""
+"""Test the memory of configured models: peaks, published formulas, and the effect of options."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_classical_block_saves_what_the_literature_says() -> None:
         statistics = 4 * batch * sequence * (2 * 2)  # of both norms, which the paper neglects
         # The paper saves the softmax, its mask and its result; here attention has no dropout: 2 bytes of 5 are left.
         scores = 0 if flash else -3 * heads * sequence**2 * batch
-        # In tiles, the output of attention is read by its own backward, too: it is saved once; a number per row beside.
+        # In tiles, the backward of attention also reads its output, which is saved once, and a number per row.
         per_row = 4 * batch * sequence * heads if flash else 0
         assert saved == wanted + statistics + scores + per_row
 

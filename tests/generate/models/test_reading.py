@@ -57,7 +57,7 @@ def test_every_family_has_a_published_model() -> None:
         ("bert-base", {"architectures": ["BertModel"]}, 109_482_240),
         ("roberta-base", {"architectures": ["RobertaModel"]}, 124_645_632),
         ("vit-base", {"architectures": ["ViTModel"]}, 86_389_248),
-        # Flan-T5: gated, with a head of its own
+        # Flan-T5: gated, with an untied head
         (
             "t5-base",
             {"feed_forward_proj": "gated-gelu", "d_ff": 2048, "tie_word_embeddings": False},

@@ -140,7 +140,7 @@ def test_norms_in_place_save_half() -> None:
 
 
 def test_copies_of_features_grow_with_the_square_of_the_depth(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Pleiss et al. 2017, figure 1 and section 3: only features remain where storage is shared and norms are made again.
+    # Pleiss et al. 2017, figure 1 and section 3: shared storage and recomputed norms leave only features.
     def grown(**parameters: str) -> list[int]:
         found = []
         for layers in (8, 16, 24, 32):
@@ -183,7 +183,7 @@ def test_gradients_of_residual_streams_are_added_in_place() -> None:
     assert len(added) == 8
     assert all(task["in_place"] and len(task["reads"]) == 2 for task in added)
     assert tasks["conv2_1.sum"]["in_place"]
-    # What an in-place norm has saved is not overwritten.
+    # No task overwrites the saved values of an in-place norm.
     kept = {task["id"]: task for task in resnet_graph(batch=1, image=32, depth="18", norm="in-place")["tasks"]}
     assert "in_place" not in kept["conv2_1.sum"]
 

@@ -1,4 +1,4 @@
-"""Recurrent layers as loops: figures worked out by hand, and what the algorithms of their paper make of them."""
+"""Test recurrent layers as loops: hand-computed figures, and results of their paper's algorithms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_figures_by_hand() -> None:
 
 
 def test_internal_states_of_five_steps() -> None:
-    """With room for all tapes nothing runs twice; with room for states alone, each tape but the last is made anew."""
+    """Memory for all tapes avoids recomputation; memory for states alone recomputes each tape but the last."""
     made = generate("adjoint", "recurrent", cell="rnn", steps=5, hidden=4, batch=1, flops=1.0, bandwidth=1e300)
     times = {
         name: remat.solve(made, algorithm=name).makespan for name in ("bptt-hsm", "bptt-ism", "bptt-msm", "store-all")

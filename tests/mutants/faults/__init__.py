@@ -21,4 +21,4 @@ EXPLAINED = {
     "chain/rotor/excess_limit: the last bin has no end": "no room of any segment is beyond the upper edge of the last "
     "bin, which the largest room lies in: the text is there for readers, and for rooms that a later relaxation may add",
 }
-"""Survivors that are accepted, by name: why no test can, or should, tell them from the right text."""
+"""Accepted survivors, by name: the reason why no test can, or should, detect them."""

@@ -1,4 +1,4 @@
-"""Faults of pipelines: their task graphs, what ends a step, patterns, and devices that share stages."""
+"""Faults of pipelines: task graphs, step ends, patterns, and devices that share stages."""
 
 from tests.mutants.fault import faults_of
 

@@ -1,4 +1,4 @@
-"""Faults of what `dag-auto` replays and searches; the same texts are compiled."""
+"""Faults of the replay and search of `dag-auto`; the same texts are compiled."""
 
 from tests.mutants.fault import faults_of
 

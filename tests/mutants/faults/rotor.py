@@ -1,4 +1,4 @@
-"""Faults of rotor's fronts: what is dominated, what a limit spares, what a schedule is read off."""
+"""Faults of rotor's fronts: dominance, pruning by limits, and the traceback of schedules."""
 
 from tests.mutants.fault import faults_of
 

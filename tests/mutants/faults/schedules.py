@@ -1,4 +1,4 @@
-"""Faults of what is read of a schedule document, and of what is believed of a proposal."""
+"""Faults in reading schedule documents and in checking proposals."""
 
 from tests.mutants.fault import faults_of
 

@@ -17,7 +17,7 @@ def clusters(times, span=None):
 
 
 def in_turn(instant, start, free, end, rank):
-    """Return what periodic steps are listed by: at one instant, those that take no time, then those that hold nothing.
+    """Return the sort key of periodic steps: at one instant, zero-time steps first, then those without resources.
 
     `free` is when what a step holds is free again; `rank` orders those that are equal in this.
     """
@@ -61,7 +61,7 @@ class Simulation:
         self.log = []  # what happened, in order: "begin", "end" or "free", the action, the bytes in use afterwards
 
     def run(self):
-        """Play all events, then look at what is left."""
+        """Simulate all events, then check the final state."""
         for value, memory in self.graph.inputs:
             self.put(memory, value, self.graph.values[value])
         for memory, capacity in self.machine.memories.items():
@@ -97,7 +97,7 @@ class Simulation:
                 self.blame(None, "output-missing")
 
     def put(self, memory, value, size):
-        """Let so many bytes of a value lie in a memory, in the place of what lies there of it."""
+        """Set the bytes of a value in a memory, replacing the previous amount."""
         self.used[memory] += size - self.resident[memory].get(value, 0)
         self.resident[memory][value] = size
 
@@ -148,7 +148,7 @@ class Simulation:
                 held[place] = held.get(place, 0) + count
 
     def complete(self, action):
-        """Release reads and workspace; what was written is there, in the place of any old copy."""
+        """Release reads and workspace, and replace old copies by the written values."""
         self._occupy(action, -1)
         for (memory, value), size in action.writes.items():
             if action.partial:
@@ -176,7 +176,7 @@ class Simulation:
 
 
 def check_without_tolerance(simulation):
-    """Let all that happened happen again, nothing before what it waits for: who is late?"""
+    """Replay all events without tolerance, and blame actions that start before their prerequisites end."""
     tolerance = 1e-9 * simulation.report.makespan
     before = dict.fromkeys(simulation.machine.memories, 0)
     resource_free, written, left_alone, ends = {}, {}, {}, {}

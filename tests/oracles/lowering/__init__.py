@@ -13,15 +13,15 @@ Readings of the format where it is brief
 - The working memory of an adjoint with storage is larger by the static memory, which would otherwise never fit.
 - An adjoint document with both `storage` and `machine` runs on the `machine`; a level given neither `slots` nor
   `capacity` is unbounded.
-- The working memory is that of the first processor of speed 1; it is where things lie that name no memory.
+- The working memory is that of the first processor of speed 1, and the default for values that name no memory.
 - Processors without `memory` sit on the first memory; a machine without processors has one called `processor`.
-- A channel named like a processor of `count` > 1 is a resource of its own: the processors are name0, name1, ...
+- A channel named like a processor of `count` > 1 is a separate resource: the processors are name0, name1, ...
 - A tree's `parallel` is one object for all tasks, or a list with one object (or null) per task.
 - B and loss are `once` and leave `recomputable` at its default.
-- A pipeline's `count` of 1 is that of a machine: the device has the bare name. A device's processor and memory are
-  both called like it; static memory lies in the first.
+- A pipeline's `count` of 1 means, as in a machine, that the device has the bare name. A device's processor and memory
+  share its name; static memory is in the first memory.
 - Groups of a level are consecutive devices as listed; a level without bandwidth takes its latency only.
-- A layer is in halves where its weight time is anything but the number 0; an object always means halves.
+- A layer is split into halves if its weight time is anything but the number 0; an object always means halves.
 - The backward's workspace is used by B and by W.
 - In recompute times a task with times by type counts the least that a device here takes, wherever it ran.
 - A forward of a pipeline is not `required`: its backward needs it anyway.

@@ -47,7 +47,7 @@ def lower_chain(document, on):
 
 
 def _parameters(stage):
-    """Return what an update needs of a stage, or None for a stage without one."""
+    """Return the inputs of a stage's update, or None for a stage without one."""
     size, state = stage.get("parameter_size", 0), stage.get("optimizer_size", 0)
     if size == state == 0:
         return None
@@ -141,7 +141,7 @@ def of_layer(layer):
 
 
 def rank_shares(sizes, ranks, zero, but=""):
-    """Return what one rank has of a stage; what is shared out is rounded up as one string of bytes."""
+    """Return one rank's bytes of a stage; the sharded part is rounded up as one string of bytes."""
     shared = [letter for since, letter in ((3, "w"), (2, "g"), (1, "o")) if zero >= since and letter != but]
     found, before = dict(sizes), 0
     for letter in shared:
@@ -208,7 +208,7 @@ def chain_graph(*, stages, input_size, input_gradient_size, loss, in_place, savi
 
 
 def _ways(stage):
-    """Return (suffix of the names, figures) of each variant of a stage; no suffix where there is one way only."""
+    """Return (suffix of the names, figures) of each variant of a stage; a single variant has no suffix."""
     variants = stage.get("variants") or [stage]
     if len(variants) == 1:
         return [("", variants[0])]
@@ -216,7 +216,7 @@ def _ways(stage):
 
 
 def lower_join(document, on):
-    """Lower each chain by itself, number its names, and put one loss in the place of theirs."""
+    """Lower each chain separately, number its names, and replace the losses by a single one."""
     shared = {key: document[key] for key in ("in_place", "backward_reads", "input_gradient") if key in document}
     values, inputs, outputs, forwards, backwards = {}, [], [], {}, {}
     loss = document.get("loss") or {}

@@ -62,7 +62,7 @@ def lower_dag(document, on):
 
 
 def _placed_by_the_schedule(document):
-    """Return the inputs that lie where the schedule says, and in how many memories each may."""
+    """Return the inputs that the schedule places, with the allowed number of memories."""
     entries = [entry for entry in document.get("inputs", []) if isinstance(entry, dict)]
     return {entry["value"]: entry.get("copies", 1) for entry in entries if entry.get("memory") == "any"}
 

@@ -69,7 +69,7 @@ def read_machine(document):
 
 
 def _crossing(entry):
-    """Return the bytes per time that cross a link: what is sent of them, and packing them, takes its time."""
+    """Return the effective bandwidth of a link, limited by the transfer of packed bytes and by the codec."""
     if entry.get("ratio", 1) == 1 and entry.get("codec") is None:
         return entry.get("bandwidth")
     sent = [Fraction(str(entry.get("ratio", 1))) / Fraction(str(entry["bandwidth"]))] if entry.get("bandwidth") else []
@@ -99,7 +99,7 @@ def _storage_machine(document):
 
 
 def _there_and_back(level, size):
-    """Return what levels are sorted by: how long a state takes there and back, the capacity, the name."""
+    """Return the sort key of levels: round-trip time of a state, capacity, name."""
     ways = 0 if level.get("bandwidth") is None else 2 * size / level["bandwidth"]
     capacity = level["slots"] * size if level.get("slots") is not None else level.get("capacity")
     time = level.get("write_time", 0) + level.get("read_time", 0) + ways
@@ -109,8 +109,8 @@ def _there_and_back(level, size):
 def _cluster_machine(cluster, ranks=1):
     """Build the machine of a pipeline: devices, and a link for every ordered pair of them.
 
-    Of so many neighbours that are ranks only the first one is there, with a link to itself: the first level in which no
-    group of ranks is torn apart is the way around all of them.
+    Of the neighbours that are ranks, only the first exists, with a link to itself. The first level that splits no group
+    of ranks connects all of them.
     """
     memories, types = {}, {}
     for entry in cluster["devices"]:

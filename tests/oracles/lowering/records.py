@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class Task:
-    """One task: what it takes, reads and writes, and how often it may run."""
+    """One task: its time, reads, writes, and limits on its runs."""
 
     time: float
     reads: tuple = ()

@@ -1,14 +1,14 @@
 """Play the orders of a pipeline: from `stages` and `orders` of a schedule document to a list of timed steps.
 
-A clock goes from event to event. At every instant first everything that ends ends, then every free way takes the first
-that waits for it, and only then every device whose next operation finds all that it reads begins it.
+A clock advances from event to event. At every instant, first all finishing steps end. Then every free link takes the
+first transfer in its queue. Last, every device starts its next operation if all inputs are present.
 
-Where transfers hold devices up, each device has a program instead: between two operations it offers what the one has
-made, then asks for what the other is the first one of its device to read. Offers and asks stand one by one, or
-(``grouped``) all at once; ``blocking`` transfers are offered only. Whoever has come to one goes on when that is done;
-a transfer can begin when those that it takes have come to it. At every instant, of those that can begin, the one that
-could so first does (of equal ones, by sender, receiver and value), as long as there is one whose devices do nothing
-else; then operations begin.
+If transfers block devices, each device has a program instead. Between two operations it sends the results of the first,
+then receives the inputs that the second is the first on its device to read. Sends and receives are listed one by one,
+or (``grouped``) all at once; ``blocking`` transfers have sends only. A device that reaches a transfer continues when
+the transfer is done. A transfer can start when its devices have reached it. At every instant, the transfer that has
+been ready longest starts, if its devices are idle (ties: by sender, receiver and value), until none can start; then
+operations start.
 
 Rules
 -----
@@ -32,14 +32,14 @@ Readings of the format where it is brief
 - The layers of a stage that is a list run in ascending order.
 - A stage puts the parameters of its layers on its device even if no operation names it; two stages with the same layers
   on one device are one copy.
-- What an operation makes goes to every device on which any operation reads it. All that it makes is ready at once, when
-  it ends, and goes in the order of the letters x, s, y, v, e, for one letter in that of the layers, for gradients of
-  one output in that of its readers, and for one value in that of the devices.
-- What runs again ahead runs segment by segment, the first layers first.
-- A backward whose layers run again waits for their forwards, where these run on its device.
-- A value that is made again is freed after its last use before that, and again after its last use.
+- The results of an operation go to every device on which any operation reads them. All results are ready when it ends.
+  They are sent by letter (x, s, y, v, e), then by layer, for gradients of one output by reader, and for one value by
+  device.
+- Recomputation ahead runs segment by segment, the first layers first.
+- A backward with recomputed layers waits for their forwards, if these run on its device.
+- A recomputed value is freed after its last use before the recomputation, and again after its last use.
 - `initial` is taken as it is given.
-- Values that nobody reads are dropped by whoever makes them.
+- Unread values are dropped by their producer.
 - Drops are those of the last use to end; of uses that end at one time, of the one listed last.
 """
 
@@ -109,7 +109,7 @@ def steps_of(document, graph, machine, schedule, transfers="overlap"):
 
 
 def _misplaced(graph, homes, initial):
-    """Return the rules that stages, and what lies where at the start, break."""
+    """Return the rules that stages and initial placements break."""
     rules = []
     every = {int(name[2:].split(".")[0]) for name in graph.tasks if name.startswith("Fe")}
     if every - {layer for layers, _ in homes for layer in layers}:

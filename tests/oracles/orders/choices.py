@@ -37,7 +37,7 @@ def _of_size(document, samples):
 
 
 def degrees_of(document, schedule):
-    """Return, for each layer, how many devices share every micro-batch; None where no stage says so."""
+    """Return, for each layer, how many devices share every micro-batch; None if no stage has a `part`."""
     given = schedule.get("stages") if isinstance(schedule, dict) else None
     if not given or all("part" not in stage for stage in given):
         return None
@@ -54,10 +54,10 @@ GROUPED = (
 
 
 def in_groups(document, machine, schedule):
-    """Return the instance as devices have it that run stages together, and who does as which device does.
+    """Return the instance as seen by devices that share stages, and a map from each device to the one that it mirrors.
 
-    A layer's time includes the ring in which its devices add up what the entry says: 2 (t - 1) rounds, each as long as
-    the slowest link between neighbours takes for a t-th of it.
+    A layer's time includes the ring that adds up the bytes in the entry. The ring has 2 (t - 1) rounds; each lasts as
+    long as the slowest link between neighbours takes for a t-th of the bytes.
     """
     given = schedule.get("stages") if isinstance(schedule, dict) else None
     groups = [stage for stage in given or () if stage.get("tensor", 1) > 1]

@@ -26,8 +26,8 @@ def _durations(graph, machine, steps):
 def with_drops(graph, machine, steps, *, is_sorted=False):
     """Sort the steps by their starts, and free every value at the end of its last use in each memory.
 
-    Steps are given in an order in which each follows what it waits for; those of one instant keep it. A value that is
-    made again has several lives in a memory.
+    The given steps are in an order in which each follows its prerequisites; steps of one instant keep it. A recomputed
+    value has several lifetimes in a memory.
     """
     ends = [step["start"] + time for step, time in zip(steps, _durations(graph, machine, steps), strict=True)]
     instant = clusters([*ends, *(step["start"] for step in steps)])

@@ -47,7 +47,7 @@ def numbered(value):
 
 
 class Plan:
-    """The stages and orders of a schedule, beside the graph and the machine that they are for."""
+    """The stages and orders of a schedule, with their graph and machine."""
 
     def __init__(self, graph, machine, schedule):
         self.graph, self.machine = graph, machine
@@ -62,11 +62,11 @@ class Plan:
         self.ahead = {text[1:] for _, text in listed if text.startswith("R")}  # "stage.batch"
 
     def again(self, stage, batch):
-        """Return the segments of layers of a stage that run again for a micro-batch."""
+        """Return the recomputed segments of layers of a stage for a micro-batch."""
         return [layers for layers, batches in self.segments[stage] if batches is None or batch in batches]
 
     def read(self, text, device):
-        """Return the operation of an entry of the order of a device, or None where it has no right to be there."""
+        """Return the operation of an entry in a device's order, or None if the entry is not allowed there."""
         sides = [self._side(one, device) for one in text.split("&")]
         if None in sides or (len(sides) > 1 and any(again for _, again in sides)):
             return None
@@ -78,7 +78,7 @@ class Plan:
         return operation(self.graph, device, tasks, beside, again, [self._pass(one) for one in text.split("&")])
 
     def _side(self, text, device):
-        """Return the tasks of one side of an entry, and which of them run again."""
+        """Return the tasks of one side of an entry, and the recomputed ones among them."""
         match = OPERATION.fullmatch(text)
         if match is None or int(match[2]) >= len(self.stages) or self.devices[int(match[2])] != device:
             return None
@@ -122,7 +122,7 @@ class Plan:
 
 
 def _with_segments(tasks, segments, number):
-    """Let segments run again right before the backward of their last layer."""
+    """Insert recomputed segments right before the backward of their last layer."""
     found, again = [], set()
     for name in tasks:
         for segment in segments:
@@ -148,8 +148,8 @@ def _pair(forward, backward):
 def operation(graph, device, tasks, beside=frozenset(), again=frozenset(), passes=()):
     """Return an operation.
 
-    Each side of a pair needs all that it does not make by itself: the other one's results come too late. What runs
-    again makes nothing that another device waits for.
+    Each side of a pair needs all inputs that it does not produce itself, because the other side's results come too
+    late. Recomputation produces no value that another device waits for.
     """
     sides = [tasks]
     if beside:
@@ -166,7 +166,7 @@ def operation(graph, device, tasks, beside=frozenset(), again=frozenset(), passe
 
 
 def own_runs(operations):
-    """Return the tasks that the operations of a device run, but for those that they run again."""
+    """Return the tasks that the operations of a device run, without recomputations."""
     return {name for one in operations for index, name in enumerate(one.tasks) if index not in one.again}
 
 
@@ -180,7 +180,7 @@ def clock(graph, machine):
 
 
 def lasts(graph, machine, time, operation, index):
-    """Return how long a task of an operation goes on: what is at once with another one, as long as that."""
+    """Return the duration of a task of an operation; a paired task lasts as long as its partner."""
     name, device = operation.tasks[index], operation.device
     if index not in operation.beside:
         return time(name, device)

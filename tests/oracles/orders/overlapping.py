@@ -1,4 +1,4 @@
-"""Play orders whose transfers go on beside the work."""
+"""Simulate orders whose transfers overlap with computation."""
 
 import heapq
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ class _Player:
         return self.steps if done else None
 
     def _advance(self):
-        """Do what can be done now, and return whether anything was."""
+        """Execute all actions possible now, and return whether any ran."""
         moved = False
         while self.events and self.events[0][0] == self.now:
             heapq.heappop(self.events)[2]()
@@ -116,7 +116,7 @@ class _Player:
                     self.ways[link.channel].waiting.append((link, value))
 
     def _meet(self, name):
-        """Begin an exchange if it is its turn on all its ways."""
+        """Start an exchange if it is first in the queues of all its links."""
         task = self.graph.tasks[name]
         own = [self.ways[channel] for channel in closing.channels(self.machine, task)]
         if any(way.waiting[0] != name or way.free_at > self.now for way in own):

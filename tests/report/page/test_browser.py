@@ -56,7 +56,7 @@ def opened(browser, pages):
 
 
 def spot(browser, time, down):
-    """Where a time (share of the span) and a place down the picture are in the window."""
+    """Return the window position of a time (share of the span) and a vertical offset in the picture."""
     return browser.run(
         f"(() => {{ const box = schedule.canvas.getBoundingClientRect();"
         f" return [box.left + schedule.x({time} * schedule.span), box.top + {down}]; }})()"

@@ -125,7 +125,7 @@ def test_the_key_names_who_answered(tmp_path):
 
 
 def test_a_sweep_has_a_page(sweep, tmp_path):
-    """Its curves, with the figures of each point, and the tables; nothing from elsewhere, and no matplotlib."""
+    """A sweep's page has curves, figures of each point and tables, without external files or matplotlib."""
     sweep.plot(tmp_path / "one.html")
     text = (tmp_path / "one.html").read_text()
     assert not re.search(r"https?://|src=", text)
@@ -196,7 +196,7 @@ def test_remarks():
 
 
 def test_the_proved_curve():
-    """What is proved for a budget holds for less, whoever proved it; no curve goes below it."""
+    """A bound proved for a budget holds for smaller ones, for every algorithm; no curve is below it."""
     sweep = remat.sweep(remat.example("lecture_l5"), ("auto", "revolve"))
     found = lower_bounds(sweep)
     times = [time for _, time in found]

@@ -43,7 +43,7 @@ def test_what_a_plot_says(chain, tmp_path):
     for label in ("forward", "saving forward", "recomputation", "backward", "loss", "time (ms)", "processor"):
         assert label in said
     assert "copy" not in said
-    # There is room for the names of the longer tasks.
+    # The names of the longer tasks fit.
     assert {"B1", "B2", "B3"} <= set(said)
 
 
@@ -177,7 +177,7 @@ def test_importing_the_module_does_not_import_matplotlib():
 
 
 def test_the_colours_can_be_told_apart():
-    """Also in shades of grey, as far as phases stand side by side; and names on them can be read."""
+    """Adjacent phases differ also in shades of grey, and names on them are readable."""
     lightness = {}
     for phase, colour in COLOURS.items():
         red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))

@@ -1,4 +1,4 @@
-"""The other views of a schedule: what they say, which instances they are for, and that they stay small."""
+"""Test the other views of a schedule: content, supported instances, and size."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Stages' own names stand beside tasks and values wherever people see these."""
+"""Test that readable output shows the names of stages next to tasks and values."""
 
 import json
 

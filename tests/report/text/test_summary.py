@@ -242,7 +242,7 @@ def test_figures(kept: Result) -> None:
     )
     for found in (document, answer):
         assert list(schema.iter_errors(json.loads(json.dumps(found)))) == []
-        # It says what it is, and is no schedule.
+        # The summary states its kind and is not accepted as a schedule.
         with pytest.raises(InstanceError, match="the figures of a schedule without its steps"):
             remat.verify(CHAIN, found | {"steps": []})
     assert not schema.is_valid(document | {"schema": "remat.schedule/1"})

@@ -13,7 +13,7 @@ HALVES = [
     {"run": "B2", "drop": ["x2", "s2", "y2"]},
     {"run": "B1", "drop": ["x0", "x1", "s1", "y1"]},
 ]
-"""Of three stages the last is saved at once, the others are run again from the input."""
+"""Steps for three stages: the last is saved at once, the others are recomputed from the input."""
 
 LINKS = {
     "machine": {

@@ -27,7 +27,7 @@ def test_a_tree_by_hand():
     # A hundredth of the mean size more each: nodes without an output are seen, too. Here at least one unit.
     width = np.array([100 + 6, 50 + 3, 40 + 2, 16, 16, 11]) / 106
     assert (found.right - found.left).tolist() == pytest.approx(width.tolist())
-    # 2 runs before 1, and so it stands to the left of it; what is left over is to the left of all children.
+    # 2 runs before 1, so it is to the left of it; the remainder is to the left of all children.
     assert found.left[[2, 1]].tolist() == pytest.approx([11 / 106, 53 / 106])
     assert found.right[1] == pytest.approx(1.0)
     assert found.left[4] == pytest.approx(found.right[3])

@@ -32,7 +32,7 @@ def listed(result):
 
 
 def bytes_at(result, memory, time):
-    """What lies in a memory at a time at which nothing begins or ends: values, workspaces, static memory."""
+    """Return the bytes in a memory between events: values, workspaces, static memory."""
     found, graph, steps = lives(result), result.graph, result.columns
     there = (found.memory == memory) & (found.begin <= time) & (time < found.end)
     total = int(graph.size[found.value[there]].sum()) + (graph.static_memory if memory == 0 else 0)

@@ -1,4 +1,4 @@
-"""Miniatures: small, true to the schedule as far as their resolution goes, and read back or refused."""
+"""Test miniatures: small, true to the schedule within their resolution, and read back or refused."""
 
 import base64
 import json
@@ -139,7 +139,7 @@ def test_what_is_no_record(text):
 
 
 def test_a_worker_makes_it_where_it_is_asked_for(tmp_path):
-    """And the answer keeps it on its way through JSON, to the journal and back."""
+    """A worker makes a requested miniature, and the answer keeps it through JSON and the journal."""
     path = tmp_path / "chain.json"
     path.write_text(json.dumps(CHAIN), "utf-8")
     request = {"source": str(path), "algorithm": "rotor", "options": {}, "capacity": 6 * 2**20, "machine": None}

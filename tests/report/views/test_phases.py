@@ -1,4 +1,4 @@
-"""What each step is for."""
+"""Test the phase of each step."""
 
 import numpy as np
 

@@ -21,7 +21,7 @@ def lines(result, *, columns=10_000, rows=10_000, most=10_000):
 def test_a_reversal_by_hand():
     """Steps of 1, backwards of 2: three forwards, the last step, its backward, one forward again, two backwards.
 
-    x1, which nothing starts from after it was made again, is no state that is kept, but the current one.
+    x1 is the current state and not a stored one, because no run starts from it after its recomputation.
     """
     found, drawn = lines(reversed_adjoint())
     assert found.length == 3
@@ -85,7 +85,7 @@ def test_saving_forwards_and_other_memories():
     [("lecture_l5", "auto"), ("heterogeneous_n200", "walther-griewank"), ("resnet50_b32_224", "rotor")],
 )
 def test_sweeps_put_together_are_the_same_sweeps(name, algorithm):
-    """With little room, runs that follow each other are one line: as long, and over the same states."""
+    """In small pictures, consecutive runs merge into one line of the same length over the same states."""
     result = remat.solve(remat.example(name), algorithm=algorithm, budget=3 if name == "lecture_l5" else None)
     runs = int((result.columns.kind == StepKind.RUN).sum())
     single, _ = lines(result)

@@ -44,7 +44,7 @@ def draws(count):
 
 
 def at_batch(document, batch, of=1):
-    """The plain document of a chain at another batch, by itself."""
+    """Return the plain document of a chain at another batch size, computed independently."""
 
     def grown(node):
         if isinstance(node, list):

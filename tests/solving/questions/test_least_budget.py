@@ -1,4 +1,4 @@
-"""The least budget for a time: against every budget, one by one."""
+"""Compare the minimum budget for a time limit with a scan over all budgets."""
 
 import json
 import signal
@@ -42,7 +42,7 @@ def draws(count):
 
 
 def least_by_scan(best, limit, top):
-    """The least budget up to `top` at which the best makespan is within the limit."""
+    """Return the minimum budget up to `top` whose best makespan is within the limit."""
     for budget in range(top + 1):
         makespan = best(budget)
         if makespan is not None and makespan <= limit:
@@ -125,7 +125,7 @@ def check_auto_in_one_memory(document, share, most):
 @draws(15)
 @given(strategies.dags(largest=5, exact=True), SHARES)
 def test_no_proof_is_refuted_by_any_schedule(document, share):
-    """What is said of all schedules holds against exhaustive search."""
+    """Claims about all schedules agree with exhaustive search."""
     if "machine" in document:
         return
     found = remat.least_budget(document, algorithm="keep-all", max_overhead=float(share))
@@ -278,7 +278,7 @@ def test_options_reach_the_algorithm():
 
 
 def test_options_of_auto_go_to_those_who_know_them():
-    """On the way auto also chooses algorithms without such an option."""
+    """`auto` passes an option only to algorithms that have it, and rejects unknown options."""
     for loop in (LECTURE, STORED):
         chosen = remat.least_budget(loop, max_overhead="60%", time_limit=2)
         assert chosen.answer.value is not None

@@ -1,4 +1,4 @@
-"""`remat.plan` over tensor degrees: what is tried, what is taken, and that it is a plan of the instance itself."""
+"""Test `remat.plan` over tensor degrees: the degrees tried, the choice, and its validity for the instance."""
 
 import random
 from dataclasses import replace
@@ -39,7 +39,7 @@ def net(**more):
 
 
 def judged(document, planned):
-    """Return the plan's document, which both judges take for the instance itself (one, where something runs again)."""
+    """Return the plan's document after both judges accept it (only one with recomputation)."""
     schedule = planned.result.to_dict()
     report = remat.verify(document, schedule)
     assert report.ok, report.violations
@@ -126,7 +126,7 @@ def test_alone_it_is_the_plan_of_the_instance_without():
 
 
 def test_groups_have_room_where_one_device_has_none():
-    """More than half of what a device takes by itself fits into none."""
+    """A plan fits with groups of two devices although it exceeds the memory of a single one."""
     budget = 260
     with_groups = remat.plan(net(), budget=budget, tensor=[1, 2], options={**FEW, "recompute": "none"})
     alone = remat.plan(

@@ -25,7 +25,7 @@ HOSTED = {
 
 
 def figures(result):
-    """What a result says of the instance: equal for equal questions, whoever found it."""
+    """Return a result's claims about the instance, which are equal for equal questions."""
     least = result.least_budget
     named = None if least is None else (least.size, least.sufficient, least.memory, least.scope)
     return result.status, result.makespan, result.lower_bound, result.optimal_within, result.scope, named

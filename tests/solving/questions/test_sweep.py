@@ -1,4 +1,4 @@
-"""Sweeps: curves against the best makespan at every budget, hooks, the least budget, the knee, interruptions."""
+"""Test sweeps: curves against the best makespan per budget, hooks, minimum budget, knee, interruptions."""
 
 import json
 import math
@@ -29,7 +29,7 @@ CHAIN = {
     "static_memory": 10,
     "stages": [{"forward_time": 2, "backward_time": 3, "output_size": 3, "saved_size": 2, "repeat": 6}],
 }
-# Two branches that are begun one after the other need less than both at once, and must not be run again.
+# Two branches need less memory one after the other than together, and are not recomputable.
 ONE_ORDER = {
     "schema": "remat.instance/1",
     "kind": "dag",
@@ -75,7 +75,7 @@ def figures(points):
 
 
 def by_scan(document, top):
-    """The breakpoints of a chain: least budget and makespan wherever more memory saves time."""
+    """Return the breakpoints of a chain: budget and makespan wherever more memory saves time."""
     found, least_time = [], persistent.Recursion(document).least_time
     for budget in range(top + 1):
         makespan = least_time(budget)
@@ -290,7 +290,7 @@ def test_a_hook_that_ends_early():
 
 
 def test_a_hook_below_whose_breakpoints_there_is_another(monkeypatch):
-    """Rounded sizes may hide the schedule of least memory from the table, and the last answer names it."""
+    """Rounded sizes may hide the minimum-memory schedule from the table; the last answer reports it."""
     least = remat.solve(CHAIN, algorithm="rotor", budget=0).least_budget.size
 
     def coarse(problem, options, context, budgets):
@@ -432,18 +432,18 @@ def test_pareto_points(pairs):
 
 
 def test_knees():
-    # In equal ratios of memory, half way down and at a tenth of the time: 1 - 1/2 - 1/10.
+    # In equal ratios of memory: half of the memory range, a tenth of the time range: 1 - 1/2 - 1/10.
     curve = [point(100, 20), point(200, 11), point(400, 10)]
     assert knee(curve) is curve[1]
-    # A straight line in log(memory) has none, and a hollow curve has none, either.
+    # A straight line in log(memory) and a concave curve have no knee.
     assert knee([point(1, 30), point(2, 20), point(4, 10)]) is None
     assert knee([point(1, 30), point(2, 29), point(4, 10)]) is None
     assert knee(curve[:2]) is None
     assert knee([]) is None
-    # From nothing, memory counts in differences: 1/10 of the way is deeper than 1/2.
+    # A curve from memory 0 uses differences: 1/10 of the range is deeper than 1/2.
     curve = [point(0, 20), point(10, 12), point(50, 11), point(100, 10)]
     assert knee(curve) is curve[1]
-    # Of equals, the one that needs less memory.
+    # Among equals, the knee has the smaller memory.
     curve = [point(1, 30), point(2, 20), point(4, 14), point(8, 12)]
     depths = [1 - math.log2(p.peak) / 3 - (p.makespan - 12) / 18 for p in curve]
     assert knee(curve) is curve[depths.index(max(depths))]

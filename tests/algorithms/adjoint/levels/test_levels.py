@@ -47,7 +47,7 @@ def loop(steps: int, levels: Levels, forward: float = 1, backward: float = 1, **
 
 
 def run(document: dict[str, Any], algorithm: str = "h-revolve", **options: Any) -> remat.Result:
-    """Solve, and check that no level is overrun and nothing is left in storage."""
+    """Solve, and check that no level overflows and that storage ends empty."""
     result = remat.solve(document, algorithm=algorithm, options=options)
     assert result.report is not None
     for level in document["storage"]:
@@ -249,7 +249,7 @@ def test_tables_equal_the_plain_recurrence(levels: list[tuple[int, float, float]
 def test_disks_read_once_equal_the_plain_recurrence(
     slots: int, write: float, read: float, disk_write: float, disk_read: float, steps: int, forward: float
 ) -> None:
-    """What lies before the split is only live after the disk's one read: the first level is written afresh."""
+    """States before the split become live only after the single disk read, so the first level is rewritten."""
     assume(write + read <= disk_write + disk_read)  # levels are used from quick to slow
 
     def memory(advances: int) -> float:

@@ -1,4 +1,4 @@
-"""`two-level-async`: what overlaps, what it saves, what it needs."""
+"""Test `two-level-async`: overlap, savings and memory needs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def computing(n: int, slots: int, period: int) -> int:
 
 @pytest.mark.parametrize(("n", "slots", "period"), [(100, 5, 8), (60, 3, 10), (33, 1, 8), (64, 8, 8)])
 def test_every_transfer_is_hidden(n: int, slots: int, period: int) -> None:
-    """As long as a block takes as long as its transfers; the prefetch lies in a third unit of working memory."""
+    """A block that computes as long as its transfers hides them; the prefetch occupies a third working unit."""
     hidden = solve(loop(n, slots, 8, 8), 3, period=period)
     assert hidden.makespan == computing(n, slots, period)
     assert hidden.peak_memory["working"] == 3

@@ -46,7 +46,7 @@ def makespan(instance: Any, algorithm: str, budget: int, **options: Any) -> Any:
 
 
 def whole_range(instance: Any) -> tuple[int, int]:
-    """The least budget of rotor, and the one at which nothing is recomputed."""
+    """Return rotor's minimum budget and the smallest budget without recomputation."""
     least = remat.solve(instance, algorithm="rotor", budget=0).least_budget
     high = remat.solve(instance, algorithm="rotor").peak_memory["memory"]
     return (high if least is None else least.size), high
@@ -90,7 +90,7 @@ def test_longer_reference_values(instance: Any, point: dict[str, Any]) -> None:
 
 
 def test_a_schedule_that_no_persistent_one_equals() -> None:
-    """What is saved for B2 stays while its input goes: one forward less than every persistent schedule."""
+    """Keeping B2's saved value without its input spares one forward over every persistent schedule."""
     instance = next(case["instance"] for case in REFERENCE["cases"] if case["instance"]["name"] == "hom-L5")
     assert makespan(instance, "rotor", 10) == 19
     assert makespan(instance, "rotor-float", 10) == makespan(instance, "chain-exact", 10) == 18
@@ -129,7 +129,7 @@ def test_best_floating_schedules(stages: int) -> None:
 
 @pytest.mark.slow
 def test_floating_schedules_close_most_of_the_distance() -> None:
-    """Where saving takes no time of its own; quick saving forwards leave more to other schedules."""
+    """Floating schedules close 80 % of the distance if saving costs no extra time; cheaper saves leave more."""
     seeds = [(100 * stages + seed, stages) for stages in (3, 4, 5) for seed in range(12)]
     found = [check_floating(*seed, equal_forwards=True) for seed in seeds]
     gained, distance = (sum(column) for column in zip(*found, strict=True))

@@ -18,7 +18,7 @@ POINTS = json.loads((places.REFERENCE / "join.json").read_text())["points"]
 
 
 def unit_join(lengths):
-    """Chains of unit steps; nothing is saved, and a backward reads its input."""
+    """Return a join of chains with unit steps; each backward reads its input and no saved value."""
     chains = [{"input_size": 1, "stages": [UNIT | {"repeat": length}]} for length in lengths]
     return HEAD | {"chains": chains, "backward_reads": ["input"]}
 
@@ -40,7 +40,7 @@ def test_reference(point):
 
 
 def against(front, documents):
-    """At each budget where anything changes, all documents have the time of the front, and its least budget."""
+    """Assert that all documents match the front's time and minimum budget at each of its breakpoints."""
     peaks = sorted(front)
     for budget in sorted({*peaks, *(peak - 1 for peak in peaks)} - {-1}):
         expected = min((time for peak, time in front.items() if peak <= budget), default=None)
@@ -117,7 +117,7 @@ def test_states_of_unlike_sizes_can_do_better_without_persistence():
 
 
 def test_values_that_are_saved_can_do_better_without_persistence():
-    """Persistent schedules are not all: `join-dp` says so in its scope, and never claims what is not proved."""
+    """`join-dp` limits its claim to persistent schedules, because other schedules can be faster."""
     stages = [(3, 2, 2, 4), (2, 3, 2, 2), (3, 2, 3, 3)]
     keys = ("backward_time", "forward_time", "output_size", "saved_size")
     listed = [dict(zip(keys, stage, strict=True)) for stage in stages]

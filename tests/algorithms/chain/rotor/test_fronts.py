@@ -1,4 +1,4 @@
-"""Rotor's fronts: against a recursion of its own over budgets, with limits on the time and without, and thinned."""
+"""Compare rotor's fronts with an independent recursion over budgets: with time limits, without, and thinned."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def check_curve(seed: int) -> None:
 
 
 def check_limits(seed: int) -> None:
-    """What a limit leaves out is what no schedule within it needs; the bounds below and above hold."""
+    """A time limit drops only points that no schedule within it needs; lower and upper bounds hold."""
     document = draw_chain(seed)
     setting, recursion = setting_of(document), Recursion(document)
     segments, costs = setting.segments, setting.costs
@@ -90,7 +90,7 @@ def check_limits(seed: int) -> None:
         assert all(value >= optimum for value in excess.tolist()), seed
 
 
-# In the last two, a stage by itself needs less than its forward that saves.
+# In the last two seeds, a stage alone needs less memory than its saving forward.
 @pytest.mark.parametrize("seed", [*range(98), 664, 707])
 def test_the_curve_is_the_recursion(seed: int) -> None:
     check_curve(seed)
@@ -111,7 +111,7 @@ def test_the_curve_is_the_recursion_on_2000_chains(chunk: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(3, 20))
 def test_several_rooms_share_one_search(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With limits and once-schedules, all rooms in one search, coarse bins, small batches: the same optima."""
+    """One search for all budgets finds the same optima with limits, once-schedules, coarse bins and small batches."""
     for document in (random_chain(seed, 11), draw_chain(seed, most=9)):
         setting = setting_of(document)
         least, most = setting.least.least, setting.whole.need
@@ -134,7 +134,7 @@ def test_several_rooms_share_one_search(seed: int, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("taken", [-19, -16, -1, 0, 1, 7, 8, 13, 40, 200])
 def test_rooms_of_a_bin_come_from_two_bins(taken: int) -> None:
-    """What is said of a bin is no more than what holds for any of its rooms; the last bin has no end."""
+    """The value of a bin is a lower bound for every free-memory size in it; the last bin is unbounded."""
     bins, shift = 8, 3
     around = np.array([[90, 70, 50, 30, 20, 10, 5, 0]])
     moved = _Surroundings._moved(SimpleNamespace(bins=bins, shift=shift), around, taken)[0]  # type: ignore[arg-type]

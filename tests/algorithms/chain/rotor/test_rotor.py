@@ -182,7 +182,7 @@ def test_an_expired_deadline_still_gives_a_schedule() -> None:
 
 @pytest.mark.parametrize("seed", seeds(15, 25))
 def test_whatever_the_backwards_read(seed: int) -> None:
-    """No schedule below the least budget that is named, and never better than exhaustive search."""
+    """No schedule fits below the reported minimum budget, and rotor never beats exhaustive search."""
     rng = random.Random(seed)
     document = draw_chain(seed, 1 + seed % 4) | {"in_place": rng.random() < 0.5}
     for stage in document["stages"]:
@@ -220,7 +220,7 @@ def test_unread_values_and_in_place(step: int) -> None:
 
 
 def test_an_input_far_larger_than_all_else() -> None:
-    """Dropping x_0 gives back more than everything else takes: there may be less room than none beside it."""
+    """Dropping x_0 frees more than all other values take, so free memory next to x_0 may be negative."""
     document = draw_chain(3, stages=4) | {"input_size": 10**15}
     document["stages"][0]["backward_reads"] = ["output", "saved"]
     recursion = Recursion(document)

@@ -1,4 +1,4 @@
-"""What rotor's search holds in memory, and what its limits count."""
+"""Test the memory of rotor's search, and the counting of its work limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def limited(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def room_of(setting: Setting, share: int) -> int:
-    """Return a room so many ninths of the way from the least one to that of saving all."""
+    """Return the memory at `share` ninths between the minimum and the need of saving all."""
     return setting.least.least + (setting.whole.need - setting.least.least) * share // 9
 
 
@@ -74,7 +74,7 @@ def test_a_limit_counts_the_work_of_all_passes(seed: int, limited: pytest.Monkey
     setting.search([room_of(setting, 1)], RotorOptions(gap=None))
     assert any(once > 0 for once, _ in counted)
     assert all(total <= rotor_search.MOST_WORK for _, total in counted)
-    # Where nothing is left, nothing is begun.
+    # Without remaining work, the search starts no sweep.
     counted.clear()
     limited.setattr(rotor_search, "MOST_WORK", 1)
     setting.search([room_of(setting, 1)], RotorOptions(gap=None))
@@ -82,7 +82,7 @@ def test_a_limit_counts_the_work_of_all_passes(seed: int, limited: pytest.Monkey
 
 
 def test_higher_limits_are_tried_with_stages_recomputed_once(limited: pytest.MonkeyPatch) -> None:
-    """Where whole fronts are too much work, and the limit is too low, that finds more than least memory does."""
+    """If full fronts cost too much and the limit is too low, once-schedules beat the minimum-memory schedule."""
     setting = setting_of(random_chain(7, 14))
     room = room_of(setting, 1)
     optimum = setting.search([room], RotorOptions(gap=None)).found[room].excess

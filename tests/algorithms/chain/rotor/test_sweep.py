@@ -174,7 +174,7 @@ def test_a_gap_ends_the_search(short: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_stopped_after_a_first_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What recomputes each stage at most once is the answer: better than least memory, with the bound so far."""
+    """A stopped search answers with the once-schedule, which beats minimum memory, and its current bound."""
     monkeypatch.setattr(rotor_search, "SHORT", 0)
     monkeypatch.setattr(rotor_search, "FEW", 0)
     monkeypatch.setattr(rotor_search, "ONCE_FROM", 0)

@@ -1,4 +1,4 @@
-"""Times in ticks: ways that take many orders of magnitude longer than the rest of the chain."""
+"""Test times in ticks on chains where some options take orders of magnitude longer than the rest."""
 
 import random
 

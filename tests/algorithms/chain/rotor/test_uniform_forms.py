@@ -1,4 +1,4 @@
-"""Rotor on chains of every form, against all persistent schedules and against a recursion of its own."""
+"""Compare rotor on chains of every form with all persistent schedules and with an independent recursion."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from remat.schedule.steps import StepBuilder, concatenate
 
 
 def best_of_class(problem):
-    """Return the least makespan over all sets of (stage, earlier task to run again), or None."""
+    """Return the minimum makespan over all sets of (stage, earlier task to recompute), or None."""
     graph = problem.graph
     order = reference_order(graph, problem.needed.once).tolist()
     allowed = [place for place, task in enumerate(order) if graph.recomputable[task] and not graph.once[task]]

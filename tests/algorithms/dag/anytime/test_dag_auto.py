@@ -1,4 +1,4 @@
-"""dag-auto as a whole: against all schedules of its class, and what it says where it stops."""
+"""Test `dag-auto` as a whole: against all schedules of its class, and its claims when stopped."""
 
 import os
 from pathlib import Path
@@ -46,7 +46,7 @@ def keep_makespan(document):
 
 
 def compare_with_class(document, share):
-    """What is said to be optimal, infeasible or a bound in the class is so."""
+    """Assert that claims of optimality, infeasibility and bounds hold within the class."""
     problem = make_problem(remat.load(document))
     peak, low = keep_peak(document), problem.memory_bounds[0].size if problem.memory_bounds[0] else 0
     budget = low + (peak - low) * share // 100
@@ -129,7 +129,7 @@ def test_everything_fits():
 
 
 def test_infeasible_in_the_order_but_not_elsewhere():
-    # In the listed order both sources are there at once, and neither can be made again.
+    # In the listed order both sources are live at once, and neither is recomputable.
     tasks = [
         {"id": "a", "time": 1, "size": 4, "recomputable": False},
         {"id": "b", "time": 1, "size": 4, "recomputable": False},
@@ -275,7 +275,7 @@ def task(name, time, reads, writes, **more):
 
 @pytest.mark.parametrize("options", [{}, {"iterations": 0}])
 def test_a_run_in_place_frees_what_is_made_again_at_once(options):
-    # b needs x's room, and c needs x at once after it.
+    # b overwrites x in place, and c reads x directly afterwards.
     tasks = [task("a", 9, [], ["x"]), task("b", 8, ["x"], ["y"], in_place=True), task("c", 2, ["x"], [])]
     result = solved(graph(tasks, values=[{"id": "x", "size": 2}, {"id": "y", "size": 7}]), 8, options=options)
     assert result.makespan == 9 + 8 + 9 + 2
@@ -284,7 +284,7 @@ def test_a_run_in_place_frees_what_is_made_again_at_once(options):
 
 
 def test_a_third_run_of_a_task():
-    # With at most two runs of each task, which is all that moccasin looks at, nothing fits.
+    # moccasin allows two runs of each task; no schedule in that class fits.
     document = graph(
         [
             task("a", 1, [], ["x"]),

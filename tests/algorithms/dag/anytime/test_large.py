@@ -19,7 +19,7 @@ SMALL = {"derandomize": True, "database": None, "deadline": None, "suppress_heal
 
 
 def perceptron(layers):
-    """A training graph of three tasks a layer, each way, whose values take most of the memory."""
+    """Return a training graph with three tasks per layer and direction; values take most of the memory."""
     return dict(generate("dag", "mlp", layers=layers, batch=8192, keep_gradients=False))
 
 

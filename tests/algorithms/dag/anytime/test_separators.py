@@ -1,4 +1,4 @@
-"""Parts between waists: what is joined is valid, what is added up is below every schedule."""
+"""Test the parts between separators: joined schedules are valid, and summed bounds hold."""
 
 import itertools
 import random

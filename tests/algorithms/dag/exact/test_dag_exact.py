@@ -21,7 +21,7 @@ from tests.oracles import search
 
 
 def check(graph: dict[str, Any], shares: tuple[int, ...]) -> bool:
-    """Compare with the search of all schedules at the least budget, below it, and above; say whether any rerun paid."""
+    """Compare with exhaustive search at, below and above the minimum budget; return whether recomputation helped."""
     least = search.chain_least_budget(graph)
     if least is None:
         # `recomputable: false` may leave a graph without any schedule, whatever the budget.
@@ -79,7 +79,7 @@ def test_exhaustive_search_agrees_on_layered_graphs(seed: int) -> None:
 
 
 def test_orders_and_reruns_together() -> None:
-    """Where the best order alone, and reruns in the listed order alone, are both too slow or do not fit."""
+    """The optimum needs both: the best order alone and recomputation alone are slower or do not fit."""
     graph = layered(12, 4)
     peak = remat.solve(graph, algorithm="keep-all").peak_memory["memory"]
     best = remat.solve(graph, algorithm="dag-exact", budget=peak * 9 // 10)

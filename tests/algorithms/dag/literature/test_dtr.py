@@ -1,4 +1,4 @@
-"""`dtr`: eviction traces worked by hand, and what the wrapper promises."""
+"""Test `dtr`: hand-computed eviction traces, and the guarantees of the wrapper."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_trace_worked_by_hand(heuristic):
 
 
 def after(heuristic, *, evicted, returned=()):
-    """A chain p -> q -> r -> s of times 1, 2, 4, 8 and sizes 1, with some values evicted, and some made again."""
+    """Return a chain p -> q -> r -> s (times 1, 2, 4, 8; sizes 1) after some evictions and recomputations."""
     names = ("p", "q", "r", "s")
     tasks = [task(name, 2**i, 1, *names[max(0, i - 1) : i]) for i, name in enumerate(names)]
     readers = [task(f"read-{name}", 1, 0, name) for name in names]

@@ -1,4 +1,4 @@
-"""`layers`: whole layers made again, worked out by hand."""
+"""Compare `layers`, which recomputes whole layers, with hand-computed schedules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def runs(result: remat.Result) -> list[str]:
 def test_by_hand() -> None:
     """Four layers: x0, and in each two values of 10 and its output, of 10 as well; the last output goes to the loss.
 
-    Keeping all holds 10 + 4 * 30 and a byte at the loss. A layer made again spares its 20, and takes 1 + 4 once more.
+    Keeping all holds 10 + 4 * 30 and a byte at the loss. Recomputing a layer spares its 20 bytes and costs 1 + 4.
     """
     document = layered(4)
     plain = remat.solve(document, algorithm="keep-all")
@@ -42,7 +42,7 @@ def test_each_run_comes_once_more_before_its_layers_backward() -> None:
 
 
 def test_evenly() -> None:
-    """Where the last layer is made again at once, 40 of inputs, 40 of layers 0 and 2, its own 20 and two gradients."""
+    """At the last layer: 40 of inputs, 40 of layers 0 and 2, 20 of recomputed values, and two gradients."""
     result = remat.solve(layered(4), algorithm="layers", budget=102, options={"split": "even"})
     names = runs(result)
     assert {name.split(".")[1] for name in names if names.count(name) == 2} == {"1", "3"}

@@ -265,7 +265,7 @@ def test_dense_blocks(layers):
 
 @pytest.mark.parametrize("family", ["densenet", "unet", pytest.param("inception", marks=pytest.mark.slow)])
 def test_networks_that_are_wide(family):
-    """They were refused; now the least memory of the class is far below that of the schedule that keeps all."""
+    """The class accepts wide networks, and its minimum memory is far below that of `keep-all`."""
     document = generate(
         "dag", family, batch=8, keep_gradients=False, **({"image": 64} if family != "inception" else {"image": 75})
     )

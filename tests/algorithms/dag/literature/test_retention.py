@@ -18,7 +18,7 @@ def stages_for(instance):
 
 
 def least_time(stages, held):
-    """The least time over all R with Checkmate's constraints: what is not held on entry is gone."""
+    """Return the minimum time over all R of Checkmate; values not held on entry are lost."""
     count = len(stages)
     pairs = [(t, i) for t in range(count) for i in range(t)]
     best = None
@@ -107,7 +107,7 @@ def test_without_phases_the_cut_is_where_keep_all_peaks():
 
 
 def test_versions_are_never_made_again():
-    """What is overwritten later stays, and so does what was computed from the earlier version."""
+    """The schedule keeps values that a later task overwrites, and values computed from the old version."""
     tasks = [
         {"id": "a", "time": 1, "writes": ["x"]},
         {"id": "old", "time": 1, "reads": ["x"], "size": 2},

@@ -92,7 +92,7 @@ def chain(draw, length, *, host=False):
 def none_fits():
     """Return a graph that no order fits into 8 bytes, although no task needs more.
 
-    While c runs, b is there, and a, which d reads and which cannot be made again.
+    While c runs, b is live, and also a, which d reads and which is not recomputable.
     """
     tasks = [
         {"id": "a", "time": 1, "size": 3, "recomputable": False},
@@ -159,7 +159,7 @@ def chained(draw, setting, count):
 
 
 def best_of_all(document, budget, setting, *, listed, states=None):
-    """Return the least makespan of the class, as exhaustive search finds it; None: there is no schedule."""
+    """Return the minimum makespan of the class by exhaustive search, or None without a schedule."""
     names = setting.problem.graph.tasks
     order = [names[task] for task in setting.facts.order] if listed else None
     if setting.behind is not None:

@@ -50,7 +50,7 @@ def compare(document, budget, seed, *, listed, states=None):
 
 
 def shares_met(seeds, *, host):
-    """Compare on drawn documents; return how many needed more time than their tasks, and of how many all is told."""
+    """Compare on drawn documents; count those that need extra time, exact bounds and unknowns."""
     found = []
     for seed in seeds:
         document, budget, listed = drawn(seed, host=host)
@@ -223,7 +223,7 @@ def test_a_quick_link_costs_nothing_and_a_slow_one_as_much_as_no_link():
 
 
 def test_one_channel_for_both_ways_shares_its_time():
-    """Beside c there is no room for a, which must leave before it, while w comes in."""
+    """a does not fit next to c and leaves before it, on the channel that brings in w."""
     tasks = [
         {"id": "a", "time": 1, "size": 4, "recomputable": False},
         {"id": "b", "time": 2, "size": 1, "reads": ["w"]},

@@ -30,7 +30,7 @@ def compare(seed):
     """Compare with all schedules; return how many moments were asked, and how many bounds are above nothing."""
     draw = random.Random(seed)
     document = training(draw, draw.randint(2, 4)) if seed % 2 else graph(draw, draw.randint(4, 7))
-    # Times of 1 to 6, and beside them some that are next to each other: with units of a millionth, tilts are at work.
+    # Times of 1 to 6 plus small offsets: in units of a millionth, the tilts decide between near-equal times.
     for task in document["tasks"]:
         task["time"] = task["time"] * 10**7 + draw.randint(0, 20)
     least = make_problem(remat.load(document)).memory_bounds[0].size
@@ -67,7 +67,7 @@ def test_below_every_schedule_thoroughly(part):
 
 
 def layers(depth):
-    """Return equal layers, each with two values that could be made again, and a loss that is kept, and nobody reads."""
+    """Return equal layers with two recomputable values each, and a loss that is kept and never read."""
     tasks = []
     for i in range(depth):
         tasks.append({"id": f"a{i}", "time": 40_000_000, "size": 4, "reads": [f"c{i - 1}"] if i else []})

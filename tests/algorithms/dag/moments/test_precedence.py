@@ -53,7 +53,7 @@ def test_ways_and_levels_are_those_of_the_definition(seed):
 
 
 def possible_before(facts, task, *, listed):
-    """What can run before another task does, by trying, and what must: without it, the task cannot run."""
+    """Return by exhaustive trial which tasks can run before `task`, and which must."""
     others = [k for k in facts.tasks if k != task]
     if listed:
         others = [k for k in others if not 0 <= facts.place[task] <= facts.place[k]]

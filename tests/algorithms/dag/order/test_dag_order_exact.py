@@ -1,4 +1,4 @@
-"""`dag-order-exact` against exhaustive search, at its limits, and its search by itself."""
+"""Test `dag-order-exact` against exhaustive search and at its limits, and its search in isolation."""
 
 from __future__ import annotations
 

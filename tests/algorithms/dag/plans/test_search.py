@@ -80,11 +80,11 @@ def test_replay_of_a_value_that_is_written_back():
 
 
 def compare(problem, model, item, stage):
-    """Compare the replay of a plan with what the verifier says of the same steps."""
+    """Compare the replay of a plan with the verifier's report on the same steps."""
     plan = Search(model, 0, 0).measure(item, stage)
     tasks = model.tasks_of(plan.item, plan.full)
     report = verified(problem, steps_of(problem, tasks))
-    # What is resident before anything is dropped is the instance's business.
+    # The instance determines the bytes that are resident before the first drop.
     here = model.tables.static[0] + sum(
         size for size, initial in zip(model.tables.size, model.tables.initial, strict=True) if initial
     )
@@ -118,7 +118,7 @@ def test_a_twin_reads_nothing_else(reads, stands_in):
 
 
 def test_what_is_required_runs_itself():
-    """Nobody reads the tape, so that for memory's sake the light task would do; it does for what runs again."""
+    """The required task runs once although `light` needs less memory; recomputation uses `light`."""
     tasks = [
         {"id": "heavy", "time": 2, "writes": ["x", "tape"]},
         {"id": "light", "time": 1, "writes": ["x"], "required": False},
@@ -136,7 +136,7 @@ def test_what_is_required_runs_itself():
 
 
 def layered(nodes, seed, share, compiled=True):
-    """A generated graph's search, compiled if nothing else is said, for a share of its peak."""
+    """Return the search of a generated graph for a share of its peak, compiled by default."""
     model = stage_model(make_problem(remat.load(dict(generate("dag", "layered", nodes=nodes, seed=seed)))))
     search = Search(model, 0, 0, compiled)
     search.budget = search.measure(model.tables.first, range(model.stages)).peak * share // 100
@@ -184,7 +184,7 @@ def test_compiled_equals_interpreted(kind):
 
 
 def improved(compiled):
-    """What 60 rounds make of the greedy's plan."""
+    """Compare the greedy's plan before and after 60 rounds."""
     search = layered(65, 0, 90, compiled)
     plan = search.construct(1.0)
     search.start(plan)

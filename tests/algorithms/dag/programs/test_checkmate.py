@@ -37,7 +37,7 @@ def draws(count):
 
 
 def span(document):
-    """The memory bound, and what is needed without reruns."""
+    """Return the memory bound, and the need without recomputation."""
     keep = remat.solve(document, algorithm="keep-all")
     bound = keep.memory_bounds["memory"].size if keep.memory_bounds else 0
     return bound, keep.peak_memory["memory"]
@@ -48,7 +48,7 @@ def runs_of(result):
 
 
 def reference_of(document):
-    """The order in which nothing runs twice."""
+    """Return the order in which every task runs once."""
     return runs_of(remat.solve(document, algorithm="keep-all"))
 
 

@@ -145,7 +145,7 @@ def test_never_above_the_classical_model_thoroughly(
 
 
 def check_classical(times: list[tuple[int, int]], storage: list[tuple[int, int, int]], **options: Any) -> None:
-    """One working buffer: what the working memory could hold besides, before an adjoint is there, is not used."""
+    """Compare with the classical model, whose working memory holds one buffer before the first adjoint."""
     forward, backward = [f for f, _ in times[:-1]], [b for _, b in times]
     document = loop(len(times), 0) | {
         "steps": [{"forward_time": f, "backward_time": b} for f, b in times],
@@ -203,7 +203,7 @@ PATIENCE = 20
 
 
 def check_never_worse(document: dict[str, Any], budget: int | None) -> None:
-    """As it is called by default it is seldom worse; where it is, it gets time, too."""
+    """Defaults are rarely worse than other algorithms; the comparison then grants a longer search."""
     options = LITTLE | {"iterations": 3, "moves": 3000, "window": 500}
     own = remat.solve(document, algorithm="adjoint-best", budget=budget, options=options)
     longer = False
@@ -252,7 +252,7 @@ LARGE_AND_SMALL: list[dict[str, Any]] = [
 @pytest.mark.parametrize("tape_size", [None, 3])
 @pytest.mark.parametrize("budget", [13, pytest.param(20, marks=pytest.mark.slow)])
 def test_room_beside_small_states_is_used(storage: bool, tape_size: int | None, budget: int) -> None:
-    """The working memory has room for the largest state; what is small leaves room for other states, and for tapes."""
+    """The working memory fits the largest state; next to small states it also holds other states and tapes."""
     levels = [
         {"name": "near", "write_time": 4},
         {"name": "disk", "slots": 0, "write_time": 5, "read_time": 4, "channel": "disk"},
@@ -485,7 +485,7 @@ def test_steps_on_a_coarse_scale_start_as_early_as_may_be() -> None:
 
 
 def test_an_idle_channel_costs_nothing() -> None:
-    """A level beside computing that holds nothing makes no schedule slower."""
+    """An asynchronous level without slots makes no schedule slower."""
     level = {"name": "ram", "bandwidth": 1}
     document = {"schema": "remat.instance/1", "kind": "adjoint", "steps": 4, "backward_time": 0, "storage": [level]}
     alone = remat.solve(document, algorithm="adjoint-best", budget=8)
@@ -495,7 +495,7 @@ def test_an_idle_channel_costs_nothing() -> None:
 
 
 def test_a_schedule_outside_the_class_is_not_the_best_of_it() -> None:
-    """Adjoints and tapes are parked, which no schedule of the class does; that none of it is quicker stays proved."""
+    """The result offloads adjoints and tapes, which the class forbids; its optimality in the class stays proved."""
     links = [
         {"source": "device", "target": "host", "latency": 5, "channel": "gpu"},
         {"source": "host", "target": "device", "bandwidth": 5, "channel": "gpu"},

@@ -122,7 +122,7 @@ def test_the_listed_order_may_be_kept():
 
 
 def test_room_that_links_make():
-    """What they can carry until a run, and bring back after it, is the room that they make there."""
+    """Links free as many bytes at a run as they can send before it and return after it."""
     document, _ = drawn(7)
     setting = Setting(make_problem(remat.load(document), budget=20))
     model = setting.model
@@ -136,7 +136,7 @@ def test_room_that_links_make():
 
 
 def test_a_schedule_is_read_as_a_taste():
-    """What comes back in a plan is what its taste says."""
+    """The parameters read from a plan reproduce its choice of values to offload."""
     some = 0
     for seed in range(100, 112):
         document, budget = drawn(seed)
@@ -154,7 +154,7 @@ def test_a_schedule_is_read_as_a_taste():
 
 
 def updated(draw):
-    """Draw a graph whose parameters lie at the host, where a second processor may update them in place or anew."""
+    """Draw a graph with parameters at the host, whose processor may update them in place or out of place."""
     document = graph(draw)
     document["schema"] = "remat.instance/2"
     machine = document["machine"]

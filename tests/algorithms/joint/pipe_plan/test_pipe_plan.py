@@ -1,4 +1,4 @@
-"""`pipe-plan`: against exhaustive search, its bounds, its kernel's twin, and what it is never slower than."""
+"""Test `pipe-plan` against exhaustive search, its bounds, its kernel's twin, and simpler planners."""
 
 import random
 
@@ -21,7 +21,7 @@ UNITS = {"time": "unit", "memory": "unit"}
 
 
 def tiny(seed):
-    """Return a tiny pipeline whose layers have no output, and what the oracle asks for."""
+    """Return a tiny pipeline with layers without outputs, and the oracle's arguments."""
     rng = random.Random(seed)
     layers = [(rng.randint(1, 4), rng.randint(1, 5), rng.randint(1, 5)) for _ in range(3)]
     least = 1 + max(saved for _, _, saved in layers)
@@ -165,7 +165,7 @@ def test_never_slower_than_the_zoo():
 
 
 def test_recomputation_is_what_less_memory_costs():
-    """With less memory more runs again; where it may not, less fits."""
+    """Less memory causes more recomputation; without recomputation, fewer instances fit."""
     ample, scarce = (
         remat.solve(halves(memory=size), algorithm="pipe-plan", options={"moves": 500, "zoo": False})
         for size in (400, 60)
@@ -180,7 +180,7 @@ def test_recomputation_is_what_less_memory_costs():
 
 
 def test_a_layer_larger_than_every_memory():
-    """It is named, with the least memory."""
+    """The error names the layer and the minimum memory."""
     document = halves(memory=10)
     result = remat.solve(document, algorithm="pipe-plan")
     assert result.status is Status.INFEASIBLE
@@ -196,7 +196,7 @@ def test_same_seed_same_plan():
 
 
 def test_bytes_force_recomputation():
-    """Where a micro-batch alone nearly fills all memories, the bound is above that of work; and it holds."""
+    """If one micro-batch nearly fills all memories, the bound exceeds the work bound and stays valid."""
     document = halves(devices=2, batches=2, memory=40, output_size=0)
     limits = bound.limits_of(make_problem(remat.load(document)))
     value, price = bound.forced_bound(limits)

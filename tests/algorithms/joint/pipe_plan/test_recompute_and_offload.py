@@ -26,7 +26,7 @@ UNITS = {"time": "unit", "memory": "unit"}
 
 
 def tiny(seed, count):
-    """Return a tiny pipeline with a host, and what the oracle asks for."""
+    """Return a tiny pipeline with a host, and the oracle's arguments."""
     rng = random.Random(seed)
     layers = [(rng.randint(1, 4), rng.randint(1, 5), rng.randint(1, 5)) for _ in range(count)]
     capacity = max(saved for _, _, saved in layers) + rng.randint(0, 6)
@@ -45,7 +45,7 @@ def tiny(seed, count):
 
 
 def check_best(seed, count):
-    """Cuts x orders x kept, run again or at the host, of each layer and micro-batch: nothing is quicker."""
+    """No combination of cuts, orders and per-layer options (keep, recompute, offload) is faster."""
     document, cuts, given = tiny(seed, count)
     result = remat.solve(document, algorithm="pipe-plan", options={"moves": 1000}, seed=seed)
     limit = float("inf") if result.makespan is None else result.makespan
@@ -91,7 +91,7 @@ def laid_out(document, shape="chain"):
 
 
 def drawn(hosting, rng):
-    """Return any choice of ways."""
+    """Draw a choice of recompute and offload options."""
     chosen = Choice(*(np.zeros((hosting.model.stages, hosting.model.batches), dtype=np.int64) for _ in range(2)))
     for (stage, batch), _ in np.ndenumerate(chosen.level):
         level = rng.randrange(len(hosting.ways[stage]))
@@ -102,7 +102,7 @@ def drawn(hosting, rng):
 
 @pytest.mark.parametrize("shape", ["chain", "v"])
 def test_the_kernels_times_are_those_of_what_is_played(shape):
-    """Where nothing only passes, and no two transfers meet, for any orders and ways."""
+    """Kernel and simulation agree for any orders and options if values never only pass and transfers never queue."""
     document = uniform(3, 5, layers=4, memory=70, output_size=0, gradient_size=0)
     document["cluster"].pop("levels")
     _, hosting = laid_out(document, shape)
@@ -123,7 +123,7 @@ def test_the_kernels_times_are_those_of_what_is_played(shape):
 
 
 def test_compiled_as_interpreted():
-    """The kernel and its plain twin leave the same, to the bit, where stages have ways to choose from."""
+    """The kernel and its interpreted twin end in bitwise equal states if stages have several options."""
     _, hosting = laid_out(uniform(2, 4, memory=40), "v")
     facts = facts_of(hosting)
     states = [state_of(facts, 5) for _ in range(2)]
@@ -145,7 +145,7 @@ def test_compiled_as_interpreted():
 
 @pytest.mark.parametrize("seed", seeds(6, 60))
 def test_both_referees_accept_any_ways(seed):
-    """Mixed ways of each stage and micro-batch, with inputs that segments begin with at the host, too."""
+    """Mix options per stage and micro-batch, including segment inputs at the host."""
     rng = random.Random(seed)
     document = uniform(2, 3, layers=rng.randint(1, 4), bandwidth=rng.choice([1, 5]))
     document["backward_reads"] = rng.choice([["input", "saved"], ["saved"], ["input", "output", "saved"]])
@@ -159,7 +159,7 @@ def test_both_referees_accept_any_ways(seed):
 
 
 def judged(document, hosting, played):
-    """Let both referees judge what was played, without limits of bytes."""
+    """Let both referees judge a simulated plan without memory limits."""
     graph, machine = hosting.problem.graph, hosting.problem.machine
     schedule = {
         "schema": "remat.schedule/2",
@@ -174,7 +174,7 @@ def judged(document, hosting, played):
 
 
 def test_together_quicker_than_either():
-    """Slow ways to the host: some layers wait there, some run again, and that is quicker than either alone."""
+    """With slow links to the host, mixing offloading and recomputation is faster than either alone."""
     document = uniform(4, 8, layers=3, bandwidth=1, memory=30, output_size=0, gradient_size=0)
     alone = document | {"cluster": {key: value for key, value in document["cluster"].items() if key != "host"}}
     how = {"options": {"moves": 150, "placement": "chain"}}
@@ -190,7 +190,7 @@ def test_together_quicker_than_either():
 
 
 def test_from_what_is_known_on():
-    """What sends away whole stages is a plan of the larger search, too, and nothing slower comes of it."""
+    """A plan that offloads whole stages is a valid start of the larger search, which never gets slower."""
     document = uniform(4, 8, layers=3, bandwidth=2, memory=50, output_size=0, gradient_size=0)
     outline, hosting = laid_out(document)
     alone = BestSteps(hosting.problem, Context())

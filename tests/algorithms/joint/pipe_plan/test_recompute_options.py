@@ -1,4 +1,4 @@
-"""What stages may recompute: against all segments that there are, and as memoised by equal layers."""
+"""Test recompute options of stages: against all segments, and memoised for equal layers."""
 
 import itertools
 import random
@@ -42,7 +42,7 @@ def every_segments(count):
 
 
 def points(ways, layers, instance):
-    """Return bytes of one micro-batch, and time of what runs again, of each way."""
+    """Return for each option the bytes of one micro-batch and the recomputation time."""
     work = _StageBytes(instance, list(instance.each_layer()), 0, 0)
     found = []
     for way in ways:
@@ -54,7 +54,7 @@ def points(ways, layers, instance):
 
 @pytest.mark.parametrize("seed", seeds(15, 300))
 def test_the_curve_of_a_stage_alone(seed):
-    """For each memory in which one micro-batch passes, rotor's fronts name the least that runs again."""
+    """For each memory that fits one micro-batch, rotor's fronts give the minimum recomputation time."""
     rng = random.Random(seed)
     layers = [
         {
@@ -85,7 +85,7 @@ def test_equal_layers_are_asked_once():
 
 
 def test_uneven_layers():
-    """A stage of twelve layers of which some save much: fronts name ways that even segments do not."""
+    """On twelve uneven layers, fronts contain options that even segments miss."""
     rng = random.Random(3)
     layers = [
         {"forward_time": rng.randint(1, 9), "backward_time": 9, "saved_size": rng.randint(1, 40), "output_size": 9}

@@ -45,7 +45,7 @@ def rows_of(document, *, devices, room, bandwidth, batches):
 
 
 def _order(nodes, edges):
-    """Return the nodes so that each follows what it reads."""
+    """Return the nodes in topological order."""
     missing = dict.fromkeys(nodes, 0)
     for _, target, _ in edges:
         missing[target] += 1

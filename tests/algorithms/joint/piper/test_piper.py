@@ -20,7 +20,7 @@ from tests.seeds import seeds
 
 
 def random_rows(chance):
-    """Return rows of a few layers on a few devices, with room for something between all and nothing."""
+    """Return rows of a few layers on a few devices, with a memory limit that binds."""
     count, devices = chance.randint(1, 4), chance.randint(1, 4)
     degrees = [1, *chance.sample([2, 3, 4], chance.randint(0, 2))]
     copies = sorted({1, *chance.sample([2, 3, 4], chance.randint(0, 2))})
@@ -51,7 +51,7 @@ def every_split(rows):
 
 
 def load(rows, stage, flight, ways):
-    """Return what a stage's devices do for a micro-batch; None where it does not fit."""
+    """Return the load of a stage's devices for a micro-batch, or None if the stage does not fit."""
     first, end, t, d = stage
     if sum(way.held * flight + way.fixed for way in ways) > rows.room:
         return None
@@ -60,7 +60,7 @@ def load(rows, stage, flight, ways):
 
 
 def least(rows):
-    """Return the least largest load over all splits and all ways of all layers."""
+    """Return the minimum bottleneck load over all splits and all options of all layers."""
     found = []
     for stages in every_split(rows):
         worst = 0
@@ -100,7 +100,7 @@ def test_no_split_is_better(number):
 
 
 def test_fronts_of_many_points_are_thinned(monkeypatch):
-    """What is left fits, and is no better than what was there."""
+    """Points of a thinned front fit, and none is better than the full front."""
     monkeypatch.setattr(table, "MOST_POINTS", 3)
     chance = random.Random(1)
     ways = {1: [[Way(1, 2**k + chance.randint(0, 3), 0), Way(2**k + 1, 0, 0)] for k in range(8)]}

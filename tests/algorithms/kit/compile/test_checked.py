@@ -1,6 +1,6 @@
-"""The kernels of the zoo with their indices checked: none reads or writes beyond an array, and answers stay the same.
+"""Run the zoo's kernels with index checks: no access out of bounds, and unchanged answers.
 
-The kernels of chains are checked beside their twins, in tests/algorithms/chain.
+Tests in tests/algorithms/chain check the chain kernels together with their twins.
 """
 
 from __future__ import annotations

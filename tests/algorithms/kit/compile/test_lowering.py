@@ -1,4 +1,4 @@
-"""The small compiler: what it compiles computes what the interpreter does, and what it cannot is refused."""
+"""Test the small compiler: compiled code matches the interpreter, and unsupported code is rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service that takes a program, and neither solves it nor hears anything."""
+"""A service that accepts a program, never solves it and ignores every message."""
 
 from __future__ import annotations
 

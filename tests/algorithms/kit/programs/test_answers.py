@@ -1,4 +1,4 @@
-"""Jobs in threads: what they find comes back, and none of them is left behind."""
+"""Test jobs in threads: results arrive, and no thread outlives its job."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_job_is_stopped_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="no clocks of threads")
 def test_a_job_that_counts_no_work_is_stopped() -> None:
-    """Its own processor time counts: waiting is no work, and what other threads do is none of its own."""
+    """Only the job's own processor time counts, not waiting and not the work of other threads."""
 
     class Stuck(Waiting):
         def solve(self) -> Answer:

@@ -1,4 +1,4 @@
-"""Programs for CP-SAT: what it says of them, in whole numbers."""
+"""Test programs for CP-SAT and its integer answers."""
 
 import random
 
@@ -7,7 +7,7 @@ from remat_algorithms.kit.programs.program import ProgramBuilder
 
 
 def test_bounds_of_whole_costs_are_whole():
-    """CP-SAT scales what it has proved: the last bits of that are no bound."""
+    """CP-SAT scales its proved bound, so the last bits are not part of the bound."""
     draw = random.Random(0)
     for _ in range(40):
         program = ProgramBuilder()

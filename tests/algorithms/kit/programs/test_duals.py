@@ -1,4 +1,4 @@
-"""Linear programs: what duals prove is true of every feasible point, and that there is none is never said unproved."""
+"""Test linear programs: bounds proved by duals hold for every feasible point; infeasibility needs a proof."""
 
 import itertools
 import math
@@ -55,7 +55,7 @@ def test_many_have_points_and_some_are_proved_to_have_none() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_solver_that_errs_excludes_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told that there is no feasible point where there is one, the proof is missed."""
+    """A solver's wrong claim of infeasibility is rejected, because its proof is missing."""
     program = drawn(seed)
     before = duals._glop
     monkeypatch.setattr(duals, "_glop", lambda one: (False, None, None) if one is program else before(one))

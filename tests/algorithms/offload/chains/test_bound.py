@@ -1,4 +1,4 @@
-"""Bounds of chains with memories behind: never above exhaustive search, in which tasks may run again; mostly equal."""
+"""Test that bounds of chains with host memory never exceed, and mostly equal, exhaustive search."""
 
 import math
 import random
@@ -68,7 +68,7 @@ def compare(draw):
 
 
 def shares_met(seeds):
-    """Return how many drawn chains take longer than their tasks, how often the bound is met, and how many are left."""
+    """Return how many drawn chains need extra time, how often the bound is exact, and how many are unknown."""
     found = [compare(random.Random(seed)) for seed in seeds]
     costly = [pair for pair in found if pair is not None and 0 < pair[0] < math.inf]
     return len(costly), sum(met for _, met in costly), found.count(None)
@@ -90,7 +90,7 @@ def test_never_above_exhaustive_search_thoroughly(part):
 
 
 def without_room(draw, stages):
-    """Draw a chain beside a host that has room for nothing, and a budget."""
+    """Draw a chain with a full host, and a budget."""
     listed = [
         small_chains.stage(
             draw.randint(1, 9),

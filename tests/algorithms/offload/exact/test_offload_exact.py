@@ -36,10 +36,10 @@ def least_need(document):
 
 
 def compare(document, share, states, **options):
-    """Solve at a share of the way from the least conceivable budget to that of keeping all; compare with the search.
+    """Solve at a share between the memory bound and the budget of keeping all; compare with the search.
 
-    What takes too much work, of the search or of the solver, is not held to equality; the solver's bounds are checked.
-    Return whether it was.
+    If the search or the solver runs out of work, only the solver's bounds are checked.
+    Return whether equality was checked.
     """
     low, high = least_need(document)
     budget = low + (high - low) * share // 100
@@ -136,10 +136,10 @@ def test_equals_exhaustive_search_with_recomputation_thoroughly():
 @pytest.mark.parametrize(
     ("traits", "options", "makespan"),
     [
-        # x1 comes and goes beside F2 .. F5 and B5 .. B3.
+        # x1's transfers overlap with F2 .. F5 and B5 .. B3.
         ({}, {}, 23),
         ({"channels": ("bus", "bus")}, {}, 23),
-        # Both ways on the processor's time; or F1 once more.
+        # Both transfers block the processor; the alternative recomputes F1.
         ({"channels": ("gpu", "gpu")}, {}, 29),
         ({"channels": ("gpu", "gpu")}, {"recompute": True}, 25),
         # Out from 2 on, gone at 2 + 10: the loss waits for 1. Back from 13 on, as soon as the loss has ended, until 23:
@@ -239,7 +239,7 @@ def test_a_solver_that_meets_its_limit_a_moment_early_says_so(monkeypatch):
 
 
 def test_an_output_is_not_given_up_in_place():
-    """What a run in place could take over must stay, be it at the very end."""
+    """No in-place run may take over an output, even at the end of the step."""
     document = {
         "schema": "remat.instance/1",
         "kind": "dag",

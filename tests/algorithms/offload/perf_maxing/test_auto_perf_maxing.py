@@ -56,7 +56,7 @@ def size_of(nodes: list[Node], chosen: list[str], what: str) -> int:
 
 
 def least_time(nodes: list[Node], keep: float, send: float) -> float:
-    """Return the least time that is remade, over all choices."""
+    """Return the minimum recomputation time over all choices."""
     best = math.inf
     for chosen in itertools.product((KEEP, REMAKE, SEND), repeat=len(nodes)):
         listed = list(chosen)
@@ -153,7 +153,7 @@ def test_the_greedy_by_hand() -> None:
     # 8 are kept, where 7 may be: the cheapest of them goes, too.
     assert greedy(nodes, Room(keep=7, remake=4, send=6), lambda: False) == [SEND, REMAKE, KEEP, REMAKE, SEND]
     assert greedy(nodes, Room(keep=0, remake=0, send=0), lambda: False) == 5 * [REMAKE]
-    # What has no bytes is never sent.
+    # Empty values are never sent.
     assert greedy([Node(0, (0,), 0, 1, alone=True)], Room(keep=0, remake=0, send=0), lambda: False) == [REMAKE]
 
 
@@ -233,7 +233,7 @@ def test_what_leaves_is_waited_for_behind_the_next_layer() -> None:
         last = max(k for k, name in enumerate(forward) if name.startswith(f"{layer + 1}."))
         end = step["start"] + sizes[step["copy"]] / 2e9
         assert started[forward[last + 1]] >= end - 1e-12
-    # Nothing comes back before the backward of the layer behind it has begun.
+    # Each value returns only after the backward of the next layer has started.
     for step in steps:
         if step.get("to") == "device":
             layer = int(step["copy"].split(".")[0])

@@ -23,8 +23,8 @@ def solve(document, budget, **options):
 def test_five_stages_by_hand():
     """x1 leaves in the stage of Fe3 and comes back in that of B4, the only ones that are long enough.
 
-    The stages then take as long as their runs, 23 in all. Placed, the copies go as soon as they can: x1 is there at
-    2, when Fe2 starts, and there is room for it again when the loss has ended, at 12.
+    The stages then take as long as their runs, 23 in all. Placement starts copies as early as possible: x1 leaves at
+    2, when Fe2 starts, and fits again when the loss has ended, at 12.
     """
     result = solve(one_big_value(), 17)
     starts = [
@@ -57,7 +57,7 @@ def test_five_stages_by_hand():
 @pytest.mark.parametrize(
     ("traits", "makespan"),
     [
-        # F1 again takes 2; on the processor's own channel, x1 would take 3 each way.
+        # Recomputing F1 takes 2; on the processor's channel, each transfer of x1 takes 3.
         ({"channels": ("gpu", "gpu")}, 25),
         ({"host": 5}, 25),
     ],
@@ -69,12 +69,12 @@ def test_recomputes_where_paging_does_not_pay(traits, makespan):
 
 
 def test_pays_for_paging():
-    """Five times as slow, x1 takes 7 each way: 4 more than Fe3, 4 more than B4. F1 takes 20 here."""
+    """At a fifth of the bandwidth, each transfer of x1 takes 7: 4 more than Fe3 and B4. F1 takes 20 here."""
     document = one_big_value(bandwidth=(1.2, 1.2))
     document["stages"][0]["forward_time"] = 20
     result = solve(document, 17)
     assert result.notes[0].startswith("makespan of stages that wait for each other: 49;")
-    # Out from 20 to 27, beside Fe2 to Fe4: the loss waits for nobody. Back from 30 to 37, when B2 is due.
+    # Out from 20 to 27, during Fe2 to Fe4: the loss does not wait. Back from 30 to 37, when B2 is due.
     assert result.makespan == 41
 
 
@@ -116,7 +116,7 @@ def test_never_better_than_exhaustive_search(document, share):
 
 
 def on_host(bandwidth):
-    """Return the machine of `one_big_value`, for another bandwidth each way."""
+    """Return the machine of `one_big_value` with this bandwidth in both directions."""
     return one_big_value(bandwidth=(bandwidth, bandwidth), latency=(0, 0))["machine"]
 
 
@@ -150,7 +150,7 @@ def test_a_graph_of_many_tasks_is_answered_in_fewer_stages():
 
 
 def test_larger_graphs_get_better_from_a_start():
-    """A chain whose program is searched value by value: what is found is better than the greedy's schedule."""
+    """On a chain whose program is searched value by value, the result beats the greedy schedule."""
     document = generate("chain", "random", length=10, seed=3, max_workspace=30)
     machine = on_host(20)
     budget, _ = halfway(document, machine, 0.4)
@@ -200,7 +200,7 @@ def test_what_lies_in_the_second_memory_makes_room_there(budget):
 
 @pytest.mark.parametrize("pinned", [True, False])
 def test_what_must_end_in_the_second_memory_stays_there(pinned):
-    """An input that lies in both memories, and must end in the host: its copy there is never freed."""
+    """An input starts in both memories and must end in the host, which never frees its copy."""
     document = one_big_value()
     graph = remat.load(document)
     problem = make_problem(graph)

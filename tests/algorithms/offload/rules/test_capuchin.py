@@ -42,10 +42,10 @@ def test_free_times() -> None:
 
 
 # EQUAL in 20, at 1 a unit of time. x0 is hidden and leaves; with it, x1 would wait for 4. Too many are then 4 with the
-# loss, 8 with B5, 4 with B4. Remaking x1, x2 or x3 takes one forward each; x1 has most free time and is remade before
-# B2. 4 with B5 are left. x2 would now be made by way of x1, in 2, x3 from x2 in 1: x3 is remade before B4.
-#   x0 leaves 0-4, when Fe5 needs the room. x1 goes after Fe2, x3 after Fe4. B5 holds x2 x4 x5 y5 y4 = 20, B4 x2 x3 x4
-#   y4 y3 = 20; beside B3, with 16, x0 comes back for F1: 10-14.
+# loss, 8 with B5, 4 with B4. Recomputing x1, x2 or x3 takes one forward each; x1 has most free time and reruns before
+# B2. 4 with B5 are left. x2 would now take 2, through x1, and x3 takes 1, from x2: x3 is recomputed before B4.
+#   x0 leaves 0-4, when Fe5 needs its bytes. x1 goes after Fe2, x3 after Fe4. B5 holds x2 x4 x5 y5 y4 = 20, B4 x2 x3 x4
+#   y4 y3 = 20; during B3, with 16, x0 comes back for F1: 10-14.
 MIXED = """
     0   Fe1, x0 out
     1   Fe2
@@ -62,7 +62,7 @@ MIXED = """
 """
 
 # At 4 a unit of time everything but x4 is hidden; x0, x1 and x2 are enough, and all leave at once and early.
-#   B4 holds 28 - 12 = 16 and has room for x2 at 7; B3 x2 x3 y3 y2 = 16, for x1 at 9; B2 for x0 at 11.
+#   B4 holds 28 - 12 = 16, so x2 fits at 7; B3 holds x2 x3 y3 y2 = 16, so x1 fits at 9; with B2, x0 fits at 11.
 HIDDEN = """
     0   Fe1, x0 out
     1   Fe2, x1 out
@@ -86,7 +86,7 @@ def test_timeline(bandwidth: int, expected: str, end: int) -> None:
 
 
 def test_what_remaking_takes() -> None:
-    """A lost value is made from its lost input, if that is lost at the time; what may run once only is not remade."""
+    """Recomputing a value includes its inputs that are lost then; tasks that run once are never recomputed."""
     choice = choice_of(1)
     remaking = Remaking(choice.order)
     x0, x1, x2, x3, _ = choice.candidates[::-1].tolist()
@@ -116,7 +116,7 @@ def test_what_remaking_takes() -> None:
     ],
 )
 def test_where_nothing_can_be_swapped_values_are_remade(machine: dict[str, Any] | None) -> None:
-    """No second memory, no way back, a host that is too small."""
+    """Test machines without a second memory, without a link back, and with a small host."""
     name = "memory" if machine is None else "device"
     result = remat.solve(EQUAL, algorithm="capuchin", machine=machine, budget={name: 20})
     assert result.makespan is not None
@@ -152,7 +152,7 @@ def test_other_machines(more: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_times_of_remaking_are_those_of_one_who_forgets(seed: int) -> None:
-    """What is known of a gap is used again only where what is lost since is no matter; some values have two makers."""
+    """Cached recomputation times equal fresh ones after further losses; some values have two producers."""
     draw = random.Random(seed)
     values = [{"id": f"x{k}", "size": 1} for k in range(12)]
     tasks: list[dict[str, Any]] = []

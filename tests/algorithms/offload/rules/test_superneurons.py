@@ -1,4 +1,4 @@
-"""`superneurons`: what is dear, what is remade how, timelines worked out by hand, and machines that cannot offload."""
+"""Test `superneurons`: cost classes, recomputation modes, hand-computed timelines, and machines without offload."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ NAMED = chain_of(
 """As EQUAL, with two convolutions. With everything kept, runs hold 8 12 16 20 24 | 28 | 32 28 24 20 16."""
 
 # In 24, at 1 a unit of time. Dear: stages 1 and 4; the one segment is stages 2 and 3, 8 bytes, less than the 16 of a
-# backward: remade at once before B4. x2 and x3 go after F3 and Fe4; B5 holds x0 x1 x4 x5 y5 y4 = 24, only B4 with
-# x0 x1 x2 x3 x4 y4 y3 = 28 is too full. The least recently used is x0: it leaves at once, 0-4, and may come back when
-# B4 has ended, beside B3: 11-15. Nothing remade would have to send x0 and x1 away before B5: not before 8, so that it
+# backward: recomputed together before B4. x2 and x3 go after F3 and Fe4; B5 holds x0 x1 x4 x5 y5 y4 = 24, only B4 with
+# x0 x1 x2 x3 x4 y4 y3 = 28 exceeds it. The least recently used is x0: it leaves at once, 0-4, and may come back when
+# B4 has ended, during B3: 11-15. Without recomputation, x0 and x1 leave before B5, which starts after 8; the step
 # ends after 20 (see `capuchin`); memory-centric takes 18, as below.
 BY_SEGMENT = """
     0   Fe1, x0 out
@@ -48,7 +48,7 @@ BY_SEGMENT = """
     15  B1
 """
 
-# Without a second memory: B4 is made room for by remaking x3 alone, by way of x2, and x2 again for B3.
+# Without a second memory: to fit B4, x3 alone is recomputed, through x2; B3 recomputes x2 once more.
 MEMORY_CENTRIC = """
     0   Fe1
     1   F2
@@ -82,7 +82,7 @@ def test_by_segment() -> None:
     ],
 )
 def test_where_nothing_can_leave(machine: dict[str, Any] | None) -> None:
-    """No second memory, no way back, a host that is too small."""
+    """Test machines without a second memory, without a link back, and with a small host."""
     name = "memory" if machine is None else "device"
     result = remat.solve(NAMED, algorithm="superneurons", machine=machine, budget={name: 24})
     assert starts(result) == timeline(MEMORY_CENTRIC)
@@ -98,7 +98,7 @@ def test_where_nothing_can_leave(machine: dict[str, Any] | None) -> None:
 
 @pytest.mark.parametrize("more", [{"channels": ("bus", "bus")}, {"channels": ("gpu", "gpu")}, {"latency": 1}])
 def test_other_machines(more: dict[str, Any]) -> None:
-    """By segment and beside the runs 17; none takes longer than memory-centric, for which nothing moves."""
+    """Overlapped, by segment, it takes 17; no machine takes longer than memory-centric, which never offloads."""
     result = remat.solve(NAMED, algorithm="superneurons", machine=two_memories(1, **more), budget={"device": 24})
     assert result.makespan in (17, 18)
 

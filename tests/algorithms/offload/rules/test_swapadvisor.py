@@ -1,4 +1,4 @@
-"""`swapadvisor`: its first individual by hand, what the search adds, and machines that cannot offload."""
+"""Test `swapadvisor`: its first individual by hand, gains of the search, and machines without offload."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.algorithms.offload.machines import assert_ways_are_needed, two_memori
 from tests.algorithms.offload.timelines import EQUAL, starts, timeline
 
 # EQUAL in 20, at 1 a unit of time; the first individual. Fe5 (24) sends x0 away, which is needed last; the loss, with
-# 28 - 4, x1; B5, with 32 - 8, x2. They leave in turn, 0-4, 4-8, 8-12: Fe5 starts when x0 has gone, the loss when x1
+# 28 - 4, x1; B5, with 32 - 8, x2. They leave one by one, 0-4, 4-8, 8-12: Fe5 starts when x0 has gone, the loss when x1
 # has, B5 when x2 has.
-#   B4 holds x3 x4 y4 y3 and has room for x2: 14-18. B3 (x2 x3 y3 y2) has room for x1, and the channel for it at 18:
+#   B4 holds x3 x4 y4 y3, so x2 fits: 14-18. With B3 (x2 x3 y3 y2), x1 fits, and the channel is free for it at 18:
 #   18-22. B2 for x0, 22-26.
 FIRST = """
     0   Fe1, x0 out
@@ -81,7 +81,7 @@ def test_search_is_reproducible() -> None:
 def test_order_of_a_graph() -> None:
     """In the listed order, A leaves 1-5 for b1 (5-6), B 6-10 for a2, A back 10-14, a2, B back 15-19, b2, join until 21.
 
-    One branch after the other, nothing has to leave.
+    If one branch follows the other, no value has to leave.
     """
     given: dict[str, Any] = {"algorithm": "swapadvisor", "machine": two_memories(1), "budget": {"device": 6}}
     listed = remat.solve(BRANCHES, **given, options={"iterations": 0})

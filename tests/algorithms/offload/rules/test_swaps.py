@@ -137,7 +137,7 @@ FEW_LEAVE = """
     13  B1
 """
 
-# The same two for `autoswap`, but they come back as early as they fit: x1 beside B4, which holds 28 - 8; x0 beside B3.
+# The same two for `autoswap`, but they return as early as they fit: x1 during B4, which holds 28 - 8; x0 during B3.
 EARLY = """
     0   Fe1, x0 out
     1   Fe2, x1 out
@@ -233,7 +233,7 @@ def test_infeasible_budgets_say_what_they_need(algorithm: str, least: int) -> No
 
 
 def test_tflms_tells_a_small_device_from_a_small_host() -> None:
-    """One run ahead, FIVE needs 28 with B2, however much leaves: x0 is back beside x1, x2, y2, y1."""
+    """One run ahead, FIVE needs 28 with B2 however much leaves: x0 is back next to x1, x2, y2, y1."""
     machine = two_memories(2, 1)
     machine["memories"][1]["capacity"] = 3
     result = remat.solve(FIVE, algorithm="tflms", machine=machine, budget={"device": 27})

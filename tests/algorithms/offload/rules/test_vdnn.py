@@ -1,4 +1,4 @@
-"""`vdnn-all`, `vdnn-conv`, `vdnn-pp`: timelines worked out by hand, the published formula, and what they refuse."""
+"""Test `vdnn-all`, `vdnn-conv`, `vdnn-pp`: hand-computed timelines, the published formula, and refusals."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ CONV = """
 """
 
 # vdnn-pp: forwards do not wait; the channel out is busy 0-2, 2-5, 5-8, 8-9, 9-10.5. x4 cannot come back before it has
-# left, 10.5; from then on each backward needs what came back beside the run before it: B5 at 13.5, x3 at 15.5 (B4 at
-# 18.5), x2 from 18.5 to 24.5, and so on as above.
+# left, 10.5; then each backward needs the value prefetched during the previous run: B5 at 13.5, x3 at 15.5 (B4 at
+# 18.5), x2 from 18.5 to 24.5, and the rest as above.
 PP = """
     0    Fe1, x0 out
     2    Fe2, x1 out
@@ -88,7 +88,7 @@ def test_timeline(algorithm: str, expected: str, end: float) -> None:
 
 
 def test_saved_values_leave_a_stage_later() -> None:
-    """Saved sizes 2 0 0 0 4: s1 leaves behind x1, beside Fe2 (3 + 1), and comes back with x0 (4 + 2)."""
+    """Saved sizes 2 0 0 0 4: s1 leaves after x1, during Fe2 (3 + 1), and comes back with x0 (4 + 2)."""
     saved = [2, 0, 0, 0, 4]
     stages = [stage | {"saved_size": size} for stage, size in zip(FIVE["stages"], saved, strict=True)]
     document = FIVE | {"stages": stages}
@@ -152,7 +152,7 @@ def test_other_machines(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", NAMES)
 def test_budget_and_host(algorithm: str) -> None:
-    """A budget below the rule's own schedule is infeasible and says what that needs; so does it then fit."""
+    """Below the need of the rule's schedule, the result reports that need, and the schedule fits in it."""
     tight = remat.solve(FIVE, algorithm=algorithm, machine=two_memories(2, 1), budget={"device": 25})
     assert tight.scope is not None
     assert tight.least_budget is not None
@@ -168,7 +168,7 @@ def test_budget_and_host(algorithm: str) -> None:
 
 
 def test_a_stage_counts_if_any_of_its_operators_is_a_convolution() -> None:
-    """FIVE with names that say nothing, and what stages consist of beside them: the timeline of the names."""
+    """FIVE with neutral names and lists of operators has the timeline of the descriptive names."""
     operators = [["aten.convolution", "aten.relu"], ["aten.relu"], ["conv2d"], ["aten.max_pool2d"], ["Convolution"]]
     stages = [
         stage | {"name": "block", "origin": [{"op": op} for op in ops]}

@@ -193,7 +193,7 @@ def sent_away(capacity: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("capacity", "fits"), [(9, True), (8, False), (0, False)])
 def test_outputs_that_do_not_fit_where_they_must_end(capacity: int, fits: bool) -> None:
-    """What leaves behind the last run may find no room: the dispatcher says so."""
+    """If a value sent after the last run does not fit at its target, the dispatcher reports `Overfull`."""
     problem = make_problem(remat.load(sent_away(capacity)))
     order = Order.of(problem)
     outcome = dispatch(problem.graph, problem.machine, order.program())

@@ -1,4 +1,4 @@
-"""Orders in columns, interpreted and compiled, say to the bit what the objects say."""
+"""Orders in columns, interpreted and compiled, equal the objects bit for bit."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def compare(
 
 
 def with_reruns(problem: Problem, tasks: list[int], draw: random.Random) -> list[int]:
-    """Put some tasks once more at drawn places; what they read may not be there."""
+    """Insert some tasks again at drawn places; their inputs may be missing."""
     found = list(tasks)
     may = (problem.graph.recomputable & ~problem.graph.once).tolist()
     for _ in range(draw.choice((0, 1, 2, 3))):
@@ -102,7 +102,7 @@ def looked_at(problem: Problem, tasks: list[int]) -> Choice | None:
 
 
 def agree(objects: Choice, outline: Outline, draw: random.Random) -> None:
-    """Compare an order, what is taken in some ranking, and how long it takes then."""
+    """Compare the order, the values chosen under a drawn ranking, and the resulting makespan."""
     assert objects.order.tasks == outline.tasks.tolist()
     for name in ("profile", "after", "before", "size", "value", "candidates", "length", "round_trip", "start_times"):
         assert np.array_equal(getattr(objects, name), getattr(outline, name)), name

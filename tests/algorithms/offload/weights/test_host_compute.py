@@ -1,4 +1,4 @@
-"""Where the host runs stages, too: valid schedules, never slower, and a bound that no schedule goes below."""
+"""Test stages on the host: valid schedules, never slower, and a valid lower bound."""
 
 import random
 
@@ -47,7 +47,7 @@ def test_by_hand():
 
 @pytest.mark.parametrize("seed", seeds(2, 60))
 def test_valid_and_never_below_the_bound(seed):
-    """Whatever changes of choices lead to is valid if it fits, and takes what the bound says, or more."""
+    """Any changed choice that fits gives a valid schedule that is not below the bound."""
     document = drawn(seed, longest=4, parameters="host")
     free = solve(document, "l2l")
     for share in (1, 0.8, 0.6):
@@ -81,7 +81,7 @@ def test_helps_where_the_link_is_slow():
 
 @pytest.mark.parametrize("parameters", ["device", "host"])
 def test_nothing_for_other_instances(parameters):
-    """Without a processor at the host, and where parameters are at home on the device, nothing is known."""
+    """Host compute is unavailable without a host processor or with parameters on the device."""
     document = drawn(1, longest=3, parameters=parameters)
     if parameters == "host":
         document["machine"]["processors"].pop()

@@ -1,4 +1,4 @@
-"""Steps of training that follow each other without end: periods, staleness, and what they take, before both judges."""
+"""Test the steady state of training steps in both judges: periods, staleness and memory."""
 
 import math
 import random
@@ -69,9 +69,9 @@ def test_the_delayed_update_hides_the_hosts_side():
 
 @pytest.mark.parametrize("seed", seeds(20, 80))
 def test_the_period_is_the_larger_of_the_two_sides(seed):
-    """With a delay of one step nothing else is in the way, if the links are no bottleneck.
+    """With a delay of one step, the period is the larger side's time if links are no bottleneck.
 
-    But for short chains: from the forward to the new parameters, by the gradient and the update, there are two periods.
+    Short chains are an exception: forward, gradient, update and new parameters have to fit into two periods.
     """
     document = drawn(seed, longest=8) | {"staleness": 1, "schema": "remat.instance/3", "master_copy": True}
     for given in document["stages"]:
@@ -90,7 +90,7 @@ def test_the_period_is_the_larger_of_the_two_sides(seed):
 
 @pytest.mark.parametrize("seed", seeds(6, 20))
 def test_within_a_budget(seed):
-    """What one step takes is enough for longer periods; the least period takes more."""
+    """The memory of one step suffices for longer periods; the minimum period needs more."""
     document = drawn(seed, longest=5) | {"staleness": 1, "schema": "remat.instance/3", "master_copy": True}
     for given in document["stages"]:
         given["optimizer_size"] = 6

@@ -1,4 +1,4 @@
-"""Table 1 of the survey of Gusak et al. 2022: which way each category changes what, from our own schedules."""
+"""Check the signs of Table 1 in the survey of Gusak et al. 2022 against our schedules."""
 
 from benchmarks import survey_table
 

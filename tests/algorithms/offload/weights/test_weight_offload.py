@@ -18,11 +18,11 @@ from tests.seeds import seeds
 
 
 def test_by_hand():
-    """Four stages of F 2, B 2, 4 bytes of parameters at 2 a time unit, updates of no time, and 18 bytes of room.
+    """Four stages of F 2, B 2, 4 bytes of parameters at 2 per time unit, instant updates, budget 18.
 
     Parameters and one gradient are 20 bytes: stage 1's parameters leave with F1's start, which uses them until 2. When
-    B4 and its parameters have gone, g4 (still going) and g3 leave no room for them; at 12 they come back, just in time.
-    So the link to the device brings five times 4 bytes from 12 on.
+    B4 and its parameters have gone, g4 (in transfer) and g3 fill the budget; at 12 they come back, just in time.
+    From 12 on, the link to the device brings five times 4 bytes.
     """
     layers = [stage(2, 2, 4, output=0, saved=0, update=0) for _ in range(4)]
     document = chain(*layers, master_copy=True, input_size=0)
@@ -42,7 +42,7 @@ def test_by_hand():
 
 
 def all_choices(document, budget):
-    """Return the least makespan over all choices of stages and updaters, of forwards that run again, too."""
+    """Return the minimum makespan over all choices of stages, updaters and recomputed forwards."""
     problem = make_problem(remat.load(document), budget=budget)
     setting = Setting(problem, "weight-offload")
     ways = [Choice(*way) for way in itertools.product((False, True), (0, 1), (False, True))]

@@ -79,7 +79,7 @@ def started(result):
 
 @pytest.mark.parametrize(("parameters", "ranks", "zero", "optimizer", "size"), FIGURES)
 def test_bytes_on_a_device(parameters, ranks, zero, optimizer, size):
-    """What a rank has of one stage is rounded up once, all together."""
+    """A rank's share of one stage is rounded up once, as a whole."""
     state = BYTES[optimizer] * parameters
     document = chain(stage(parameters=2 * parameters, optimizer=state), master_copy=True)
     document["schema"] = "remat.instance/3"
@@ -182,7 +182,7 @@ def test_sums_in_another_type():
 
 
 def test_a_link_that_packs_by_hand():
-    """A quarter of 4 bytes at 2 a time unit, beside packing at 8: gradients and parameters take 1 instead of 2."""
+    """Compressed to a quarter, 4 bytes at 2 per time unit take 1 instead of 2; packing at 8 overlaps."""
     ways = [
         {"source": source, "target": target, "bandwidth": 2, "ratio": 0.25, "codec": 8}
         for source, target in (("device", "host"), ("host", "device"))
@@ -246,7 +246,7 @@ def test_both_judges_agree(seed):
 
 
 def all_places(document, budget):
-    """Return the least makespan over all choices of stages that live at the host."""
+    """Return the minimum makespan over all choices of stages with parameters at the host."""
     problem = make_problem(remat.load(document), budget=budget)
     setting = setting_of(problem, "granular-offload")
     assert setting.helper is not None
@@ -382,7 +382,7 @@ def test_what_algorithms_refuse():
 
 
 def test_prefixes_of_names_are_all_told_apart():
-    """Every value of a chain with all that there may be has a kind of its own."""
+    """In a chain with every feature, name prefixes map to distinct kinds of values."""
     for zero, late in itertools.product(range(4), (False, True)):
         document = three(zero) | ({"staleness": 0} if late else {})
         graph = solve(document, "zero").graph

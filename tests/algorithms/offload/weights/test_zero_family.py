@@ -44,7 +44,7 @@ def test_zero_offload_by_hand():
     assert result.makespan == 24
     # At B3: x0..x3, s1..s3, y3, y2, all parameters and a gradient.
     assert result.peak_memory["device"] == 4 + 3 + 2 + 12 + 4
-    # 36 bytes of optimizer states; at most one gradient and one stage's new parameters beside them.
+    # 36 bytes of optimizer states, plus at most one gradient and one stage's new parameters.
     assert result.peak_memory["host"] == 36 + 4 + 4
 
 
@@ -57,7 +57,7 @@ def test_l2l_by_hand():
         *(("B1", 16), ("g2>", 16), ("U2", 18), ("g1>", 20), ("U1", 22)),
     ]
     assert result.makespan == 24
-    # At B2: x0..x2, s1, s2, y2, y1; w2 and w1, g2 and (on its way) g3.
+    # At B2: x0..x2, s1, s2, y2, y1; w2 and w1, g2 and (in transfer) g3.
     assert result.peak_memory["device"] == 3 + 2 + 2 + 8 + 8
 
 
@@ -89,7 +89,7 @@ def test_zero_offload_moves_each_gradient_and_each_parameter_once(seed):
 
 
 def test_the_least_traffic_of_mixed_precision():
-    """With M parameters in two bytes: 2M + 2M bytes an iteration, where the model's states are 16M bytes."""
+    """M parameters of two bytes cause 2M + 2M bytes of traffic per iteration; all model states take 16M."""
     count = 1000
     layers = [stage(parameters=2 * count, optimizer=12 * count) for _ in range(8)]
     result = solve(chain(*layers, master_copy=True), "zero-offload")
@@ -101,11 +101,11 @@ def test_the_least_traffic_of_mixed_precision():
 
 @pytest.mark.parametrize("length", [1, 2, 5, 12])
 def test_zero_offload_keeps_parameters_and_one_gradient(length):
-    """Where a gradient is out before the next one is there, the device's model states are 2M bytes and a gradient."""
+    """If gradients leave before the next one exists, the device holds 2M bytes and one gradient."""
     layers = [stage(parameters=6, output=0, saved=0) for _ in range(length)]
     result = solve(chain(*layers, master_copy=True, input_size=0), "zero-offload")
     assert result.peak_memory["device"] == 6 * length + 6
-    # That is also the least budget, and at it nothing is slower.
+    # That is also the minimum budget, with the same makespan.
     again = solve(chain(*layers, master_copy=True, input_size=0), "zero-offload", budget=6 * length + 6)
     assert again.makespan == result.makespan
     less = remat.solve(chain(*layers, master_copy=True, input_size=0), algorithm="zero-offload", budget=6 * length + 5)
@@ -254,7 +254,7 @@ def test_a_host_that_is_too_small():
     assert again.peak_memory["host"] <= result.least_budget.size
 
 
-# --- beside the algorithms --------------------------------------------------------------------------------------------
+# --- outside the algorithms -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("algorithm", ["keep-all", "checkmate", "dag-auto", "dtr", "chen-sqrt", "dag-order-exact"])
@@ -263,7 +263,7 @@ def test_algorithms_for_task_graphs_take_parameters_in_one_memory(algorithm):
     for key in ("machine", "parameter_memory", "optimizer_memory"):
         del document[key]
     result = solve(document, algorithm)
-    # All parameters and states, x0..x4, s1..s4, y4, y3 and a gradient; the schedules of fewest bytes stay below it.
+    # All parameters and states, x0..x4, s1..s4, y4, y3 and a gradient; minimum-memory schedules stay below it.
     assert result.peak_memory["memory"] <= 5 + 4 * 16 + (1 + 4 * 2) + 4 * 3 + 2 * 2 + 4
     assert result.makespan >= 4 * (2 + 4 + 1)
     names = [step["run"] for step in result.to_dict()["steps"] if "run" in step]

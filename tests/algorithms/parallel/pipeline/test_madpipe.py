@@ -13,7 +13,7 @@ LARGEST = 60
 
 
 def drawn(number, *, layers=(2, 3), hops=False):
-    """Draw a stream on equal devices with about as much room as it needs."""
+    """Draw a stream on equal devices with about as much memory as it needs."""
     chance = random.Random(number)
     count, devices = chance.randint(*layers), chance.randint(2, 3)
     rows = [[chance.randint(*ends) for _ in range(count)] for ends in ((1, 2), (1, 2), (0, 4), (0, 2))]
@@ -51,7 +51,7 @@ def period_of(stream, algorithm, **options):
     return result.pattern.period, " ".join(result.notes)
 
 
-# What the exhaustive search is done with at once; and others.
+# Instances that the exhaustive search solves at once, and others.
 SEVERAL = [pytest.param((1, 2, 3, 4, 6, 12, 18, 22)), pytest.param(range(40), marks=pytest.mark.slow)]
 
 
@@ -68,7 +68,7 @@ def test_cuts_of_one_stage_a_device_are_the_best_of_all(numbers):
 @pytest.mark.parametrize("numbers", SEVERAL)
 @pytest.mark.parametrize("start", [True, False])
 def test_no_pattern_is_shorter_and_what_is_proved_is_so(numbers, start, monkeypatch):
-    """Also where the programs have to find everything by themselves."""
+    """No pattern is shorter and proofs hold, also if the programs get no start."""
     if not start:
         monkeypatch.setattr(pipeline_ilp, "madpipe", lambda *_: Proposal())
     for number in numbers:

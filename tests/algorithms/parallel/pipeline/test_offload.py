@@ -67,7 +67,7 @@ def check_both_judges(document, share):
 @settings(max_examples=2, **SETTINGS)
 @given(pipelines(largest=3, streams=False).map(hosted), st.integers(30, 90))
 def test_both_judges_accept(document, share):
-    """In float and in whole times, with slow ways between devices, and hosts with little room."""
+    """Both judges accept schedules with float and integer times, slow links and small hosts."""
     check_both_judges(document, share)
 
 
@@ -79,7 +79,7 @@ def test_both_judges_accept_many(document, share):
 
 
 def test_by_hand():
-    """One device, two micro-batches, room for one: out and back take 1 each, and nobody does anything meanwhile."""
+    """One device holds one of two micro-batches; each transfer takes 1, without overlap."""
     document = uniform(1, 2, weight=0)
     free = judged(document, budget=4, algorithm="pipe-search")
     assert free.makespan == 8  # one after the other: nothing is sent
@@ -88,7 +88,7 @@ def test_by_hand():
     assert judged(two, budget=4, algorithm="1f1b").makespan is None
     assert judged(two, budget=4, algorithm="gpipe").makespan is None
     sent = judged(two, budget=4, algorithm="pipe-search", options={"moves": 100})
-    # F0 2, its way out 1, F1 2, while B of the first is ready at 6; it returns when the second has gone.
+    # F0 2, its transfer out 1, F1 2; B of the first is ready at 6, and returns when the second has left.
     assert sent.makespan <= 16
     assert sent.makespan == least(two, 4)
 
@@ -128,7 +128,7 @@ def sequences(hosting, stages, batches):
 
 
 def least(document, budget):
-    """Return the least makespan of all sequences that fit, on one stage a device."""
+    """Return the minimum makespan of all sequences that fit, with one stage per device."""
     problem = make_problem(remat.load(document), budget=budget)
     hosting = Hosting(problem, staging(problem, "chain"))
     played = (hosting.play(one) for one in sequences(hosting, hosting.model.stages, hosting.model.batches))

@@ -1,4 +1,4 @@
-"""1F1B* against reference values and a constraint program, and what is made of it against a simulation of versions."""
+"""Compare 1F1B* with reference values, a constraint program and a simulation of weight versions."""
 
 import json
 import random

@@ -64,7 +64,7 @@ def test_bounds_of_the_program_hold(document, placement):
         return
     for bound in exact.bounds:
         if bound.scope != "all schedules":
-            # What the search finds with this placement is in the class, unless it took a named one with another.
+            # The search's result is in the class if it has this placement, and not that of another named schedule.
             assert bound.value <= exact.makespan * (1 + 1e-9)
             assert found.orders.stages != exact.orders.stages or bound.value <= found.makespan * (1 + 1e-9)
 
@@ -80,7 +80,7 @@ def test_certified_optima_of_a_chain(memory, makespan):
 
 
 def test_the_time_of_interleaving_in_the_memory_of_1f1b():
-    """Two chunks a device need no more than 4 activations of a device, and not 5.5, for a makespan of 57."""
+    """With two chunks per device, 4 activations per device instead of 5.5 allow a makespan of 57."""
     document = generate("pipeline", "uniform", layers=8)
     interleaved = remat.solve(document, algorithm="interleaved-1f1b")
     assert (interleaved.makespan, max(interleaved.peak_memory.values())) == (57, 11)
@@ -94,7 +94,7 @@ def test_halves_apart():
 
 
 def test_what_only_passes_counts():
-    """Outputs and gradients take room that the search does not see at first."""
+    """Outputs and gradients that only pass through count, although the search's model omits them at first."""
     layer = {"forward_time": 1, "backward_time": 2, "saved_size": 4, "output_size": 3, "repeat": 4}
     document = generate("pipeline", "uniform") | {"layers": [layer]}
     document["cluster"]["levels"] = [{"bandwidth": 2}]

@@ -83,7 +83,7 @@ def test_times_and_bytes_of_any_size(number):
 
 
 def test_stopped_with_what_there_is():
-    """What is reported last is what is answered; bound and figure enclose the optimum."""
+    """A stopped proof answers with its last report; bound and makespan enclose the optimum."""
     model, span, best = certified(OPTIMA[23])
     found, bounds = [], []
     proof = prove(

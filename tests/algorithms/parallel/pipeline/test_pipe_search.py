@@ -1,4 +1,4 @@
-"""The search for orders of a pipeline: against exhaustive search and certified optima; what it never does."""
+"""Test the order search of pipelines against exhaustive search and certified optima, and its invariants."""
 
 import math
 import random
@@ -33,7 +33,7 @@ def shuffled(model, rng):
 
 @pytest.mark.parametrize("seed", seeds(40, 400))
 def test_best_of_all_orders(seed):
-    """Tiny pipelines: the search finds the best, and its figure is what the oracle counts."""
+    """On tiny pipelines, the search finds the optimum, and its makespan equals the oracle's."""
     model = drawn(seed)
     for span in (False, True):
         lists, figure = search(model, span=span, moves=400, seed=seed)
@@ -95,7 +95,7 @@ def test_never_worse_than_a_start_that_fits(seed):
 
 
 def test_start_is_taken_as_it_is():
-    """Named orders may have B and W at one go, and micro-batches in any order."""
+    """Given orders may combine B and W and take micro-batches in any order."""
     model = PipelineModel((0, 1), 2, (1, 1), (1, 1), (1, 1), (0,), (2, 2), (1, 1), (0, 0), (4, 4))
     start = [
         [(F, 0, 1), (F, 0, 0), (BW, 0, 1), (BW, 0, 0)],
@@ -127,7 +127,7 @@ def test_walk_never_deadlocks(seed):
 
 
 def crowded(rng):
-    """Return a model of many stages on few devices, which have hardly more room than one micro-batch needs."""
+    """Return a model of many stages on few devices with memory for little more than one micro-batch."""
     devices, stages = rng.randint(1, 3), rng.randint(3, 7)
     place = tuple(rng.randrange(devices) for _ in range(stages))
     activation = tuple(rng.randint(0, 3) for _ in range(stages))
@@ -149,7 +149,7 @@ def crowded(rng):
 
 @pytest.mark.parametrize("seed", seeds(20, 300))
 def test_peaks(seed):
-    """Whether an order fits is what the oracle says, recomputed stages included."""
+    """An order fits exactly if the oracle accepts it, including recomputed stages."""
     rng = random.Random(seed)
     model = drawn(seed, recomputed=True)
     fitting = [set(pipeline_orders.words(model, device)) for device in range(model.devices)]

@@ -1,4 +1,4 @@
-"""Stages on several devices: micro-batches in turns, or each of them in parts."""
+"""Test stages on several devices: alternating micro-batches, or each micro-batch split into parts."""
 
 import pytest
 
@@ -126,7 +126,7 @@ def test_bounds_count_all_parts():
 
 
 def test_bounds_hold_for_parts_that_are_quicker_than_their_share():
-    """What is proved of whole micro-batches does not hold: halves may take less than half."""
+    """Bounds account for halves that take less than half the time of a whole micro-batch."""
     given = document(micro_batches=1)
     given["parts"][0]["layers"][0] |= {"forward_time": 1, "backward_time": 1, "saved_size": 0, "output_size": 0}
     assert remat.solve(given, time_limit=5).lower_bound <= 4
@@ -183,7 +183,7 @@ def test_a_part_that_nobody_runs():
 
 
 def test_sizes_are_parts_of_larger_ones():
-    """Where the size of micro-batches is open, the smaller ones say what parts of the larger ones take."""
+    """If the micro-batch size is free, the smaller sizes give the times of parts of the larger ones."""
     given = document()
     given |= {"sizes": given.pop("parts")}
     result = remat.solve(given, algorithm="gpipe", options={"replicas": 2, "sharing": "parts"})
@@ -192,7 +192,7 @@ def test_sizes_are_parts_of_larger_ones():
 
 
 def hops(**more):
-    """Return eight equal layers on four devices with slow ways between them; halves are as quick as they could be."""
+    """Return eight equal layers on four devices with slow links; a half takes exactly half the time."""
     layer = {"forward_time": 2, "backward_time": 4, "saved_size": 4, "output_size": 2, "repeat": 8}
     half = {"forward_time": 1, "backward_time": 2, "saved_size": 2, "output_size": 1}
     cluster = {"devices": [{"name": "d", "count": 4}], "levels": [{"latency": 5}]}
@@ -207,7 +207,7 @@ PLANNERS = ("pipedream-dp", "2bw-plan", "dapple-plan", "varuna", "hetpipe", "pip
 @pytest.mark.parametrize("name", PLANNERS)
 @pytest.mark.parametrize("exchange", ["none", "ring"])
 def test_planners_choose_the_width(name, exchange):
-    """By brute force: the quickest of all numbers of devices a stage, and of both ways to share."""
+    """The planner's choice equals brute force over the devices per stage and both sharing modes."""
     given = hops(exchange=exchange)
     best = remat.solve(given, algorithm=name)
     agreed(given, best.to_dict())
@@ -218,7 +218,7 @@ def test_planners_choose_the_width(name, exchange):
     for one in each:
         agreed(given, one.to_dict())
     assert best.makespan == min(one.makespan for one in each)
-    # All in turns, one micro-batch each, and no hops; where they are added up, a ring of 2 (4 - 1) rounds of 5.
+    # One alternating micro-batch per device, without hops; a gradient exchange adds a ring of 2 (4 - 1) rounds of 5.
     alone = 8 * (2 + 4)
     if name != "chimera-plan" and exchange == "none":
         assert best.makespan == alone
@@ -240,7 +240,7 @@ def test_planners_share_out_where_memory_allows():
 
 
 def test_groups_of_planners_are_alike():
-    """Devices of two types in turns are not shared out."""
+    """Groups of replicas never mix alternating devices of two types."""
     kinds = [{"name": f"d{k}", "type": ["a", "b"][k % 2]} for k in range(4)]
     given = hops(cluster={"devices": kinds})
     given["layers"][0] |= {"forward_time": {"a": 2, "b": 3}, "backward_time": {"a": 2, "b": 3}}

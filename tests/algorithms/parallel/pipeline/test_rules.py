@@ -1,4 +1,4 @@
-"""The named schedules against reference values and closed formulas, run by an event simulation of their own."""
+"""Compare named schedules with reference values and formulas in an independent event simulation."""
 
 import json
 from collections import Counter

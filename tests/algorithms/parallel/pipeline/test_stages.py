@@ -1,4 +1,4 @@
-"""What the searches see of stages is a relaxation: never more time, and never more bytes, than what is placed."""
+"""Test that the searches' stage model is a relaxation: never more time or bytes than the placement."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -63,7 +63,7 @@ def test_many_drawn_pipelines():
 
 @pytest.mark.parametrize("reads", [["input", "output"], ["output"], ["input"]])
 def test_what_two_stages_of_a_device_hold_is_there_once(reads):
-    """In a V the last stage of the way down and the first of the way up meet on one device."""
+    """In a V, the last descending and the first ascending stage share a device, which holds values once."""
     document = uniform(devices=2, micro_batches=2, layers=4, weight_time=1, activation=1) | {"backward_reads": reads}
     document["layers"][0]["output_size"] = 8
     assert weigh(document) > 5

@@ -1,4 +1,4 @@
-"""TeraPipe: the best cut of sequences, against every cut; and what comes of it in both judges."""
+"""Test TeraPipe: its cut of sequences against every cut, and its schedules in both judges."""
 
 import itertools
 import random
@@ -40,7 +40,7 @@ def drawn(chance, length):
 
 
 def cuts_of(times, length, before=0):
-    """Yield every cut of what is left of a sequence into slices that there are."""
+    """Yield every cut of the rest of a sequence into available slices."""
     if before == length:
         yield ()
     for n in range(1, length - before + 1):
@@ -99,7 +99,7 @@ def test_sums_under_limits(number):
 
 
 def test_slices_by_hand():
-    """Two devices, a sequence of two tokens: F F, then B B the other way; keys and values are waited for."""
+    """Two devices, a sequence of two tokens: F F, then B B in reverse; slices wait for keys and values."""
     times = {(1, 0): 1, (1, 1): 2, (2, 0): 3}
     given = document(times, 2, devices=2)
     result = remat.solve(given, algorithm="terapipe", options={"cuts": 1})
@@ -136,7 +136,7 @@ def test_auto_takes_slices():
 
 
 def test_bounds_hold_for_every_cut():
-    """What is proved of whole sequences is no bound: slices may be quicker."""
+    """Bounds account for slices, which may be faster than whole sequences."""
     given = document({(1, 0): 1, (1, 1): 1, (2, 0): 10}, 2, devices=2)
     whole = remat.solve(given, algorithm="gpipe")
     assert whole.makespan == 60
@@ -170,7 +170,7 @@ def test_slices_that_make_up_no_sequence():
 
 
 def test_a_backward_that_does_not_wait_hangs():
-    """In ascending order the first slice's backward waits for the second's, behind it in the same list."""
+    """In ascending order, the first slice's backward waits for the second's, later in the same list."""
     given = document({(1, 0): 1, (1, 1): 1}, 2, devices=1)
     given = given | {"micro_batches": 2, "tokens": given["tokens"] | {"cut": [1, 1]}}
     load(given)
@@ -182,7 +182,7 @@ def test_a_backward_that_does_not_wait_hangs():
 
 @pytest.mark.parametrize("mode", ["blocking", "rendezvous", "grouped"])
 def test_transfers_that_hold_devices_up(mode):
-    """All forwards first, in one direction: nothing hangs."""
+    """All forwards first, in one direction, cause no deadlock."""
     times = {(1, 0): 1, (1, 1): 2, (2, 0): 3}
     devices = [{"name": "d", "count": 3}]
     cluster = {"devices": devices, "levels": [{"latency": 1}]}

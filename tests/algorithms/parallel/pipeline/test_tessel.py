@@ -1,4 +1,4 @@
-"""`tessel`: its repetends against all there are, and what is made of them."""
+"""Test `tessel`: its repetends against exhaustive enumeration, and the schedules built from them."""
 
 import itertools
 import random

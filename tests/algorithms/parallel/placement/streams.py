@@ -6,7 +6,7 @@ TYPES = ("quick", "slow")
 def star(chance, *, tasks=4, devices=2, room=None, host=False, copies=1, kept=1.0, training=False):
     """Return a stream on accelerators around a host, which may compute, too.
 
-    `kept` is the share of tasks with parameters of their own; `training` gives each task a backward one beside it.
+    `kept` is the share of tasks with private parameters; `training` adds a backward task to each task.
     """
     count = chance.randint(2, tasks)
     names = [f"a{k}" for k in range(chance.randint(1, devices))]

@@ -1,4 +1,4 @@
-"""Streams that cannot be run: what is wrong is named by its path, what cannot fit by the least memory that could."""
+"""Test invalid streams: errors name the path of a fault, or the minimum memory that would fit."""
 
 import copy
 
@@ -56,7 +56,7 @@ def test_what_is_wrong_is_named(run, save, change, message):  # noqa: F811
 
 
 def together(document):
-    """Let both tasks read both parameters: they lie in one memory, whatever the schedule."""
+    """Let both tasks read both parameters, so every schedule keeps them in one memory."""
     for task in document["tasks"]:
         task["reads"] = [*dict.fromkeys([*task["reads"], "v", "w"])]
 
@@ -74,7 +74,7 @@ def many(document):
 @pytest.mark.parametrize(
     ("change", "said", "least"),
     [
-        # 11 of parameters, and 1 of the output, beside nothing else; 21 of all, and in either memory 1 of the output.
+        # 11 of parameters and 1 of the output alone; 21 of all, and in either memory 1 of the output.
         (together, "have to be in one memory, and take 12 with their parameters", "at least 12"),
         (lambda d: d["values"][0].update(size=11), "takes 12 with its parameters", "at least 12"),
         (many, "parameters take 21, and the memories hold 18 in all: at least 22 would do", "at least 14"),

@@ -22,7 +22,7 @@ def machine(speed, bandwidth):
 
 
 def layers(count, *, work, weight, state, speed=0.1, bandwidth=10):
-    """Return forwards, backwards and updates of layers whose weights and states lie at the host."""
+    """Return forwards, backwards and updates of layers with weights and states at the host."""
     tasks, values, inputs, outputs = [], [], [], []
 
     def value(name, size, *, at_host=False):

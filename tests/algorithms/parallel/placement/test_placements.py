@@ -35,7 +35,7 @@ def solve(document, algorithm):
 
 
 def check_bounds(document, result, most):
-    """No bound over all schedules is above what two samples and tasks that run again can do."""
+    """Assert that bounds over all schedules hold for two samples with recomputation."""
     for bound in result.bounds:
         if bound.scope == ALL_SCHEDULES and most is not None:
             assert bound.value <= float(most) * (1 + 1e-9), bound
@@ -149,7 +149,7 @@ def test_no_placement_is_quicker_often(first):
 
 
 def no_split_is_quicker(seed):
-    """On any machine, a split by hand that fits is no quicker, nor is a contiguous placement."""
+    """Assert that no fitting manual split and no contiguous placement is faster, on any machine."""
     chance = random.Random(seed)
     document = stream(chance, tasks=6, room=chance.choice([None, (10, 30)]))
     own = remat.solve(document, algorithm="tarnawski-ip", options=FAST["tarnawski-ip"]).makespan
@@ -177,7 +177,7 @@ def test_no_split_is_quicker_often(first):
 
 
 def in_scarce_memory(seed):
-    """Where parameters do not fit, that is proved; where they do, something is found unless what passes is too much."""
+    """Assert a proof if parameters do not fit; otherwise expect a placement unless values in transit exceed memory."""
     chance = random.Random(seed)
     document = star(chance, tasks=4, devices=2, room=(3, 14))
     best = least(document)
@@ -230,7 +230,7 @@ def test_bounds_on_copies_often(first):
 
 
 def transfers_are_long(seed):
-    """Where a copy of a value takes longer than all runs together, no bound is above what two samples can do."""
+    """Assert that bounds hold for two samples if a copy takes longer than all runs together."""
     chance = random.Random(seed)
     document = star(chance, tasks=3, devices=2, room=(4, 14), copies=2, host=chance.random() < 0.5)
     for value in document["values"]:

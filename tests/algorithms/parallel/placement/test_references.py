@@ -76,7 +76,7 @@ def test_no_order_is_no_worse(name):
 
 @pytest.mark.parametrize("sent", [False, True], ids=["compute", "transfers"])
 def test_stages_in_a_row(sent):
-    """Four stages of a profile in milliseconds; 2 a over one way are a there and a back, each at half its speed."""
+    """Four stages of a profile in milliseconds; 2 a on one link equal a in each direction at half speed."""
     path = data("chains", "pipedream_vgg16.json")
     chain = json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_text())
     kept = ("forward_time", "backward_time", "output_size")

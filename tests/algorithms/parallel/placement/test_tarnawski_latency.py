@@ -1,4 +1,4 @@
-"""The least makespan of graphs that run once on several devices, against trying everything."""
+"""Compare the minimum makespan of graphs that run once on several devices with brute force."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Static mappings: rounding of shares, waves, and what all processors do on every node."""
+"""Test static mappings: rounding of shares, waves, and runs of a node on all processors."""
 
 import pytest
 from hypothesis import given, settings

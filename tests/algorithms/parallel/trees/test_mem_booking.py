@@ -1,4 +1,4 @@
-"""What books memory: the recurrence of `mem-booking`, the profile and the copies of `dag-list-memory`."""
+"""Test memory booking: the recurrence of `mem-booking`, the profile and the copies of `dag-list-memory`."""
 
 import random
 
@@ -52,7 +52,7 @@ def test_bookings_follow_the_recurrence(document, share, draw):
 
 
 def test_booking_keeps_what_an_ancestor_needs():
-    # The leaves 3 and 4 take 10 each; node 1 needs what they free, so leaf 2 must wait for it in spite of the room.
+    # The leaves 3 and 4 take 10 each; node 1 needs their bytes, so leaf 2 waits for it despite free memory.
     document = tree([-1, 0, 0, 1, 1], [1, 1, 1, 5, 5], workspace=[0, 9, 9, 5, 5], time=[1, 4, 4, 4, 4])
     result = solve(document, "mem-booking", 3, 20)
     assert peak(result) <= 20
@@ -153,7 +153,7 @@ def test_shipped_graphs(name):
 
 
 def test_a_value_shared_by_readers_goes_when_the_last_one_ends():
-    # The reader that starts last ends first: the value goes in a step of its own.
+    # The reader that starts last ends first: a separate step frees the value.
     document = {
         "schema": "remat.instance/1",
         "kind": "dag",

@@ -42,7 +42,7 @@ def test_every_schedule_is_valid_thoroughly(document, processors):
 
 
 def the_bound_holds(document, processors, share):
-    """From the sequential peak to no bound at all there is a schedule; with a byte less there is none at all."""
+    """Every budget from the sequential peak on has a schedule; one byte less has none."""
     least = peak(remat.solve(document, algorithm="liu"))
     for algorithm in BOUNDED:
         most = peak(solve(document, algorithm, processors))

@@ -8,7 +8,7 @@ HEURISTICS = ALGORITHMS[1:]
 
 
 def machine(capacity=None, *, disk=None, **link):
-    """A memory, a disk, and links both ways."""
+    """Return a memory, a disk, and links in both directions."""
     return {
         "memories": [{"name": "memory", "capacity": capacity}, {"name": "disk", "capacity": disk}],
         "processors": [{"name": "cpu", "memory": "memory"}],
@@ -28,7 +28,7 @@ def children_of(parent):
 
 
 def requirement(document):
-    """The largest bytes that a node needs by itself."""
+    """Return the largest number of bytes that a single node needs."""
     parent, f = document["parent"], document["output_size"]
     m = document.get("workspace") or [0] * len(f)
     return max(sum(f[c] for c in below) + m[i] + f[i] for i, below in enumerate(children_of(parent)))
@@ -41,10 +41,10 @@ def accesses(document):
 
 
 def least_volume(document, order, memory, *, whole=False):
-    """Least bytes written for an order of the tasks, over all ways to be partly out of memory at each task.
+    """Return the minimum bytes written for an order of the tasks, over all absences at each task.
 
-    A search over how many bytes of each value are away while each task runs. Bytes may come and go at any time;
-    growing absence is writing. With `whole`, values are away wholly or not at all.
+    A search over how many bytes of each value are away while each task runs. Bytes may move at any time;
+    a growing absence is a write. With `whole`, each value is absent entirely or present.
     """
     f = document["output_size"]
     m = document.get("workspace") or [0] * len(f)

@@ -1,4 +1,4 @@
-"""Schedules with evictions: their steps, transfer times, refusals, and answers where there is no room."""
+"""Test schedules with evictions: steps, transfer times, refusals, and answers without enough memory."""
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ from tests.algorithms.tree.out_of_core import oracle
 SMALL = oracle.tree([-1, 0, 0, 2], [1, 4, 2, 5])
 BY_NUMBERS = {"traversal": "postorder", "divisible": True}
 
-# Two chains w (6) -> u (2) under an empty root: T1 needs 8 bytes, and while the second w is made, the first u waits.
+# Two chains w (6) -> u (2) under an empty root: T1 needs 8 bytes, and the first u waits during the second w.
 CHAINS = oracle.tree([-1, 0, 0, 1, 2], [0, 2, 2, 6, 6])
 
 
@@ -83,7 +83,7 @@ def test_what_fits_moves_nothing(algorithm):
 
 
 def test_synchronous_transfers_add_to_the_makespan():
-    """4 runs, and 3 bytes each way at one per unit, on the processor's own channel."""
+    """4 runs, and 3 bytes in each direction at one per unit, on the processor's channel."""
     result = solve(SMALL, options=BY_NUMBERS, capacity=8, bandwidth=1, channel="cpu")
     assert result.makespan == 10
     assert [step["start"] for step in result.to_dict()["steps"]] == [0, 1, 2, 3, 5, 6, 9]
@@ -145,7 +145,7 @@ def test_without_a_disk_the_traversal_must_fit(algorithm):
         assert result.least_budget.size == peak
         assert result.least_budget.sufficient
         assert "machine of your own" in result.notes[0]
-    # A link one way is no use either.
+    # A link in one direction does not help.
     one_way = oracle.machine(9) | {"links": [{"source": "memory", "target": "disk"}]}
     assert remat.solve(CHAINS, algorithm=algorithm, machine=one_way).scope is not None
 

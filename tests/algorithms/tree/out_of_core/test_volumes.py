@@ -30,7 +30,7 @@ def draws(count):
 
 
 def io_volume(document, algorithm, memory, options=None, **link):
-    """Solve on a machine with a disk; check what holds for all, and return the bytes written."""
+    """Solve on a machine with a disk; check common properties, and return the bytes written."""
     result = remat.solve(document, algorithm=algorithm, machine=oracle.machine(memory, **link), options=options)
     assert result.report.ok
     assert result.peak_memory["memory"] <= memory
@@ -61,7 +61,7 @@ def test_small_reference_volumes(entry):
 
 @pytest.mark.parametrize("name", [name for name, instance in TREES.items() if len(instance["parent"]) <= 50])
 def test_recurrence_counts_what_is_written(name):
-    """V_root is what the verifier counts on the link, at budgets from the least one to the peak."""
+    """V_root equals the verifier's bytes on the link, at budgets from the minimum to the peak."""
     document = TREES[name]
     low = oracle.requirement(document)
     high = remat.solve(document, algorithm="liu-postorder").peak_memory["memory"]

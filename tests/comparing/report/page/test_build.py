@@ -51,7 +51,7 @@ def example(names=("rotor", "periodic")):
 
 
 class Checker(HTMLParser):
-    """Every element is closed, in order; nothing is fetched from anywhere."""
+    """An HTML check: all elements are closed in order, and no resource is fetched."""
 
     def __init__(self):
         super().__init__()
@@ -111,7 +111,7 @@ def test_cells_are_grouped_by_instance_and_budget():
 
 
 def test_a_ranking_is_on_the_cells_that_all_solved():
-    """`often` is better wherever both are there, but has harder cells of its own."""
+    """`often` is better on all shared cells, but also solves harder ones."""
     cells = [cell("a/1", "often", 10, 20), cell("a/1", "rare", 10, 22), cell("a/2", "often", 10, 30)]
     cells += [cell("a/2", "rare", 10, 27), cell("a/3", "often", 10, 40), cell("a/3", "rare", 10, None, Outcome.UNKNOWN)]
     cells += [cell(f"a/{k}", "never", 10, None, Outcome.REFUSED) for k in (1, 2, 3)]

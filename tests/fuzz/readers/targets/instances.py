@@ -24,7 +24,7 @@ def read(data):
 
 
 def check(loaded):
-    """Do with an instance what everybody does."""
+    """Run the usual operations on an instance."""
     first = digest(loaded)
     document = instance_document(loaded)
     again = remat.load(json.loads(json.dumps(document, allow_nan=False)))

@@ -1,4 +1,4 @@
-"""Journals of comparisons, and the figures that are made of them."""
+"""Fuzz journals of comparisons, and the figures drawn from them."""
 
 import json
 import os

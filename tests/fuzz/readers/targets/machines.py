@@ -1,4 +1,4 @@
-"""Machines in files of their own, and clusters of pipelines."""
+"""Fuzz separate machine files, and clusters of pipelines."""
 
 import io
 

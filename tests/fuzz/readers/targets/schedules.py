@@ -1,4 +1,4 @@
-"""Schedules: what `verify`, `show` and warm starts read."""
+"""Fuzz schedules as read by `verify`, `show` and warm starts."""
 
 import io
 import json

@@ -108,7 +108,7 @@ def _try(reader, value, failures):
 
 
 def _command_line(arguments):
-    """Run the command line; what it complains about is one short line, and no internal error."""
+    """Run the command line; an error must be one short line and not an internal error."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(arguments)

@@ -1,4 +1,4 @@
-"""What dag-auto says of all schedules: with the bound over all orders, and only where that speaks for all."""
+"""Test `dag-auto`'s claims over all schedules, which need a bound over all orders."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_claims_for_all_schedules_only_where_there_is_nothing_else_to_do():
     assert not speaks(small(machine=two))
     other = {"id": "c", "time": 1, "reads": [], "writes": ["x"], "required": False}
     assert not speaks(small(tasks=[*small()["tasks"], other]))
-    # Nobody can ever run this one's maker: still there is a second way that nobody has looked at.
+    # The input x has a producer that can never run, but it still counts as an unexplored second producer.
     assert not speaks(small(inputs=["x"]))
 
 

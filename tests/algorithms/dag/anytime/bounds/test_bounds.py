@@ -1,4 +1,4 @@
-"""The bounds: programs against all their solutions, what is cut short below what is finished, and that below plans."""
+"""Test the order `stopped bound <= finished bound <= makespan`, and programs against all their solutions."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Annealing: its walks against the verifier and against themselves built anew, its compiled twin, and what it finds."""
+"""Test annealing: incremental states, the verifier's figures, the compiled twin and the quality of results."""
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -31,7 +31,7 @@ def own_memory(document):
 
 
 def peak_of(problem, model, items):
-    """What the verifier says of a sequence's peak and makespan."""
+    """Return the verifier's peak and makespan of a sequence."""
     steps = steps_of(problem, model.tasks_of(items, [1] * len(items)))
     placed = steps.placed(place(problem.graph, problem.machine, steps).start)
     report = check(problem.graph, problem.machine, placed, reference_time=problem.no_recompute_time)
@@ -115,7 +115,7 @@ def test_order_and_reruns_together():
     budget = next(iter(keep.peak_memory.values())) * 6 // 10
     alone = solved(document, budget, iterations=50)
     together = solved(document, budget, iterations=50, reorder=True)
-    # The reference order takes 17 % more, and the order of least peak alone 10 %.
+    # The reference order adds 17 % to the time, the minimum-peak order alone 10 %.
     assert keep.makespan < together.makespan < 1.06 * keep.makespan < alone.makespan
     again = solved(document, budget, iterations=50, reorder=True)
     assert list(again.steps) == list(together.steps)

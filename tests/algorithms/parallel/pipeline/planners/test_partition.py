@@ -74,7 +74,7 @@ def costs(point, cuts, counting):
 @FEW
 @given(chains.points(), st.sampled_from(["overlapped", "received", "pivoted"]), st.booleans())
 def test_measures_are_least(point, counting, memory):
-    """With memory: only stages that fit; cuts have the value that is said."""
+    """Measures equal the minimum over all cuts whose stages fit, and the cuts have the reported value."""
     room = point["memory"] if memory else None
     line = chains.line_of(point, room)
     every = [
@@ -95,7 +95,7 @@ def test_measures_are_least(point, counting, memory):
 
 
 def test_a_way_may_be_what_never_waits():
-    """Three micro-batches on a way of 50: the first takes 102 to come back to it, and then two more pass."""
+    """Three micro-batches cross a link of 50: the first returns to it after 102, and then two more pass."""
     point = {"f": [1, 1], "b": [1, 1], "activation": [0, 0], "weights": [0, 0], "transfer": [50], "p": 2, "m": 3}
     assert stage_measures.table_of(chains.line_of(point), stage_measures.pivoted).value(2) == 2 + 2 * 50 + 2 * 50
     assert chains.judge_of(point)([0, 1, 2]) >= 202
@@ -111,7 +111,7 @@ def test_latency_is_a_bound(point):
 @settings(FEW, max_examples=30)
 @given(chains.points(most=5), st.data())
 def test_orders_of_devices(point, data):
-    """Devices of two classes, two kinds of ways: against all orders of all choices of them."""
+    """Compare with all orders and choices of devices of two classes and two kinds of links."""
     count = len(point["f"])
     classes = data.draw(st.lists(st.integers(0, 1), min_size=1, max_size=4))
     kinds = sorted(set(classes))

@@ -1,4 +1,4 @@
-"""Planners end to end: what they say of the cuts that the referee accepts, against exhaustive search over cuts."""
+"""Test planners end to end: claims about accepted cuts, against exhaustive search over cuts."""
 
 import itertools
 
@@ -24,7 +24,7 @@ def solved(document, algorithm, **options):
 
 
 def feasible(point, memory, depths):
-    """Return all cuts into any of these numbers of stages that 1F1B has room for."""
+    """Return all cuts into these numbers of stages that fit under 1F1B."""
     return [
         cuts
         for depth in depths
@@ -78,7 +78,7 @@ def test_slowest_stages_are_the_least_slow(point, tight, algorithm):
 @FEW
 @given(chains.points(least_time=1), st.booleans())
 def test_varuna_runs_backwards_when_they_are_ready(point, tight):
-    """Of its cuts, the slowest stage is the least slow; what it says is what a simulation by ticks says."""
+    """Its cut minimizes the slowest stage, and its makespan equals that of a tick simulation."""
     memory = point["memory"] if tight else None
     result = solved(chains.instance_of(point, 4, memory), "varuna")
     alone = point | {"m": 1}
@@ -148,7 +148,7 @@ def test_room_is_shared_among_the_stages_of_a_device():
 
 
 def test_stages_that_are_not_consecutive():
-    """Three long layers and three short ones, in turns: two devices share them better than by halves."""
+    """With alternating long and short layers, two devices balance better on non-consecutive layers."""
     point = {"f": [4, 1, 4, 1, 4, 4], "b": [4, 1, 4, 1, 4, 4], "activation": [1] * 6, "weights": [1] * 6} | {"m": 6}
     document = chains.instance_of(point | {"transfer": [0] * 5}, 2)
     result = solved(document, "ftpipe")
@@ -253,7 +253,7 @@ def test_what_a_planner_is_not_for(algorithm, options, changed, message):
     ("memory", "makespan"), [(34, 45), (33, 50), (32, 50), (29, 50), (27, 50), (26, 60), (23, 60), (17, 60)]
 )
 def test_less_is_planned_with_only_where_it_has_to_be(algorithm, memory, makespan):
-    """The second device also holds gradients on their way, uncounted: 34, 27 and 17 with 3, 2, 1 layers."""
+    """The second device also holds gradients in transfer, uncounted: 34, 27 and 17 with 3, 2, 1 layers."""
     document = generate("pipeline", "uniform", devices=2, layers=6, micro_batches=4)
     for layer in document["layers"]:
         layer |= {"output_size": 3, "gradient_size": 7, "saved_size": 4}
