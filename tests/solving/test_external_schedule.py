@@ -61,7 +61,10 @@ def test_what_cannot_be_done_is_named(runs, message):
 @given(st.sampled_from(["chain", "adjoint", "dag", "tree"]).flatmap(strategies.documents), st.data())
 def test_any_order_of_runs_is_what_the_other_referee_says(document, data):
     """Runs of keep-all with some immediate repeats get the same figures from the oracle."""
-    document = {key: value for key, value in document.items() if key not in ("machine", "storage", "initial_state")}
+    left_out = ("machine", "optimizer_memory", "parameter_memory", "storage", "initial_state")
+    document = {key: value for key, value in document.items() if key not in left_out}
+    for key in document.keys() & {"inputs", "outputs"}:  # without a machine, they lie in its only memory
+        document[key] = [one["value"] if isinstance(one, dict) else one for one in document[key]]
     if document["kind"] == "adjoint":  # the oracle takes no defaults
         document = {"state_size": 1, "forward_time": 1, "backward_time": 1} | document
     plain = remat.solve(document, algorithm="keep-all")
