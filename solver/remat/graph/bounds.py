@@ -285,6 +285,12 @@ def _copy_step(machine: Machine) -> int | None:
     return 1 if any(link.bandwidth == 1 for link in machine.links) else math.gcd(*(int(time) for time in times))
 
 
+def time_step(graph: TaskGraph, machine: Machine) -> int:
+    """Return an integer that divides the time of every run and every copy; 0 if some are no integers."""
+    runs, copies = _run_step(graph, machine), _copy_step(machine)
+    return 0 if copies is None or not runs else math.gcd(runs, copies)
+
+
 def as_time(bound: Fraction, *, step: int) -> Number:
     """Convert a bound to a time: up to a multiple of `step`; if that is 0, down if the bound becomes a float64."""
     if step:
@@ -468,6 +474,4 @@ def memory_time_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | 
             shared[readers[value]] = shared.get(readers[value], 0) + size[value] * duration[task]
     # Bytes times a float time may overflow float64: a smaller amount is still a valid bound.
     total = sum((Fraction(min(amount, LARGEST_TOTAL)) / count for count, amount in shared.items()), Fraction(0))
-    runs, copies = _run_step(graph, machine), _copy_step(machine)
-    step = 0 if copies is None or not runs else math.gcd(runs, copies)
-    return as_time(min(total / room, Fraction(LARGEST_TOTAL)), step=step)
+    return as_time(min(total / room, Fraction(LARGEST_TOTAL)), step=time_step(graph, machine))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from remat.graph.bounds import NeededTasks, as_time, fastest_times
+from remat.graph.bounds import NeededTasks, as_time, fastest_times, time_step
 from remat.graph.machine import Link, Machine
 from remat.graph.reachability import allowed_memories
 from remat.graph.taskgraph import TaskGraph
@@ -57,23 +57,11 @@ def transfer_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks) -> N
     if len(machine.memories) == 1 or graph.parts or graph.placeable or not machine.links:
         return 0
     own = sorted({processor.memory for processor in machine.processors})
-    regions = (
-        {frozenset(own)}
-        if graph.times is None and not graph.tied
-        else {frozenset(own), *(frozenset([memory]) for memory in own)}
-    )
+    regions = {frozenset(own)}
+    if graph.times is not None or graph.tied:
+        regions |= {frozenset([memory]) for memory in own}
     bound = max((_Region(graph, machine, needed, region).bound() for region in regions), default=Fraction(0))
-    if not bound:
-        return 0
-    whole = (
-        len(machine.processors) == 1
-        and graph.exact_times
-        and all(
-            isinstance(link.latency, int) and isinstance(link.delay, int) and link.bandwidth in (None, 1)
-            for link in machine.links
-        )
-    )
-    return as_time(bound, step=int(whole))
+    return as_time(bound, step=time_step(graph, machine)) if bound else 0
 
 
 class _Region:
@@ -83,6 +71,7 @@ class _Region:
         self.graph, self.machine, self.needed = graph, machine, needed
         self.memories = memories
         self.mask = sum(1 << memory for memory in memories)
+        self.known: dict[int, int] = {}
 
     def bound(self) -> Fraction:
         """Return the bound from the transfers over the border; 0 if there are none."""
@@ -117,7 +106,9 @@ class _Region:
         return not self._allowed(task) & ~self.mask
 
     def _allowed(self, task: int) -> int:
-        return allowed_memories(self.graph, self.machine, task)
+        if task not in self.known:
+            self.known[task] = allowed_memories(self.graph, self.machine, task)
+        return self.known[task]
 
     def _crossing(self) -> tuple[list[int], list[int]]:
         """Return the values that enter these memories, and those that leave them, in every schedule."""
