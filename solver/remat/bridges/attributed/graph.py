@@ -7,10 +7,11 @@ A node is a task. It takes its `time`, and writes one value of its `size`, which
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from remat.documents import read_text
 from remat.errors import InstanceError, QuantityError
 from remat.messages import brief
 from remat.units import LARGEST_SIZE, Units, parse_number, parse_size, parse_time
@@ -93,6 +94,16 @@ class Reading:
     default_time: str | None = None
     default_size: str | None = None
     name: str | None = None
+
+
+def imported(path: str, read: Callable[[str], Graph], how: Reading, *, what: str) -> dict[str, Any]:
+    """Return the instance that a file (``.gz`` too) of a format describes; errors begin with the file's name."""
+    name, text = read_text(path, "graph", LARGEST)
+    try:
+        graph = read(text)
+    except InstanceError as error:
+        raise InstanceError(f"{name}: {error}") from None
+    return graph_document(graph, how, file=name, what=what)
 
 
 def graph_document(graph: Graph, how: Reading, *, file: str, what: str) -> dict[str, Any]:

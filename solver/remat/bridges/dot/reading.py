@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from remat.bridges.attributed.graph import LARGEST, Graph, Reading, graph_document
-from remat.documents import read_text
+from remat.bridges.attributed.graph import Graph, Reading, imported
 from remat.errors import InstanceError
 from remat.messages import brief
 
@@ -39,12 +38,7 @@ def import_dot(path: str, how: Reading | None = None) -> dict[str, Any]:
     InstanceError
         For anything that is not one directed graph in DOT, with the line.
     """
-    name, text = read_text(path, "graph", LARGEST)
-    try:
-        graph = read_dot(text)
-    except InstanceError as error:
-        raise InstanceError(f"{name}: {error}") from None
-    return graph_document(graph, how or Reading(), file=name, what="dot")
+    return imported(path, read_dot, how or Reading(), what="dot")
 
 
 def read_dot(text: str) -> Graph:

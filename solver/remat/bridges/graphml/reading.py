@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remat.bridges.attributed.graph import LARGEST, Graph, Reading, graph_document
-from remat.documents import read_text
+from remat.bridges.attributed.graph import Graph, Reading, imported
 from remat.errors import InstanceError
 from remat.messages import brief
 
@@ -18,12 +17,7 @@ def import_graphml(path: str, how: Reading | None = None) -> dict[str, Any]:
     InstanceError
         For anything that is not one directed graph in GraphML, with the line.
     """
-    name, text = read_text(path, "graph", LARGEST)
-    try:
-        graph = read_graphml(text)
-    except InstanceError as error:
-        raise InstanceError(f"{name}: {error}") from None
-    return graph_document(graph, how or Reading(), file=name, what="graphml")
+    return imported(path, read_graphml, how or Reading(), what="graphml")
 
 
 def read_graphml(text: str) -> Graph:
