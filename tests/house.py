@@ -29,7 +29,6 @@ CORE_FLOORS = (
     ("lazy_text", "lists of a document that are still its text"),
     ("documents", "reading and writing files"),
     ("display", "what a notebook shows of results, drawn by `report` and `comparing`"),
-    ("devices", "the shipped table of devices"),
     ("units", "sizes and times"),
     ("errors version", "the exception tree; the version"),
     ("messages", "the text of messages: one printable line, never longer than a limit"),

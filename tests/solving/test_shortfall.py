@@ -14,7 +14,7 @@ import pytest
 import remat
 from remat.cli.main import main
 from remat.generate import generate
-from remat.generate.again import generated_by
+from remat.generate.source_command import generated_by
 from remat.report.text.summary import summary
 from remat.solving.shortfall import shortfall_of
 

@@ -221,8 +221,8 @@ def _workload(asked: _Asked) -> Any:
 
 def _sizes(asked: _Asked) -> tuple[int, int]:
     """Return the budget and the reserve in bytes."""
-    from remat.devices import rates
     from remat.errors import OptionError, QuantityError
+    from remat.generate.devices import rates
     from remat.units import parse_size
 
     known = rates(asked.device, asked.dtype)

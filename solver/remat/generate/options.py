@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Literal
 
-from remat.devices import DEFAULT, devices
+from remat.generate.devices import DEFAULT, devices
 from remat.generate.document import Document
 
 ParameterType = Literal["int", "float", "str", "bool", "size", "rate"]

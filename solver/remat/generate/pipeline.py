@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from remat.devices import DEFAULT
 from remat.generate import check
+from remat.generate.devices import DEFAULT
 from remat.generate.document import SECONDS_AND_BYTES, UNITLESS, Document, document
 from remat.generate.networks.operations import BYTES
 from remat.generate.networks.parameters import States

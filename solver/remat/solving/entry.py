@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from remat.instance import Instance
     from remat.plugin.cancel import Cancel
     from remat.plugin.forms import Forms
-    from remat.solving.known import Known
+    from remat.solving.known_answers import Known
     from remat.solving.relative_budget import Wholes
     from remat.solving.warm_start import Warm, WarmStart
 
@@ -163,7 +163,7 @@ class Setup:
             If the algorithm does not know what the instance asks of it.
         """
         from remat.plugin.forms import Forms
-        from remat.solving.known import Known
+        from remat.solving.known_answers import Known
 
         check_reach(self.problem, self.solver)
         self._compute()

@@ -55,10 +55,11 @@ class Control:
     def context(self, algorithm: str, started: float) -> Context:
         """Check the arguments; return the context of a solve that began at a `time.monotonic()` value."""
         limit = read_seconds(self.time_limit, default=AUTO_SECONDS if algorithm == PORTFOLIO else None)
-        from remat.plugin.cancel import Cancel
+        if self.cancel is not None:
+            from remat.plugin.cancel import Cancel
 
-        if self.cancel is not None and not isinstance(self.cancel, Cancel):
-            raise OptionError(f"expected a remat.Cancel, not {type(self.cancel).__name__:.60}", argument="cancel")
+            if not isinstance(self.cancel, Cancel):
+                raise OptionError(f"expected a remat.Cancel, not {type(self.cancel).__name__:.60}", argument="cancel")
         return Context(
             deadline=None if limit is None else started + limit,
             limit_given=self.time_limit is not None,

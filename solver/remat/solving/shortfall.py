@@ -223,7 +223,7 @@ def _split(instance: Instance, graph: TaskGraph, machine: Machine, memory: int) 
 def _of_source(source: str | None, static: int) -> dict[str, int]:
     """Split the static memory of a generated transformer: the same with parameters as values says what there is."""
     from remat.generate import generate
-    from remat.generate.again import generated_by
+    from remat.generate.source_command import generated_by
 
     made = generated_by(source)
     if made is None or made[:2] != ("chain", "transformer"):

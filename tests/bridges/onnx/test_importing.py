@@ -11,8 +11,8 @@ import remat
 from remat.bridges.onnx.importing import Imported, import_graph
 from remat.bridges.onnx.model import Graph, Node, Tensor
 from remat.bridges.onnx.operators import RULES, flops
-from remat.devices import rates
 from remat.errors import InstanceError
+from remat.generate.devices import rates
 from tests.cli.helpers import Run
 
 Shape = tuple[int, ...]

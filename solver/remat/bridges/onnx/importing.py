@@ -14,8 +14,8 @@ from typing import Any
 from remat.bridges.onnx.model import Graph, Node, Tensor
 from remat.bridges.onnx.operators import RULES, VIEWS, Rule, flops
 from remat.bridges.onnx.reading import read_model
-from remat.devices import DEFAULT, Rates, rates
 from remat.errors import InstanceError
+from remat.generate.devices import DEFAULT, Rates, rates
 from remat.messages import brief, listing
 from remat.units import LARGEST_SIZE
 

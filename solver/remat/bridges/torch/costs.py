@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.recording import Node, Recording, Role
-from remat.devices import devices, rates_in
 from remat.documents import read_document
 from remat.errors import InstanceError, OptionError
+from remat.generate.devices import devices, rates_in
 
 DEFAULT = "roofline:A100-fp32"
 SCHEMA = "remat.costs/1"

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from remat.devices import DEFAULT
 from remat.errors import InstanceError
 from remat.generate import check
+from remat.generate.devices import DEFAULT
 from remat.generate.document import SECONDS_AND_BYTES, Document, document
 from remat.generate.models.architecture import Model
 from remat.generate.models.kernels import Kernels, Part, Setting, parts_of

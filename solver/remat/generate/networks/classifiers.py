@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from remat.devices import DEFAULT
 from remat.generate import check
+from remat.generate.devices import DEFAULT
 from remat.generate.document import Document
 from remat.generate.networks.images import FLOAT32, Image, ImageKernels
 from remat.generate.networks.inception import SMALLEST_INCEPTION, inception_layers

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remat.devices import DEFAULT
 from remat.generate import check
+from remat.generate.devices import DEFAULT
 from remat.generate.document import SECONDS_AND_BYTES, Document, document
 from remat.generate.networks.kernels import Kernels
 from remat.generate.networks.operations import BYTES, Device, roofline

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from remat.devices import devices, rates
 from remat.generate import check
 from remat.generate.check import Number
+from remat.generate.devices import devices, rates
 from remat.generate.document import Document
 
 BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}

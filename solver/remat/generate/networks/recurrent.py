@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from remat.devices import DEFAULT
 from remat.generate import check
 from remat.generate.adjoint import Level, time_loop
+from remat.generate.devices import DEFAULT
 from remat.generate.document import Document
 from remat.generate.networks.operations import BYTES, roofline
 
@@ -62,7 +62,7 @@ def recurrent(
     flops, bandwidth : float, optional
         Default: those of the device for `dtype`.
     device : str
-        Of the shipped table (`remat.devices`).
+        Of the shipped table (`remat.generate.devices`).
 
     Returns
     -------

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from remat.devices import DEFAULT
 from remat.generate import check
+from remat.generate.devices import DEFAULT
 from remat.generate.document import SECONDS_AND_BYTES, Document, document
 from remat.generate.networks.images import FLOAT32, Image, ImageKernels
 from remat.generate.networks.operations import BYTES, Operation, check_stages, roofline, stage

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from remat.devices import DEFAULT
 from remat.generate import check
+from remat.generate.devices import DEFAULT
 from remat.generate.document import SECONDS_AND_BYTES, Document, document
 from remat.generate.networks.operations import BYTES, Device, Operation, Tensor, check_stages, roofline, stage
 from remat.generate.networks.parameters import States, with_parameters

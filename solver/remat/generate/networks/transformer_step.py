@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from remat.devices import DEFAULT
 from remat.generate import check
+from remat.generate.devices import DEFAULT
 from remat.generate.document import Document
 from remat.generate.networks.micro_batch import MicroBatch
 from remat.generate.networks.operations import BYTES, roofline

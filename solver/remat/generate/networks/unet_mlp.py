@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from remat.devices import DEFAULT
 from remat.generate import check
+from remat.generate.devices import DEFAULT
 from remat.generate.document import Document
 from remat.generate.networks.images import FLOAT32, Image, ImageKernels
 from remat.generate.networks.operations import BYTES, Operation, Tensor, roofline
