@@ -87,7 +87,8 @@ def _link(match: re.Match[str], source: str, files: Files) -> str:
     name = MOVED.get(path, MOVED.get(f"{path}/README.md", path.removeprefix("docs/")))
     if files.get_file_from_path(name) is None:
         return label
-    return f"{picture}[{label}]({name}{anchor})"
+    page = MOVED.get(source, source.removeprefix("docs/"))
+    return f"{picture}[{label}]({os.path.relpath(name, os.path.dirname(page) or '.')}{anchor})"
 
 
 def _remat(*arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""Whom `auto` asks: what algorithms declare, and that docs/auto.md shows the same."""
+"""Whom `auto` asks: what algorithms declare, and that docs/explanation/auto.md shows the same."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test that the tables of docs/algorithms.md match the metadata."""
+"""Test that the tables of docs/reference/algorithms.md match the metadata."""
 
 from tests.plugin import claims_page
 

@@ -44,7 +44,7 @@ class ChainArguments(Common, total=False):
         The same for each stage by itself; None for what `backward_reads` says.
     loss_time, loss_workspace : time, size
     in_place, input_gradient, parameter_memory, optimizer_memory, master_copy, sharding, staleness
-        As in documents: see docs/formats.md.
+        As in documents: see docs/reference/formats.md.
     """
 
     repeat: Column

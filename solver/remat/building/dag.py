@@ -45,7 +45,7 @@ class DagArguments(Common, total=False):
     workspace : column
         Bytes that a task needs while it runs, in addition to its reads and writes.
     in_place, required, recomputable, once : column of bool
-        As in documents: see docs/graphs.md.
+        As in documents: see docs/reference/graphs.md.
     phase : column of str
         ``forward``, ``loss`` or ``backward``.
     """

@@ -29,7 +29,7 @@ class PipelineArguments(Common, total=False):
     ----------
     weight_time, weight_saved_size, paired_time, gradient_size, forward_workspace, backward_workspace : column
     parameter_size, parameter_gradient_size, bucket_size, optimizer_size, update_time, discrepancy_size : column
-        As in documents: see docs/pipelines.md.
+        As in documents: see docs/reference/pipelines.md.
     repeat : column
         Each entry stands for so many equal layers.
     reads : sequence of lists of str
