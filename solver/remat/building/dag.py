@@ -10,7 +10,7 @@ import numpy as np
 
 from remat.building import arrays
 from remat.building.columns import entries, is_scalar, sequence_of
-from remat.building.common import Column, Common, Rule, build, head, units_of
+from remat.building.common import Column, Common, Rule, build, builder, head, units_of
 from remat.building.edges import Edges, attribute, edges_of
 from remat.errors import InstanceError
 from remat.graph.names import Names, NumberedNames
@@ -36,6 +36,8 @@ _RULES: tuple[Rule, ...] = (
     (r"^\$\.values\[(\d+)\]\.(\w+)", r"\2[\1]"),
 )
 
+_GRAPH_RULES: tuple[Rule, ...] = ((r"^\$\.tasks\[\d+\]\.(?:reads|writes)\b.*", "graph"), *_RULES)
+
 
 class DagArguments(Common, total=False):
     """Arguments of `remat.dag` in addition to those of every builder.
@@ -58,6 +60,7 @@ class DagArguments(Common, total=False):
     phase: Column
 
 
+@builder(DagArguments)
 def dag(
     graph: Any = None,
     *,
@@ -134,7 +137,7 @@ def dag(
     document["inputs"] = shape.unwritten() if inputs is None else places.listed("inputs", inputs)
     document["outputs"] = places.listed("outputs", outputs)
     document["pinned_inputs"] = [place["value"] for place in places.listed("pinned_inputs", pinned_inputs)]
-    return _built(document, columns)
+    return _built(document, columns, _RULES if shape.edges is None else _GRAPH_RULES)
 
 
 def _columns(shape: _Shape, time: Any, size: Any, own: Mapping[str, Any], units: Units) -> GraphColumns:
@@ -158,17 +161,17 @@ def _columns(shape: _Shape, time: Any, size: Any, own: Mapping[str, Any], units:
     )
 
 
-def _built(document: dict[str, Any], columns: GraphColumns) -> DagInstance:
+def _built(document: dict[str, Any], columns: GraphColumns, rules: tuple[Rule, ...]) -> DagInstance:
     """Read the document with its columns; the models report errors in columns."""
     named = [place if isinstance(place, str) else place["value"] for place in document["inputs"]]
     there = columns.values.find_all(named)
     tasks, values = Tasks(columns), Values(columns)
     if can_all_run(columns, there.tolist()):
         try:
-            return cast("DagInstance", build(document | {"tasks": tasks, "values": values}, _RULES))
+            return cast("DagInstance", build(document | {"tasks": tasks, "values": values}, rules))
         except InstanceError:
             pass
-    return cast("DagInstance", build(document | {"tasks": tuple(tasks), "values": tuple(values)}, _RULES))
+    return cast("DagInstance", build(document | {"tasks": tuple(tasks), "values": tuple(values)}, rules))
 
 
 @dataclass(frozen=True)

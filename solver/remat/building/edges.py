@@ -66,6 +66,7 @@ def edges_of(given: Any, count: int | None) -> Edges:
         if pairs.dtype.kind not in "iu":
             raise InstanceError(f"an array of type {pairs.dtype}; the ends of edges are node numbers", "graph")
     else:
+        _refuse_other_layouts(given)
         listed = entries("graph", given)
         for index, edge in enumerate(listed):
             if not isinstance(edge, list) or len(edge) != 2 or not all(type(end) is int for end in edge):
@@ -81,6 +82,26 @@ def edges_of(given: Any, count: int | None) -> Edges:
         ends = ", ".join(str(int(end)) for end in pairs[at])
         raise InstanceError(f"({ends}) is out of range; nodes are numbered 0 to {count - 1:,}", f"graph[{at}]")
     return Edges(count, pairs[:, 0].astype(np.int64), pairs[:, 1].astype(np.int64))
+
+
+def _refuse_other_layouts(given: Any) -> None:
+    """Recognise the other forms in which programs keep edges, and say how to turn them into pairs."""
+    if isinstance(given, Mapping):
+        raise InstanceError("a mapping; give networkx.DiGraph(graph), or pairs of node numbers", "graph")
+    shape = tuple(getattr(given, "shape", ()))
+    if len(shape) == 2 and shape[0] == 2:
+        remedy = "transpose it (graph.T): one row (source, target) for each edge"
+        raise InstanceError(f"an array of shape {shape}, with one row of sources and one of targets; {remedy}", "graph")
+    if len(shape) == 2 and shape[0] == shape[1]:
+        remedy = "give pairs: numpy.argwhere(graph), if its entries are edges from row to column"
+        raise InstanceError(f"an array of shape {shape}, such as an adjacency matrix; {remedy}", "graph")
+    if shape and len(shape) != 2:
+        raise InstanceError(f"an array of shape {shape}; give one row (source, target) for each edge", "graph")
+    if isinstance(given, (list, tuple)) and len(given) == 2:
+        lengths = [len(one) if hasattr(one, "__len__") and not isinstance(one, str) else 0 for one in given]
+        if lengths[0] == lengths[1] > 2:
+            remedy = "give pairs: list(zip(*graph))"
+            raise InstanceError(f"one sequence of {lengths[0]:,} sources and one of targets; {remedy}", "graph")
 
 
 def _of_graph(graph: Any) -> Edges:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from remat.building.columns import common_length, listed
-from remat.building.common import Column, Common, build, head
+from remat.building.common import Column, Common, build, builder, head
 from remat.errors import InstanceError
 from remat.instance.native import native
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from remat.instance.tree import TreeInstance
 
 
+@builder(Common)
 def tree(
     parent: Column,
     *,

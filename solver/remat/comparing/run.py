@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from remat.calls import checked_call
 from remat.comparing.cells import FAILED, Answer, Cell, Job, Outcome
 from remat.comparing.comparison import Comparison
 from remat.comparing.executors import Executor, Reply, open_executor
@@ -71,6 +72,7 @@ class Tally:
 Listener = Callable[[Tally], None]
 
 
+@checked_call(OptionError)
 def compare(
     instances: str | os.PathLike[str] | Instance | Mapping[str, Any] | Iterable[Any],
     *,

@@ -11,6 +11,9 @@ from remat.errors import InstanceError
 from remat.instance.fields import MOST_COUNTED, MOST_NAMED, UNCOUNTED
 from remat.messages import brief
 
+MISSING = "the key is missing"
+"""The message for a field without a value."""
+
 
 def instance_error(error: ValidationError) -> InstanceError:
     """Convert pydantic's report: the first error with its JSON path, and up to `MOST_NAMED` others as notes."""
@@ -28,8 +31,12 @@ def instance_error(error: ValidationError) -> InstanceError:
     more = [f"{place}: {why}" for place, why in others]
     least = "at least " if count >= MOST_COUNTED else ""
     if count > MOST_NAMED:
-        more.append(f"and {least}{count - MOST_NAMED:,} more")
-    return InstanceError(message + (f" (and {least}{count - 1:,} more)" if count > 1 else ""), path, more)
+        more.append(f"and {least}{_errors(count - MOST_NAMED)}")
+    return InstanceError(message + (f" (and {least}{_errors(count - 1)})" if count > 1 else ""), path, more)
+
+
+def _errors(count: int) -> str:
+    return f"{count:,} more error{'s' if count > 1 else ''}"
 
 
 def _path_of(problem: Any, at: str) -> str:
@@ -47,7 +54,7 @@ def _messages_of(problem: Any) -> Iterator[tuple[str, str]]:
         yield "", f"{brief(problem.get('input'))} is not one of {context.get('expected')}"
         return
     known = {
-        "missing": "the key is missing",
+        "missing": MISSING,
         "extra_forbidden": "unknown key",
         "too_short": "the list is empty",
         "model_type": f"expected an object, not {json_type(problem.get('input'))}",

@@ -8,6 +8,7 @@ from functools import cache
 from importlib import import_module, util
 from typing import TYPE_CHECKING, Any, Literal
 
+from remat.calls import checked_call
 from remat.errors import OptionError
 from remat.messages import listing, nearest
 from remat.plugin.entry_points import entry_points
@@ -295,6 +296,7 @@ def refresh() -> None:
     _registered.cache_clear()
 
 
+@checked_call(OptionError)
 def algorithms(kind: str | None = None, *, available: bool = False) -> tuple[Algorithm, ...]:
     """List the registered algorithms, by name.
 

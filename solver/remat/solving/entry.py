@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from remat.calls import checked_call
 from remat.errors import OptionError
 from remat.instance import load
 from remat.instance.kinds import is_pipeline
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from remat.solving.warm_start import Warm, WarmStart
 
 
+@checked_call(OptionError)
 def solve(
     instance: AnyInstance,
     *,

@@ -239,7 +239,7 @@ class Result(Shown):
     def stage_decisions(self) -> StageDecisions:
         """What the schedule decides for each stage, of a pipeline for each stage and micro-batch.
 
-        Empty without a schedule, and for kinds other than chains, adjoints and pipelines.
+        Empty without a schedule, and for trees and task graphs. Numbers count from 0, as indices do.
 
         Examples
         --------

@@ -24,7 +24,16 @@ KEPT, RECOMPUTED, OFFLOADED, DROPPED, UNUSED = "kept", "recomputed", "offloaded"
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """Period in which a value is in a memory where no task of the schedule uses it."""
+    """Period in which a value is in a memory where no task of the schedule uses it.
+
+    Attributes
+    ----------
+    memory : str
+    start : int or float
+        Start of the step that brings it there, such as a copy; 0 for a value that is there initially.
+    end : int or float
+        End of the step that frees it there; the makespan for a value that stays. Both are in the instance's time unit.
+    """
 
     memory: str
     start: Number

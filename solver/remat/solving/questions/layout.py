@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from remat.calls import checked_call
 from remat.errors import OptionError
 from remat.graph.taskgraph import IntArray
+from remat.messages import unknown_memory
 from remat.plugin.context import Context
 from remat.plugin.layouts import FREE, Buffers, LayoutProposal, arena_of
 from remat.plugin.options import make_options
@@ -111,6 +113,7 @@ class Addresses:
         return self.table
 
 
+@checked_call(OptionError)
 def layout(
     source: Result | Examined | Buffers,
     *,
@@ -282,7 +285,7 @@ def _read(
         raise OptionError("a schedule that repeats itself without end has no addresses", argument="source")
     graph, machine = source.graph, source.machine
     if memory is not None and memory not in machine.memory_index:
-        raise OptionError(f"unknown memory {memory!r}; known are {', '.join(machine.memory_index)}", argument="memory")
+        raise OptionError(unknown_memory(memory, machine.memory_index), argument="memory")
     index = machine.processors[0].memory if memory is None else machine.memory_index[memory]
     every = residencies_of(graph, machine, columns)
     rows = every.of_memory(index)
