@@ -10,6 +10,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         name="revolve",
         solver="remat_algorithms.adjoint.binomial.revolve:solve",
         stream="remat_algorithms.adjoint.binomial.revolve:stream",
+        prepare="remat_algorithms.adjoint.binomial.revolve:prepare",
         kinds=("adjoint",),
         summary="binomial checkpointing of equal steps, in closed form",
         guarantee="exact",

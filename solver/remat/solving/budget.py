@@ -57,7 +57,8 @@ def apply_budget(problem: Problem, budget: Budget, wholes: Wholes | None = None)
         name = key or default
         if name in capacities:
             raise OptionError(f"memory {name!r} is given twice", argument="budget")
-        machine.with_capacities({name: None})  # refuses unknown names, before a share is taken of them
+        if name not in machine.memory_index:  # refused before a share is taken of it
+            machine.with_capacities({name: None})
         capacities[name] = None if size is None else read_capacity(size, wholes, name, units)
     return problem.with_capacities(capacities)
 

@@ -156,6 +156,11 @@ class Setup:
 
         return Wholes(self.problem)
 
+    @cached_property
+    def chosen(self) -> Any:
+        """The options of the algorithm, validated; those of `auto` depend on the budgets, too."""
+        return portfolio.read_options(self.problem, self.solver, self.options)
+
     def share(self) -> None:
         """Compute what no budget changes, so that all solves to come have it, and keep what solves find.
 
@@ -194,7 +199,7 @@ class Setup:
         problem, solver = apply_budget(self.problem, budget, self.wholes), self.solver
         if self.known is None:
             check_reach(problem, solver)
-        chosen = portfolio.read_options(problem, solver, self.options)
+        chosen = portfolio.read_options(problem, solver, self.options) if solver is portfolio.AUTO else self.chosen
         if layout:
             return _with_layout(problem, solver, chosen, context, warm_start)
         if _is_open(problem):
