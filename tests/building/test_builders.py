@@ -15,6 +15,7 @@ from remat.instance import digest, instance_document
 from remat.instance.lowering import lower
 from tests.building.builder_calls import builder_call, is_column
 from tests.instance import documents
+from tests.test_calls import keywords_of
 
 KINDS = {
     "chain": documents.chains() | documents.chains(trained=True, sharded=True),
@@ -36,7 +37,14 @@ def test_builders_and_documents_give_equal_digests(kind, data, seed):
     assert digest(build(**arguments)) == digest(expected)
 
 
-WRONG = [np.int64(-1), -0.5, float("nan"), "8 bananas", True, object(), 2**63, 1j, np.array([[1, 2]])]
+WRONG = [np.int64(-1), -0.5, float("nan"), float("inf"), -np.inf, "8 bananas", "3 parsecs", "-2GB", "", b"8", True]
+WRONG += [np.True_, object(), 2**63, 10**400, 1j, np.array([[1, 2]]), np.datetime64("2020"), {1: 2}, {("a", "b"): 1}]
+WRONG_COLUMNS = [
+    lambda count: np.ones((count, 2)), lambda count: np.ones(count, dtype=bool), lambda count: np.full(count, np.nan),
+    lambda count: np.full(count, -1), lambda count: np.array([object()] * count), lambda count: [1] * (count + 1),
+    lambda count: np.ones(count + 1), lambda count: [[1]] * count, lambda count: np.full(count, 2**63, np.uint64),
+    lambda count: np.zeros((1, count, 1)), lambda count: {1}, lambda count: np.full(count, 1j),
+]  # fmt: skip
 NUMBERS = ("forward_time", "backward_time", "output_size", "saved_size", "forward_workspace", "time", "size")
 NUMBERS += ("state_size", "adjoint_size", "workspace", "repeat", "static_memory", "input_size", "loss_time")
 
@@ -49,6 +57,12 @@ def test_wrong_arguments_are_instance_errors_that_name_them(kind, data, seed):
     _, build, arguments = builder_call(data.draw(KINDS[kind]), draw)
     key = draw.choice([key for key in arguments if key in NUMBERS] or ["static_memory"])
     given = arguments.get(key)
+    if is_column(given) and draw.random() < 0.4:
+        arguments[key] = named = draw.choice(WRONG_COLUMNS)(len(given))
+        # A column may be the one that says how many entries the others should have.
+        with pytest.raises(InstanceError):
+            build(**arguments)
+        return
     if is_column(given) and len(given):
         entries = list(given)
         index, wrong = draw.randrange(len(entries)), draw.choice(WRONG)
@@ -59,6 +73,20 @@ def test_wrong_arguments_are_instance_errors_that_name_them(kind, data, seed):
     with pytest.raises(InstanceError) as caught:
         build(**arguments)
     assert caught.value.path == named or caught.value.path.startswith(key)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(FEW, max_examples=8)
+@given(st.data(), SEEDS)
+def test_whatever_an_argument_is_there_is_an_instance_or_an_instance_error(kind, data, seed):
+    draw = random.Random(seed)
+    _, build, arguments = builder_call(data.draw(KINDS[kind]), draw)
+    for _ in range(8):
+        key, odd = draw.choice(keywords_of(kind)), draw.choice([*WRONG, *ODD, *EMPTY])
+        count = len(arguments[key]) if is_column(arguments.get(key)) else 2
+        given = draw.choice([odd, [odd] * count, draw.choice(WRONG_COLUMNS)(count)])
+        with contextlib.suppress(InstanceError):
+            build(**arguments | {key: given})
 
 
 @FEW
@@ -82,6 +110,8 @@ def numpy_document(node, draw):
 
 
 ODD = [np.array([[1]]), np.datetime64("2020"), object(), {1, 2}, np.complex64(1), {1: 2}, np.array(["a", 1], object)]
+
+EMPTY = [None, [], (), {}, np.array([]), np.array(None), np.array("3"), range(3), iter([1]), nx.DiGraph(), ..., type]
 
 
 @FEW
@@ -195,6 +225,18 @@ CALLS = [
     (remat.dag, {"reads": [[], [0]], "writes": [[0], [7]], "time": 1, "size": [1, 1]}, "writes[1][0]: 7"),
     (remat.dag, {"reads": [[], [0]], "writes": [[0]], "time": 1, "size": [1, 1]}, "writes: 1 rows"),
     (remat.dag, {"reads": (np.array([0, 2, 1]), np.array([0])), "writes": [[0], []], "time": 1, "size": [1]}, "reads"),
+    (
+        remat.dag,
+        {"reads": [[]], "writes": [[]], "time": 1, "size": [1], "values": []},
+        "values: only nodes of a net",
+    ),
+    (
+        remat.dag,
+        {"reads": 3.5, "writes": [[]], "time": 1, "size": [1]},
+        "reads: expected a sequence or an array",
+    ),
+    (remat.dag, {"graph": EDGES, "time": 1, "size": 1, "names": [["a"], "b", "c"]}, "names[0]: a list of 1 is no name"),
+    (remat.join, {"chains": np.array("x")}, "chains: expected a sequence of chains"),
     (remat.dag, {"reads": [[]], "time": 1, "size": [1]}, "writes: give a graph, or both reads and writes"),
     (remat.chain, {"forward_time": [1, 2], "backward_time": [1], "output_size": 1}, "backward_time: 1 entries"),
     (remat.chain, {"forward_time": 1, "backward_time": 1, "output_size": 1}, "forward_time: no argument says how many"),

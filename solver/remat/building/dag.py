@@ -122,6 +122,8 @@ def dag(
     given = dict(more)
     own = {key: given.pop(key) for key in ("workspace", *FLAGS, "phase") if key in given}
     document = head("dag", given)
+    if graph is None and values is not None:
+        raise InstanceError("only nodes of a networkx graph may be values, and no graph is given", "values")
     if graph is None:
         shape = _of_lists(reads, writes, time, size, names, value_names)
     elif reads is not None or writes is not None:
@@ -302,7 +304,8 @@ def _names(argument: str, given: Any, count: int, prefix: str) -> Names:
     for index, name in enumerate(listed):
         at = f"{argument}[{index}]"
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or name in seen:
-            wrong = "comes twice" if name in seen else f"is no name, a text of 1 to {LONGEST_NAME} characters"
+            twice = isinstance(name, str) and name in seen
+            wrong = "comes twice" if twice else f"is no name, a text of 1 to {LONGEST_NAME} characters"
             raise InstanceError(f"{brief(name)} {wrong}", at)
         seen.add(name)
         if not name.isascii():

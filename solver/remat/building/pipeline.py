@@ -185,4 +185,4 @@ def _cluster(devices: Any, memory: Any, link: Any, levels: Any) -> tuple[dict[st
         raise InstanceError("give either link or levels", "link")
     if link is not None:
         levels = [{"bandwidth": link}]
-    return {"devices": listed_devices, "levels": native(levels or ())}, rules
+    return {"devices": listed_devices, "levels": native(() if levels is None else levels)}, rules
