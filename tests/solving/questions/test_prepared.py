@@ -8,7 +8,7 @@ import remat
 from remat.generate import generate
 from remat.plugin import Context
 from remat.solving.problem_setup import make_problem
-from remat_algorithms.chain.rotor.prepared import Fronts
+from remat_algorithms.chain.rotor.prepared import Fronts, _least_of
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from tests.algorithms.chain.rotor.test_rotor import draw_chain
 
@@ -112,6 +112,16 @@ def test_fronts_are_filled_once_and_give_way_to_searches(monkeypatch):
     monkeypatch.setattr(module, "LEAST_WORK", 10)
     assert [proposal.makespan for proposal in answers(limited)] == [proposal.makespan for proposal in first]
     assert limited._tried >= 10
+
+
+def test_fronts_have_the_minimum_memory_and_its_task():
+    for seed in range(12):
+        fronts = Fronts(make_problem(remat.load(draw_chain(seed, 3 + seed))), RotorOptions())
+        fronts.setting.asked(fronts.setting.problem, Context())
+        table, least = fronts._fronts().table, fronts.setting.least
+        if len(table.whole[0]):
+            found = _least_of(table)
+            assert (found.least, found.binding_task()) == (least.least, least.binding_task())
 
 
 def test_fronts_that_were_stopped_are_filled_later():
