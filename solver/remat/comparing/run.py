@@ -118,8 +118,8 @@ def compare(
     seeds : sequence of int
     jobs : int, optional
         Number of simultaneous workers; default: one for each core.
-    output : path, optional
-        Folder of the journal; recorded answers are not computed again, unless `rerun` is "failed" or "all".
+    output, rerun : path, {"failed", "all"}, optional
+        Folder of the journal, and which of its recorded answers are computed again; none by default.
     executor : str, or a cluster or client of dask, optional
         ``dask://HOST:PORT``, or an object, which is not closed.
     pictures : bool
