@@ -137,8 +137,8 @@ class _Forwards:
         """Yield a row for each stage; its variants are alternatives."""
         device = self.result.machine.processors[0].name
         listed: dict[Stage, list[tuple[int, Number]]] = {}
-        for (stage, _), runs in self.runs.items():
-            listed.setdefault(stage, []).extend(runs)
+        for (place, _), runs in self.runs.items():
+            listed.setdefault(place, []).extend(runs)
         for chain, stage in sorted(listed, key=lambda place: (place[0] or 0, place[1])):
             variant = self.last[chain, stage]
             own = {stage: listed[chain, stage]}
