@@ -100,14 +100,16 @@ def read(join: remat.Instance) -> int:
     numbers: list[tuple[int | None, int, int | None]] = [(row.chain, row.stage, row.variant) for row in stages]
     records: list[dict[str, Any]] = stages.to_dicts()
     peak = result.peak
-    assert peak is not None and peak.held
+    assert peak is not None
+    assert peak.held
     assert len(result.to_networkx()) == len(result.graph.tasks)
     again: remat.Result = remat.schedule_of(join, result.order, machine=machine)
     addresses: remat.Addresses = remat.layout(again)
     facts: remat.Facts = remat.show(join)
     del facts, addresses
     short = remat.solve(join, budget=1).shortfall
-    assert short is not None and short.need > 1
+    assert short is not None
+    assert short.need > 1
     listed: Sequence[remat.Algorithm] = remat.algorithms(kind="join")
     return len(waits) + len(numbers) + len(records) + len(listed)
 
@@ -117,7 +119,8 @@ def stream(loop: remat.Instance) -> int:
     steps = assert_type(remat.stream(loop), remat.Stream)
     prepared = remat.prepare(loop, algorithm="revolve")
     least = assert_type(prepared.least_budget(), remat.Result)
-    assert least.answer is not None and least.answer.value is not None
+    assert least.answer is not None
+    assert least.answer.value is not None
     return sum(1 for _ in steps)
 
 
