@@ -66,11 +66,16 @@ def _unknown(function: Callable[..., Any], wrong: str, named: Sequence[str]) -> 
     near = nearest(wrong, known)
     if near is not None:
         return f"{_name(function)} has no such argument; did you mean {near}?"
-    words = set(wrong.split("_"))
-    alike = [name for name in known if words & set(name.split("_"))]
+    words = _words(wrong)
+    alike = [name for name in known if words & _words(name)]
     if alike:
         return f"{_name(function)} has no such argument; similar ones are {listing(alike)}"
     return f"{_name(function)} has no such argument; its arguments are {listing(known)}"
+
+
+def _words(name: str) -> set[str]:
+    """Return the words of a name, of each the letters by which they are compared."""
+    return {word[:4] for word in name.split("_")}
 
 
 def _unbound(

@@ -6,6 +6,7 @@ import random
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.sparse as sparse
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -212,7 +213,29 @@ CALLS = [
     ),
     (remat.adjoint, {"steps": 3, "storage": [None]}, "storage[0]: expected a dict, not None"),
     (remat.dag, {"graph": [(0, 1), (0, 1)], "time": 1, "size": 1}, "graph[1]: 0 is listed twice"),
-    (remat.dag, {"graph": [(0, 1, 2)], "time": 1, "size": 1}, "graph[0]"),
+    (remat.dag, {"graph": [(0, 1, 2)], "time": 1, "size": 1}, "graph[0]: a list of 3 is no pair"),
+    (
+        remat.dag,
+        {"graph": [("a", "b")], "time": 1, "size": 1},
+        "graph[0]: ('a', 'b') is no pair of node numbers; build",
+    ),
+    (remat.dag, {"graph": sparse.csr_array(np.eye(2)), "time": 1, "size": 1}, "graph: a sparse matrix of shape (2, 2)"),
+    (
+        remat.dag,
+        {"graph": EDGES, "time": 1, "size": 1, "outputs": "t1"},
+        "outputs: expected a sequence of values; write",
+    ),
+    (remat.tree, {"parent": G, "output_size": 1}, "parent: a graph; give the number of each node's parent"),
+    (
+        remat.adjoint,
+        {"steps": 3, "storage": [{"name": "disk", "bandwith": 3}]},
+        "storage[0].bandwith: unknown key; did you mean 'bandwidth'?",
+    ),
+    (
+        remat.machine,
+        {"memories": [{"name": "a", "capacty": 1}], "processors": {"p": "a"}},
+        "memories[0].capacty: unknown key; did you mean 'capacity'?",
+    ),
     (remat.dag, {"graph": [(0, 9)], "time": [1, 1], "size": 1}, "graph[0]: (0, 9) is out of range"),
     (remat.dag, {"graph": G, "time": "t", "size": 1}, "time['a']: node 'a' has no attribute 't'"),
     (remat.dag, {"graph": G, "time": {"a": 1}, "size": 1}, "time['b']"),

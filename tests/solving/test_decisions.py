@@ -97,6 +97,12 @@ def test_the_timeline_and_the_graph_have_the_verified_times():
                graph.nodes[one]["end"] and graph.nodes[two]["start"])  # fmt: skip
 
 
+def test_a_misspelt_decision_is_refused():
+    decisions = remat.solve(CHAIN, algorithm="keep-all").decisions
+    with pytest.raises(remat.OptionError, match="decision: 'recompute' is no decision; did you mean 'recomputed'"):
+        decisions.of("recompute")
+
+
 def test_rows_are_found_by_value_and_as_records():
     pytest.importorskip("pandas")
     decisions = remat.solve(CHAIN, algorithm="keep-all").decisions

@@ -137,6 +137,8 @@ def rows(columns: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
 
 def sequence_of(argument: str, values: Any, what: str) -> Sequence[Any]:
     """Return some entries of any kind as a sequence."""
+    if isinstance(values, str):
+        raise InstanceError(f"expected a sequence of {what}; write [{brief(values)}]", argument)
     if isinstance(values, Mapping) or is_scalar(values):
         raise InstanceError(f"expected a sequence of {what}, not {brief(values)}", argument)
     return values if isinstance(values, Sequence) else list(values)

@@ -117,7 +117,7 @@ def _of_python(error: InstanceError) -> InstanceError:
 
 def _words(message: str) -> str:
     found = message.replace(MISSING, "there is no value (None), and the field has no default")
-    found = found.replace("expected an object", "expected a dict")
+    found = re.sub(r"\b(expected|not) an object\b", r"\1 a dict", found)
     return _JSON_WORD.sub(lambda word: _JSON_WORDS[word[0]], found)
 
 
