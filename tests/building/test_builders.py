@@ -332,7 +332,8 @@ def test_devices_of_a_pipeline_are_a_number_capacities_or_dicts():
     assert [layer.forward_time for layer in typed.layers] == [{"a": 1, "b": 3}, {"a": 2, "b": 4}]
 
 
-def test_what_is_built_can_be_saved(tmp_path):
+def test_what_is_built_can_be_shown_and_saved(tmp_path):
     built = remat.chain(forward_time=[1, 2], backward_time=2, output_size=[4, 3], input_size=4)
+    assert str(built) == repr(built) == "ChainInstance('(unnamed)', length 2)"
     built.save(tmp_path / "chain.json.gz")
     assert digest(remat.load(tmp_path / "chain.json.gz")) == digest(built)

@@ -117,6 +117,9 @@ class BaseInstance(Constructed):
         lines: list[str] = import_module(SHOWN_BY).lines(self)
         return "\n".join(lines)
 
+    def __str__(self) -> str:
+        return repr(self)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the instance as a document, atomically; files that end in ``.gz`` are compressed."""
         from remat.instance.saving import save_instance
