@@ -1,7 +1,9 @@
 """Public functions refuse misspelt, missing and surplus arguments by name, and suggest what is meant."""
 
+import contextlib
 import inspect
 
+import numpy as np
 import pytest
 
 import remat
@@ -61,6 +63,51 @@ def test_missing_and_surplus_arguments_are_named(name):
 
 def test_an_argument_given_twice_is_named():
     assert refused("solve", {}, instance={}).startswith("instance: remat.solve got it twice")
+
+
+WRONG = [
+    3,
+    2.5,
+    object(),
+    np.arange(3.0),
+    np.array(None),
+    {1: 2},
+    {("a", "b"): 1},
+    [["a"]],
+    1j,
+    type,
+    b"x",
+]
+CHAIN = remat.chain(forward_time=[1, 2, 3], backward_time=2, output_size=4, input_size=4, saved_size=3)
+PREPARED = remat.prepare(CHAIN, algorithm="rotor")
+ASKED = {
+    "solve": (remat.solve, {"instance": CHAIN, "algorithm": "periodic"}),
+    "prepare": (remat.prepare, {"instance": CHAIN, "algorithm": "periodic"}),
+    "Prepared.solve": (PREPARED.solve, {"budget": 50}),
+    "Prepared.curve": (PREPARED.curve, {"budgets": [50]}),
+    "Prepared.least_budget": (PREPARED.least_budget, {}),
+    "least_budget": (remat.least_budget, {"instance": CHAIN, "algorithm": "periodic"}),
+    "largest_batch": (remat.largest_batch, {"instance": CHAIN, "algorithm": "periodic", "budget": 100}),
+    "sweep": (remat.sweep, {"instance": CHAIN, "algorithms": "periodic", "budgets": [50]}),
+    "verify": (remat.verify, {"instance": CHAIN, "schedule": remat.solve(CHAIN, algorithm="keep-all").to_dict()}),
+    "show": (remat.show, {"instance": CHAIN}),
+    "layout": (remat.layout, {"source": remat.solve(CHAIN, algorithm="keep-all")}),
+    "stream": (remat.stream, {"instance": remat.adjoint(9, storage=[{"name": "ram", "slots": 3}])}),
+    "schedule_of": (remat.schedule_of, {"instance": CHAIN, "runs": remat.solve(CHAIN, algorithm="keep-all").order}),
+    "example": (remat.example, {"name": "resnet50"}),
+    "algorithms": (remat.algorithms, {}),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_whatever_an_argument_is_there_is_an_answer_or_an_error_that_names_it(name):
+    call, arguments = ASKED[name]
+    for key in set(keywords_of(name)) - {"progress", "context"}:  # any object is called, or a plugin's own
+        for wrong in WRONG:
+            with contextlib.suppress(remat.RematError):
+                call(**arguments | {key: wrong})
+    with pytest.raises(remat.RematError):
+        call(**arguments | {keywords_of(name)[0]: object()})
 
 
 def test_type_errors_of_the_body_stay():

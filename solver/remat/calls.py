@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from remat.errors import InstanceError, OptionError
-from remat.messages import listing, nearest
+from remat.messages import brief, listing, nearest
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,24 +31,76 @@ def checked_call(
         named: tuple[str, ...] = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         further = () if more is None else tuple(more.__annotations__)
         known = frozenset((*named, *further))
+        optional = code.co_argcount - len(function.__defaults__ or ())
+        required = {*named[:optional], *named[code.co_argcount :]} - (function.__kwdefaults__ or {}).keys()
 
         @wraps(function)
         def call(*arguments: P.args, **keywords: P.kwargs) -> R:
             if not keywords.keys() <= known:
                 wrong = next(key for key in keywords if key not in known)
                 raise _error(error, _unknown(function, wrong, [*named, *further]), wrong)
-            try:
-                return function(*arguments, **keywords)
-            except TypeError as refused:
-                trace = refused.__traceback__
-                if trace is not None and trace.tb_next is not None:
-                    raise  # from the body of the function
+            given = dict(zip(named, arguments, strict=False))
+            surplus = len(arguments) > code.co_argcount or not given.keys().isdisjoint(keywords)
+            given |= keywords
+            if surplus or not required <= given.keys():
                 message, argument = _unbound(function, named[: code.co_argcount], len(arguments), keywords)
-            raise _error(error, message, argument)
+                raise _error(error, message, argument)
+            if error is OptionError:
+                _check_types(given)
+            return function(*arguments, **keywords)
 
         return call
 
     return decorated
+
+
+def _is_text(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_mapping(value: object) -> bool:
+    return value is None or (isinstance(value, Mapping) and all(isinstance(key, str) for key in value))
+
+
+def _is_flag(value: object) -> bool:
+    return type(value).__name__ in ("bool", "bool_")  # of Python and of numpy
+
+
+def _is_several(value: object) -> bool:
+    if isinstance(value, (str, bytes, Mapping)) or getattr(value, "shape", None) == ():
+        return False
+    return value is None or (isinstance(value, Iterable) and not isinstance(value, type))
+
+
+def _is_names(value: object) -> bool:
+    listed = isinstance(value, (list, tuple)) and not all(isinstance(name, str) for name in value)
+    return isinstance(value, str) or (_is_several(value) and not listed)
+
+
+TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
+    "algorithm": (_is_text, "a text"),
+    "algorithms": (_is_names, "a name or several"),
+    "any_instance": (_is_flag, "true or false"),
+    "available": (_is_flag, "true or false"),
+    "baseline": (_is_text, "a text"),
+    "budgets": (_is_several, "a sequence of budgets"),
+    "fixed": (_is_mapping, "a mapping of names to addresses"),
+    "kind": (_is_text, "a text"),
+    "layout": (_is_flag, "true or false"),
+    "memory": (_is_text, "a text"),
+    "name": (lambda value: isinstance(value, str), "a text"),
+    "objective": (_is_text, "a text"),
+    "options": (_is_mapping, "a mapping of names to values"),
+    "runs": (_is_several, "a sequence of task names"),
+}
+"""Arguments that mean the same in all functions that raise `OptionError`."""
+
+
+def _check_types(given: Mapping[str, Any]) -> None:
+    for key in given.keys() & TYPES.keys():
+        fits, wanted = TYPES[key]
+        if not fits(given[key]):
+            raise OptionError(f"expected {wanted}, not {brief(given[key])}", argument=key)
 
 
 def _error(error: type[InstanceError] | type[OptionError], message: str, argument: str) -> Exception:
