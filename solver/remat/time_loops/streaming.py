@@ -227,7 +227,7 @@ def _by_levels(problem: Problem, steps: int) -> Stream:
     if used < levels:
         left = ", ".join(repr(memory.name) for memory in problem.machine.memories[used + 1 :])
         text = f"the streamed schedule ({best.algorithm.name}) leaves {left} unused"
-        warnings.warn(f"{text}; remat.solve looks for one that does not", stacklevel=3)
+        warnings.warn(f"{text}; remat.solve looks for one that does not", stacklevel=4)
     return best
 
 
