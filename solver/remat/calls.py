@@ -91,7 +91,7 @@ TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
     "name": (lambda value: isinstance(value, str), "a text"),
     "objective": (_is_text, "a text"),
     "options": (_is_mapping, "a mapping of names to values"),
-    "runs": (_is_several, "a sequence of task names"),
+    "runs": (_is_several, "names of tasks in order"),
 }
 """Arguments that mean the same in all functions that raise `OptionError`."""
 

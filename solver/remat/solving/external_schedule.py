@@ -78,8 +78,6 @@ def schedule_of(
 
 def _tasks(graph: TaskGraph, runs: Iterable[str]) -> IntArray:
     """Return the tasks' indices."""
-    if isinstance(runs, str):
-        raise OptionError("expected names of tasks in order, not one text", argument="runs")
     found: list[int] = []
     for name in runs:
         index = graph.tasks.find(name) if isinstance(name, str) else None
