@@ -117,6 +117,19 @@ def _commands() -> str:
     return "\n".join(text)
 
 
+FURTHER = (
+    "remat.building.common.Common",
+    "remat.building.chain.ChainArguments",
+    "remat.building.dag.DagArguments",
+    "remat.building.pipeline.PipelineArguments",
+    "remat.solving.decisions.values.Stay",
+    "remat.solving.result.Answer",
+    "remat.verifier.report.Peak",
+    "remat.verifier.report.Profile",
+)
+"""What docstrings of public names refer to."""
+
+
 def _api() -> str:
     """Return a page of the public names; mkdocstrings fills it from their docstrings."""
     code = (
@@ -138,6 +151,8 @@ def _api() -> str:
     text += ["## Classes", ""]
     text += [f"::: {path}\n" for name, path in names if name[0].isupper()]
     text += [f"### {name}\n\nAny of {', '.join(f'`{part}`' for part in parts)}.\n" for name, parts in unions]
+    text += ["## Further arguments and parts of results", ""]
+    text += [f"::: {path}\n" for path in FURTHER]
     return "\n".join(text)
 
 

@@ -177,6 +177,8 @@ def _read_all(
 ) -> tuple[str, bytes]:
     """Return the name and the bytes of a source; each chunk is charged before the next one is read."""
     if not isinstance(source, (str, os.PathLike)):
+        if not callable(getattr(source, "read", None)) or isinstance(source, type):
+            raise InstanceError(f"{what}: expected a path, an open file or a dict, not {brief(source)}")
         name = str(getattr(source, "name", what))
         return name, _joined(source, name, charging(name))
     if os.fspath(source) == "-":

@@ -10,6 +10,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         name="revolve",
         solver="remat_algorithms.adjoint.binomial.revolve:solve",
         stream="remat_algorithms.adjoint.binomial.revolve:stream",
+        prepare="remat_algorithms.adjoint.binomial.revolve:prepare",
         kinds=("adjoint",),
         summary="binomial checkpointing of equal steps, in closed form",
         guarantee="exact",
@@ -25,6 +26,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="walther-griewank",
         solver="remat_algorithms.adjoint.unequal.walther_griewank:solve",
+        prepare="remat_algorithms.adjoint.unequal.walther_griewank:prepare",
         kinds=("adjoint",),
         summary="optimal checkpointing of steps of different times, transfer times included",
         guarantee="exact",
@@ -45,6 +47,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="adjoint-dp",
         solver="remat_algorithms.adjoint.unequal.adjoint_dp:solve",
+        prepare="remat_algorithms.adjoint.unequal.adjoint_dp:prepare",
         kinds=("adjoint",),
         summary="the optimum where states and adjoints of one size share one memory",
         guarantee="exact",

@@ -63,13 +63,18 @@ class Problem:
             unread = self.graph.readers.counts == 0
             if any(unread[place.value] for place in self.graph.placeable):
                 return self  # the schedule may place this input in any memory
-        machine = without_unused(self.machine, instance.named_memories, own_links=own_links)
+        machine = without_unused(self.machine, self.named_memories, own_links=own_links)
         return self if machine is self.machine else self.on(machine)
+
+    @cached_property
+    def named_memories(self) -> frozenset[str]:
+        """The memories that the instance names."""
+        return frozenset(self.instance.named_memories)
 
     def on(self, machine: Machine) -> Problem:
         """Return the problem on another machine; quantities that depend only on the instance are shared."""
         other = Problem(self.instance, machine)
-        for name in ("graph", "chain", "needed", "no_recompute_time", "samples"):
+        for name in ("graph", "chain", "needed", "no_recompute_time", "samples", "named_memories"):
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other

@@ -8,8 +8,9 @@ from functools import cache
 from importlib import import_module, util
 from typing import TYPE_CHECKING, Any, Literal
 
+from remat.calls import checked_call
 from remat.errors import OptionError
-from remat.messages import listing, nearest
+from remat.messages import brief, listing, nearest
 from remat.plugin.entry_points import entry_points
 
 if TYPE_CHECKING:
@@ -295,6 +296,7 @@ def refresh() -> None:
     _registered.cache_clear()
 
 
+@checked_call(OptionError)
 def algorithms(kind: str | None = None, *, available: bool = False) -> tuple[Algorithm, ...]:
     """List the registered algorithms, by name.
 
@@ -343,7 +345,7 @@ def find(name: str, kind: str) -> Algorithm:
     if algorithm is None:
         near = nearest(name, known)
         hint = f"; did you mean {near!r}?" if near else f"; known for {kind}: {_names(algorithms(kind))}"
-        raise OptionError(f"unknown algorithm {name!r}{hint}", argument="algorithm")
+        raise OptionError(f"unknown algorithm {brief(name)}{hint}", argument="algorithm")
     if not algorithm.accepts(kind):
         raise OptionError(
             f"{name!r} solves {', '.join(algorithm.kinds)}, not {kind}; use one of {_names(algorithms(kind))}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from remat.errors import OptionError
 from remat.graph.machine import Machine
-from remat.messages import brief
+from remat.messages import brief, unknown_memory
 from remat.plugin.problem import Problem
 from remat.units import Units, parse_size
 
@@ -43,6 +43,9 @@ def apply_budget(problem: Problem, budget: Budget, wholes: Wholes | None = None)
     instance, machine, units = problem.instance, problem.machine, problem.units
     # A bare budget among named ones has the empty name; no memory has it.
     given: Mapping[str, int | float | str | None] = budget if isinstance(budget, Mapping) else {"": budget}
+    for key in given:
+        if not isinstance(key, str):
+            raise OptionError(unknown_memory(key, machine.memory_index), argument="budget")
     given = _types_resolved(machine, given)
     if instance.budgets_are_for_all and "" in given:
         bare = {machine.memories[processor.memory].name: given[""] for processor in machine.processors}
@@ -57,7 +60,8 @@ def apply_budget(problem: Problem, budget: Budget, wholes: Wholes | None = None)
         name = key or default
         if name in capacities:
             raise OptionError(f"memory {name!r} is given twice", argument="budget")
-        machine.with_capacities({name: None})  # refuses unknown names, before a share is taken of them
+        if name not in machine.memory_index:  # refused before a share is taken of it
+            machine.with_capacities({name: None})
         capacities[name] = None if size is None else read_capacity(size, wholes, name, units)
     return problem.with_capacities(capacities)
 

@@ -81,7 +81,7 @@ def conclude(
         steps, report = verified.columns, verified.report
         _check_claims(problem, solver, proposal, report)
     elif proposal.steps is not None:
-        placed = _place(problem, problem.machine, proposal.steps)
+        placed, report = _placed(problem, solver, proposal.steps)
         if isinstance(placed, Unplaceable):
             if solver.guarantee == "strategy":
                 scope = _of_strategy(problem, solver)
@@ -95,10 +95,8 @@ def conclude(
                     solver.package,
                 )
         else:
-            steps, report = (
-                placed,
-                check(problem.graph, problem.machine, placed, reference_time=problem.no_recompute_time),
-            )
+            assert report is not None
+            steps = placed
             _check_claims(problem, solver, proposal, report)
     return _judge(
         problem,
@@ -215,6 +213,26 @@ def _fits(report: Report, machine: Machine) -> bool:
     """Whether an otherwise valid schedule fits the memories of a machine."""
     sizes = report.peak_memory
     return all(memory.capacity is None or sizes[memory.name] <= memory.capacity for memory in machine.memories)
+
+
+def _placed(problem: Problem, solver: Algorithm, steps: Steps) -> tuple[Steps | Unplaceable, Report | None]:
+    """Place and verify steps.
+
+    The verifier finds bytes that do not fit. So placement looks for them only where the verifier rejects steps, to
+    name the step and its need, and for strategies, whose one schedule often does not fit.
+    """
+    graph, machine = problem.graph, problem.machine
+    if steps.start is None and steps.paired is None and solver.guarantee != "strategy":
+        placed = place(graph, machine, steps, check_bytes=False)
+        if not isinstance(placed, Unplaceable):
+            quick = steps.placed(placed.start)
+            report = check(graph, machine, quick, reference_time=problem.no_recompute_time)
+            if report.ok:
+                return quick, report
+    found = _place(problem, machine, steps)
+    if isinstance(found, Unplaceable):
+        return found, None
+    return found, check(graph, machine, found, reference_time=problem.no_recompute_time)
 
 
 def _place(problem: Problem, machine: Machine, steps: Steps) -> Steps | Unplaceable:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from remat.calls import checked_call
 from remat.errors import ClaimError, OptionError
 from remat.graph.bounds import MemoryBound
 from remat.graph.machine import Machine
@@ -191,6 +192,7 @@ class Facts:
         }
 
 
+@checked_call(OptionError)
 def show(
     instance: AnyInstance,
     *,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
 
+from remat.calls import checked_call
 from remat.documents import write_text
 from remat.errors import InstanceError, OptionError, QuantityError
 from remat.graph.machine import Machine
@@ -38,6 +39,7 @@ AS_STATED = "status and lower bound are as the file states them"
 """Note on what no verifier can tell from a schedule."""
 
 
+@checked_call(OptionError)
 def verify(
     instance: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Instance,
     schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from remat.messages import elided, printable
 from remat.report.text.comma_separated import to_csv
+from remat.solving.decisions.words import ranges
 from remat.units import format_size, format_time
 
 if TYPE_CHECKING:
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from remat.solving.result import Result
 
 HEADINGS = ("value", "of", "size", "decision", "runs", "recompute time", "waits in", "read by")
-STAGE_HEADINGS = ("stage", "micro-batch", "layers", "of", "device", "decision", "runs", "recompute time", "offloaded")
+STAGE_HEADINGS = (
+    "chain", "stage", "micro-batch", "layers", "of", "device", "decision", "runs", "recompute time", "offloaded",
+)  # fmt: skip
 LONGEST = 36
 
 
@@ -28,14 +31,20 @@ def decisions_table(result: Result) -> str:
 
 
 def stages_table(result: Result) -> str:
-    """Return one line for each stage of a chain, or each stage and micro-batch of a pipeline, and a line of totals."""
+    """Return one line for each stage of a chain, or each stage and micro-batch of a pipeline, and a line of totals.
+
+    Numbers are those in the names of tasks and operations: chains, stages of chains and layers count from 1, stages of
+    a pipeline and micro-batches from 0. Columns without an entry are left out.
+    """
     decisions = result.stage_decisions
     if result.columns is not None and not len(decisions):
         kind = "this instance" if result.instance is None else f"a {result.instance.kind}"
         return f"{kind} has no stages: list its values"
     if not len(decisions):
         return "no schedule, and so no decisions"
-    return _table([STAGE_HEADINGS, *(_stage_row(one, result) for one in decisions)], repr(decisions))
+    rows = [_stage_row(one, result) for one in decisions]
+    used = [number for number in range(len(STAGE_HEADINGS)) if any(row[number] for row in rows)]
+    return _table([tuple(row[number] for number in used) for row in (STAGE_HEADINGS, *rows)], repr(decisions))
 
 
 def _table(rows: Sequence[tuple[str, ...]], totals: str) -> str:
@@ -45,11 +54,12 @@ def _table(rows: Sequence[tuple[str, ...]], totals: str) -> str:
 
 
 def _stage_row(one: StageDecision, result: Result) -> tuple[str, ...]:
-    first, last = (one.layers[0] + 1, one.layers[-1] + 1) if one.layers else (0, 0)
+    if one.micro_batch is None:
+        place = "" if one.chain is None else str(one.chain + 1), str(one.stage + 1), "", ""
+    else:
+        place = "", str(one.stage), str(one.micro_batch), ranges([layer + 1 for layer in one.layers])
     return (
-        str(one.stage),
-        "" if one.micro_batch is None else str(one.micro_batch),
-        str(first) if first == last else f"{first}-{last}",
+        *place,
         elided(printable(one.name), LONGEST),
         printable(one.device),
         one.decision,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from remat.errors import OptionError
+from remat.messages import brief, nearest
 from remat.schedule.steps import StepKind
 from remat.solving.decisions.rows import Rows
 from remat.units import Number
@@ -20,11 +22,21 @@ if TYPE_CHECKING:
     from remat.solving.result import Result
 
 KEPT, RECOMPUTED, OFFLOADED, DROPPED, UNUSED = "kept", "recomputed", "offloaded", "dropped", "unused"
+DECISIONS = (KEPT, RECOMPUTED, OFFLOADED, DROPPED, UNUSED)
 
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """Period in which a value is in a memory where no task of the schedule uses it."""
+    """Period in which a value is in a memory where no task of the schedule uses it.
+
+    Attributes
+    ----------
+    memory : str
+    start : int or float
+        Start of the step that brings it there, such as a copy; 0 for a value that is there initially.
+    end : int or float
+        End of the step that frees it there; the makespan for a value that stays. Both are in the instance's time unit.
+    """
 
     memory: str
     start: Number
@@ -90,11 +102,21 @@ class Decisions(Rows[Decision]):
         return self._rows[self._index[index] if isinstance(index, str) else index]
 
     def __repr__(self) -> str:
-        counts = {kind: len(self.of(kind)) for kind in (KEPT, RECOMPUTED, OFFLOADED, DROPPED, UNUSED)}
+        counts = {kind: len(self.of(kind)) for kind in DECISIONS}
         return f"Decisions({', '.join(f'{kind}: {count}' for kind, count in counts.items() if count)})"
 
     def of(self, decision: str) -> list[str]:
-        """Return the values with a decision, such as ``recomputed``."""
+        """Return the values with a decision, such as ``recomputed``.
+
+        Raises
+        ------
+        remat.OptionError
+            If it is no decision.
+        """
+        if decision not in DECISIONS:
+            near = nearest(decision, DECISIONS)
+            hint = f"did you mean {near!r}?" if near else f"it is one of {', '.join(DECISIONS)}"
+            raise OptionError(f"{brief(decision)} is no decision; {hint}", argument="decision")
         return [row.value for row in self._rows if row.decision == decision]
 
 

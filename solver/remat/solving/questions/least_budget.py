@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from remat.calls import checked_call
 from remat.errors import OptionError
 from remat.instance import load
 from remat.plugin.context import Progress, interruptible
@@ -34,6 +35,7 @@ RESOLUTION = 1e-3
 """Share of the budget at which the search with a heuristic ends."""
 
 
+@checked_call(OptionError)
 def least_budget(
     instance: AnyInstance,
     *,

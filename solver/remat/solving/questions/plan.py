@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from remat.calls import checked_call
 from remat.errors import InstanceError, OptionError
 from remat.instance import Instance, PipelineInstance, load
 from remat.instance.chain import ChainInstance
@@ -85,6 +86,7 @@ class Planned:
         return sum(time * stage.tensor for time, stage in zip(own, orders.stages, strict=True))
 
 
+@checked_call(OptionError)
 def plan(
     instance: AnyInstance,
     *,
