@@ -25,6 +25,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Author, Bound, LeastBudget, Pro
 from remat.plugin.selection import Candidate
 from remat.plugin.topological_order import reference_order
 from remat.schedule.steps import StepKind, Steps
+from remat.solving.budget_grid import Grid
 from remat.solving.conclusion import OWN_SOURCES, conclude, holds
 from remat.solving.minimum_budget import at_peak, budgeted_memories, smallest_named
 from remat.solving.problem_setup import last_end_of, run, values_of, with_reported
@@ -206,6 +207,23 @@ class _Answer:
         return (self.result.makespan is None, self.result.makespan or 0, length, proof)
 
 
+def with_whole_values(problem: Problem) -> Problem:
+    """Return the problem with capacities that whole values fill, as no algorithm for time loops divides states."""
+    rounded: dict[str, int | None] = {}
+    for index, memory in enumerate(problem.machine.memories):
+        if memory.capacity is not None and problem.instance.has_storage:
+            rounded[memory.name] = max(0, Grid.of(problem, index).below(memory.capacity + 1))
+    return problem.with_capacities(rounded) if rounded else problem
+
+
+def is_minimal(problem: Problem, least: LeastBudget | None) -> bool:
+    """Whether a budget is enough, and all smaller ones at which anything can change are proved too small."""
+    if least is None or not least.sufficient:
+        return False
+    bound = problem.least_of(least.memory)
+    return bound is not None and Grid.of(problem, least.memory).below(least.size) < bound.size
+
+
 @dataclass
 class _Portfolio:
     """The state of a solve."""
@@ -219,8 +237,11 @@ class _Portfolio:
     log: list[str] = field(default_factory=list[str])
     seconds: float = 0.0  # that there were at the beginning
 
+    hopeless: bool = False  # no schedule fits, or none that moves whole values
+
     def __post_init__(self) -> None:
         self.seconds = self.context.seconds_left or 0.0
+        self.hopeless = with_whole_values(self.problem).exceeded is not None
 
     def ask_all(self) -> None:
         """Run the candidates; then the others, if no schedule is found or the user's time limit is not used up."""
@@ -229,7 +250,7 @@ class _Portfolio:
             self._ask(candidate, share=EARLY_SHARE)
         self._in_turn(self._ordered(chosen.ending), with_others=len(chosen.anytime))
         self._explore_and_commit(self._ordered(chosen.anytime))
-        if self.problem.exceeded is not None:
+        if self.hopeless:
             return
         # Within a user's time limit, covered algorithms may still beat others in their share of the time.
         goes_on = self.context.limit_given and len(self.problem.graph.tasks) <= MOST_ASKED_OTHERS
@@ -304,9 +325,9 @@ class _Portfolio:
     @property
     def settled(self) -> bool:
         """Whether there is nothing left to prove, no time, or no patience."""
-        if self.problem.exceeded is not None:
-            # That is proved; who is asked now names a budget that would do.
-            return self.context.ended
+        if self.hopeless:
+            # Further algorithms only name a budget that is enough, until one is proved minimal.
+            return self.context.ended or any(is_minimal(self.problem, one.result.least_budget) for one in self.answers)
         if any(answer.result.status is Status.INFEASIBLE for answer in self.answers):
             return True
         best = self.best
@@ -522,11 +543,11 @@ def lowered(portfolio: _Portfolio, least: LeastBudget | None) -> LeastBudget | N
     probe proves nothing unless its proof covers all schedules. Therefore the second round restarts from the proved
     bound.
     """
-    if least is None or not least.sufficient:
+    if least is None or not least.sufficient or is_minimal(portfolio.problem, least):
         return least
     problem = portfolio.problem
     memories = budgeted_memories(problem.instance, problem.machine, least.memory)
-    bounds = [bound.size - 1 for memory in memories if (bound := problem.memory_bounds[memory]) is not None]
+    bounds = [bound.size - 1 for memory in memories if (bound := problem.least_of(memory)) is not None]
     given = min(problem.machine.memories[memory].capacity or -1 for memory in memories)
     lowering = _Lowering(portfolio, least, max([-1, given, *bounds]))
     context = portfolio.context.aside(share=MINIMUM_SHARE)

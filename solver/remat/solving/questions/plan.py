@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +14,20 @@ from remat.instance.cluster import DeviceModel
 from remat.instance.kinds import is_pipeline
 from remat.instance.saving import instance_document
 from remat.plugin.context import Progress
-from remat.plugin.proposal import Status, Termination
+from remat.plugin.forms import Forms
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import LeastBudget, Status, Termination
 from remat.schedule.orders import Phase
 from remat.schedule.recompute import segments_of
-from remat.solving.budget import Budget
-from remat.solving.entry import Setup, solve
-from remat.solving.minimum_budget import smallest_named
-from remat.solving.problem_setup import AnyInstance, Control, read_seconds
+from remat.solving.budget import Budget, apply_budget
+from remat.solving.entry import Setup
+from remat.solving.minimum_budget import at_peak, budgeted_memories, smallest_named
+from remat.solving.portfolio import ALONE
+from remat.solving.problem_setup import AnyInstance, Control, make_problem, read_seconds
 from remat.solving.questions.chain_as_pipeline import document_of_chain
 from remat.solving.questions.parallel_degrees import ALGORITHM, Degrees, Way, put_back, ways_of
+from remat.solving.questions.pool import Answered, with_budget
+from remat.solving.questions.prober import Effort, Prober
 from remat.solving.result import Result
 from remat.units import Number
 
@@ -34,7 +39,16 @@ OBJECTIVES = ("sample", "makespan")
 DATA_ALL = "any"
 
 OTHER_LIMIT = 10.0
-"""Seconds for `auto` where nothing was found."""
+"""Seconds for `auto` where nothing was found: it looks for any plan, or a proof."""
+
+SEARCHES: tuple[Mapping[str, Any], ...] = ({"moves": 0, "zoo": False}, {"moves": 0})
+"""Options of the planner in the searches for the smallest budget, the quick one first. With more it finds no less."""
+
+RESOLUTION = 0.005
+"""Share of the smallest budget to which it is searched."""
+
+MOST_TASKS = 100_000
+"""Tasks of a pipeline for which the smallest budget is searched."""
 
 LEAST = 0.05
 """Seconds for which it is worth asking about another way to share the batch, where there is a plan."""
@@ -152,6 +166,11 @@ def plan(
     best = min(found, key=lambda one: _rank(one, objective))
     if best.result.report is None:
         best = replace(best, result=_otherwise(best, seed, deadline))
+    if best.result.report is None:
+        named = [one.result.least_budget for one in found if one.result.instance is best.result.instance]
+        known = smallest_named([best.result.least_budget, *named])
+        least = smallest_budget(best, ways, options or {}, Control(None, seed=seed, cancel=cancel), deadline, known)
+        best = replace(best, result=replace(best.result, least_budget=least))
     return replace(best, tried={one.degrees: one.result.makespan for one in found})
 
 
@@ -182,18 +201,97 @@ def _solve_all(
 
 
 def _otherwise(planned: Planned, seed: int, deadline: float | None) -> Result:
-    """Return what `auto` finds where no plan was found: a plan, a proof, or the smaller of the two minimum budgets."""
+    """Return what `auto` finds where no plan was found: any plan, or a proof."""
     result = planned.result
-    if planned.degrees != Degrees():
+    if planned.degrees != Degrees() or result.status is Status.INFEASIBLE:
         return result
     left = OTHER_LIMIT if deadline is None else min(OTHER_LIMIT, (deadline - time.monotonic()) / 2)
     if left < LEAST:
         return result
     capacities = {memory.name: memory.capacity for memory in result.machine.memories}
-    other = solve(planned.instance, budget=capacities, seed=seed, time_limit=left)
-    if other.report is not None or (other.status is Status.INFEASIBLE and result.status is not Status.INFEASIBLE):
-        return other
-    return replace(result, least_budget=smallest_named([result.least_budget, other.least_budget]))
+    setup = Setup(make_problem(planned.instance), ALONE, {})
+    other = setup.solve_within(Control(left, seed=seed), capacities)
+    return result if other.report is None and other.status is not Status.INFEASIBLE else other
+
+
+def smallest_budget(
+    planned: Planned,
+    ways: Sequence[Way],
+    options: Mapping[str, Any],
+    control: Control,
+    deadline: float | None,
+    known: LeastBudget | None,
+) -> LeastBudget | None:
+    """Return the smallest budget of all devices at which the planner finds a plan, by bisection.
+
+    The number of solves and their moves limit the search, so that the clock changes nothing unless the time limit ends
+    it. Ways to share the batch after the first are searched only if they have a plan for less.
+
+    Parameters
+    ----------
+    planned : Planned
+        Without a schedule.
+    ways : sequence of Way
+    options : mapping
+        Of the planner.
+    control, deadline
+    known : LeastBudget or None
+        The smallest budget that answers name so far.
+    """
+    device, size = planned.result.machine.processors[0].memory, None
+    least = known
+    if known is not None and known.sufficient:
+        size = known.size
+    for way in ways:
+        left = None if deadline is None else deadline - time.monotonic()
+        if way.algorithm != ALGORITHM or way.instance.is_open or (left is not None and left < LEAST):
+            continue
+        problem = apply_budget(make_problem(way.instance), way.budget)
+        if len(problem.graph.tasks) > MOST_TASKS:
+            continue
+        for search in SEARCHES:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            limits = replace(control, time_limit=left)
+            found = _searched(problem, {**options, **search}, limits, size, only_less=way is not ways[0])
+            if found is not None and (size is None or found.size < size):
+                size = found.size
+                own = way.whole is None and way.instance is planned.instance
+                least = replace(found, memory=device, task=found.task if own else None)
+    return least
+
+
+def _searched(
+    problem: Problem, options: Mapping[str, Any], control: Control, known: int | None, *, only_less: bool
+) -> LeastBudget | None:
+    """Search for the smallest budget with a plan by bisection between a proved bound and a sufficient budget.
+
+    `known` is sufficient, if given. `only_less`: search only if there is a plan for noticeably less.
+    """
+    memory = problem.machine.processors[0].memory
+    effort = Effort.of(ALGORITHM, options, control, Forms(problem.instance))
+    prober = Prober(with_budget(problem, memory, None), memory, effort)
+    best: Answered | None = None
+    size, failed = known, max(prober.floor, 0)
+    try:
+        if size is None or only_less:
+            best = prober.at(None if size is None else max(0, int((1 - RESOLUTION) * size)))
+            if not best.solved:
+                return None
+            size = best.peak or 0
+        while size - 1 - failed > RESOLUTION * size and not effort.stopped:
+            answer = prober.at((failed + size) // 2)
+            if answer.solved:
+                best, size = answer, answer.peak or 0
+            else:
+                failed = answer.budget or 0
+        if best is None:
+            return None
+        if best.asked is not None and best.asked != size and not prober.at(size).solved:
+            return LeastBudget(best.asked, None, True, memory)  # the planner wants more than its plan needs
+    except OptionError:
+        return None
+    devices = [at_peak(best.result, index) for index in budgeted_memories(problem.instance, problem.machine, memory)]
+    return max(devices, key=lambda one: one.size)
 
 
 def _planned(way: Way, result: Result) -> Planned:

@@ -19,9 +19,9 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import Author, Proposal, Termination
 from remat.plugin.selection import for_many
 from remat.solving import portfolio
+from remat.solving.budget_grid import Grid
 from remat.solving.conclusion import conclude
 from remat.solving.problem_setup import Control, contained, end_of, propose, values_of
-from remat.solving.questions.budget_grid import Grid
 from remat.solving.questions.pool import Answered, Pool, with_budget
 from remat.solving.result import Result
 from remat.solving.time_guard import guarded
@@ -228,7 +228,7 @@ class Prober:
     @cached_property
     def floor(self) -> int:
         """The largest budget that a bound proves too small for every schedule; -1 if unknown."""
-        bound = self.problem.memory_bounds[self.memory]
+        bound = self.problem.least_of(self.memory)
         return -1 if bound is None else bound.size - 1
 
     @cached_property
