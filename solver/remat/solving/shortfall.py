@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from remat.graph.bounds import needed_tasks
 from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES, TaskGraph
 from remat.instance.kinds import is_pipeline
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
+from remat.plugin.topological_order import reference_order
 from remat.solving.minimum_budget import device_memories
 from remat.solving.relative_budget import Wholes
 
@@ -245,12 +247,10 @@ def _parts(
     if least.task is not None:
         named[READ], writes = graph.reads[least.task].tolist(), graph.writes[least.task].tolist()
         named[WRITTEN] = [value for value in writes if value not in named[READ]]
-        for what, size in (
-            (READ, sum(int(graph.size[value]) for value in named[READ])),
-            (WORKSPACE, int(graph.workspace[least.task])),
-            (WRITTEN, sum(int(graph.size[value]) for value in named[WRITTEN])),
-        ):
-            found[what] = min(size, left)  # what is written in place of something read takes no more
+        read, written = (sum(int(graph.size[value]) for value in named[what]) for what in (READ, WRITTEN))
+        added = max(0, written - read) if graph.in_place[least.task] else written
+        for what, size in ((READ, read), (WORKSPACE, int(graph.workspace[least.task])), (WRITTEN, added)):
+            found[what] = min(size, left)
             left -= found[what]
     touched = named.get(READ, [])
     there = {graph.term(value) for value in graph.available} if graph.terms else set[str]()
@@ -292,13 +292,17 @@ def _candidates(graph: TaskGraph, machine: Machine, task: int | None, memories: 
         }
         most = max(ends)
         return ends[most] if most else list(range(len(graph.values)))
-    count = len(graph.values)
-    begin, end = np.full(count, len(graph.tasks)), np.full(count, -1)
-    np.minimum.at(begin, graph.writes.items, graph.writes.rows)
+    count, last = len(graph.values), len(graph.tasks)
+    place = np.full(last, last)
+    started = graph.starting_with((one.value, machine.memories[0].name) for one in graph.placeable)
+    order = reference_order(started, needed_tasks(graph).once)
+    place[order] = np.arange(len(order))
+    begin, end = np.full(count, last), np.full(count, -1)
+    np.minimum.at(begin, graph.writes.items, place[graph.writes.rows])
     begin[list(graph.available)] = -1
-    np.maximum.at(end, graph.reads.items, graph.reads.rows)
-    end[[place.value for place in graph.outputs]] = len(graph.tasks)
-    live = (begin < task) & (end > task)
+    np.maximum.at(end, graph.reads.items, np.where(place == last, -1, place)[graph.reads.rows])
+    end[[output.value for output in graph.outputs]] = last
+    live = (begin < place[task]) & (end > place[task])
     live[graph.reads[task]] = live[graph.writes[task]] = False
     own: list[int] = np.flatnonzero(live).tolist()
     return own
