@@ -106,5 +106,7 @@ def _cell(value: Any) -> Any:
 
 def _told(period: dict[str, Any]) -> str:
     """Return a run, a stay or a transfer as text: where, and from when to when."""
-    where = f"{period['source']}->{period['target']}" if "source" in period else period.get("memory", period.get("task"))
+    where = (
+        f"{period['source']}->{period['target']}" if "source" in period else period.get("memory", period.get("task"))
+    )
     return f"{where} {period['start']} to {period['end']}"
