@@ -41,8 +41,8 @@ DATA_ALL = "any"
 OTHER_LIMIT = 10.0
 """Seconds for `auto` where nothing was found: it looks for any plan, or a proof."""
 
-SEARCHES: tuple[Mapping[str, Any], ...] = ({"moves": 0, "zoo": False}, {"moves": 0})
-"""Options of the planner in the searches for the smallest budget, the quick one first. With more it finds no less."""
+MOVES, WORK = 200, 400_000
+"""Maximum number of moves in a solve of the search for the smallest budget, and of moves times tasks."""
 
 RESOLUTION = 0.005
 """Share of the smallest budget to which it is searched."""
@@ -165,13 +165,9 @@ def plan(
     found = _solve_all(ways, options, control, deadline)
     best = min(found, key=lambda one: _rank(one, objective))
     if best.result.report is None:
-        best = replace(best, result=_otherwise(best, seed, deadline))
-    if best.result.report is None:
-        named = [one.result.least_budget for one in found if one.result.instance is best.result.instance]
-        known = smallest_named([best.result.least_budget, *named])
-        least = smallest_budget(best, ways, options or {}, Control(None, seed=seed, cancel=cancel), deadline, known)
-        best = replace(best, result=replace(best.result, least_budget=least))
-    return replace(best, tried={one.degrees: one.result.makespan for one in found})
+        best = _without_plan(best, found, ways, options or {}, control, deadline)
+    tried = {one.degrees: one.result.makespan for one in found} | {best.degrees: best.result.makespan}
+    return replace(best, tried=tried)
 
 
 def _solve_all(
@@ -190,7 +186,8 @@ def _solve_all(
             replace(control, time_limit=left) if own else replace(control, time_limit=left, gap=None, patience=None)
         )
         try:
-            setup = Setup.of(way.instance, way.algorithm, None, (options if own else way.options) or {})
+            chosen = {**(options or {} if own else {}), **(way.options or {})}
+            setup = Setup.of(way.instance, way.algorithm, None, chosen)
             result = setup.solve_within(limits, way.budget)
         except OptionError:
             if own:
@@ -198,6 +195,45 @@ def _solve_all(
             continue
         found.append(_planned(way, put_back(way, result)))
     return found
+
+
+def _without_plan(
+    best: Planned,
+    found: Sequence[Planned],
+    ways: Sequence[Way],
+    options: Mapping[str, Any],
+    control: Control,
+    deadline: float | None,
+) -> Planned:
+    """Return the plan of another algorithm or search, or the answer without a plan, with the smallest budget found."""
+    best = replace(best, result=_otherwise(best, control.seed, deadline))
+    if best.result.report is not None:
+        return best
+    own = [way for way in ways if way.algorithm == ALGORITHM and not way.instance.is_open]
+    problems = [apply_budget(make_problem(way.instance), way.budget) for way in own]
+    few = [_searches(options, len(problem.graph.tasks)) for problem in problems]
+    if best.result.status is not Status.INFEASIBLE:
+        # A budget that the search below names is one for which this finds a plan.
+        listed = [replace(way, options=searches[-1]) for way, searches in zip(own, few, strict=True)]
+        again = _solve_all(listed, options, control, deadline)
+        planned = next((one for one in again if one.result.report is not None), None)
+        if planned is not None:
+            return planned
+    named = [one.result.least_budget for one in found if one.result.instance is best.result.instance]
+    known = smallest_named([best.result.least_budget, *named])
+    limits = replace(control, gap=None, patience=None, progress=None)
+    asked = [
+        (problem, [{**options, **search} for search in searches])
+        for problem, searches in zip(problems, few, strict=True)
+        if len(problem.graph.tasks) <= MOST_TASKS
+    ]
+    size = known.size if known is not None and known.sufficient else None
+    least = smallest_budget(asked, limits, deadline, size)
+    if least is not None:
+        same = own[0].whole is None and own[0].instance is best.instance
+        task = least.task if same and len(own) == 1 else None
+        known = replace(least, memory=best.result.machine.processors[0].memory, task=task)
+    return replace(best, result=replace(best.result, least_budget=known))
 
 
 def _otherwise(planned: Planned, seed: int, deadline: float | None) -> Result:
@@ -215,49 +251,48 @@ def _otherwise(planned: Planned, seed: int, deadline: float | None) -> Result:
 
 
 def smallest_budget(
-    planned: Planned,
-    ways: Sequence[Way],
-    options: Mapping[str, Any],
+    asked: Iterable[tuple[Problem, Sequence[Mapping[str, Any]]]],
     control: Control,
     deadline: float | None,
-    known: LeastBudget | None,
+    known: int | None,
 ) -> LeastBudget | None:
     """Return the smallest budget of all devices at which the planner finds a plan, by bisection.
 
     The number of solves and their moves limit the search, so that the clock changes nothing unless the time limit ends
-    it. Ways to share the batch after the first are searched only if they have a plan for less.
+    it.
 
     Parameters
     ----------
-    planned : Planned
-        Without a schedule.
-    ways : sequence of Way
-    options : mapping
-        Of the planner.
+    asked : iterable of (Problem, sequence of options)
+        The ways to share the batch, each with the options of successive searches. Those after the first are searched
+        only if they have a plan for less.
     control, deadline
-    known : LeastBudget or None
-        The smallest budget that answers name so far.
+    known : int or None
+        A budget that is known to be enough.
+
+    Returns
+    -------
+    LeastBudget or None
+        None if it is not less than `known`.
     """
-    device, size = planned.result.machine.processors[0].memory, None
-    least = known
-    if known is not None and known.sufficient:
-        size = known.size
-    for way in ways:
-        left = None if deadline is None else deadline - time.monotonic()
-        if way.algorithm != ALGORITHM or way.instance.is_open or (left is not None and left < LEAST):
-            continue
-        problem = apply_budget(make_problem(way.instance), way.budget)
-        if len(problem.graph.tasks) > MOST_TASKS:
-            continue
-        for search in SEARCHES:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+    least, size = None, known
+    for number, (problem, searches) in enumerate(asked):
+        for options in searches:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left < LEAST:
+                return least
             limits = replace(control, time_limit=left)
-            found = _searched(problem, {**options, **search}, limits, size, only_less=way is not ways[0])
+            found = _searched(problem, options, limits, size, only_less=number > 0)
             if found is not None and (size is None or found.size < size):
-                size = found.size
-                own = way.whole is None and way.instance is planned.instance
-                least = replace(found, memory=device, task=found.task if own else None)
+                least, size = found, found.size
     return least
+
+
+def _searches(options: Mapping[str, Any], tasks: int) -> tuple[Mapping[str, Any], ...]:
+    """Return the planner's options in the searches for the smallest budget: a quick one, and one with a few moves."""
+    moves = min(MOVES, WORK // tasks)
+    given = str(options.get("moves", moves))
+    return {"moves": 0, "zoo": False}, {"moves": min(moves, int(given)) if given.isdecimal() else moves}
 
 
 def _searched(
