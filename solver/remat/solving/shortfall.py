@@ -263,7 +263,8 @@ def _parts(
     found[REST] = left
     rest = _candidates(graph, machine, least.task, memories) if left else []
     # What no task makes is all that a proof counts beside the task, without the terms above.
-    named[REST] = [v for v in rest if v in graph.available and not found.get(graph.term(v))] if proved else rest
+    certain = [value for value in rest if value in graph.available and not found.get(graph.term(value))]
+    named[REST] = certain if proved and certain else rest
     listed = [
         Part(what, size, _largest(graph, named.get(what, ()), size if what == REST else None))
         for what, size in found.items()

@@ -77,7 +77,10 @@ def _names(result: Result, part: Part) -> str:
     listed = ", ".join(
         f"{shown_value(graph, value)} ({format_size(int(graph.size[value]), units)})" for value in values
     )
-    every = part.what != REST and sum(int(graph.size[value]) for value in values) == part.size
+    if part.what == REST:
+        order = "" if all(value in graph.available for value in values) else " in the reference order"
+        return f",{order} such as {listed}"
+    every = sum(int(graph.size[value]) for value in values) == part.size
     return f": {listed}" if every else f", such as {listed}"
 
 
