@@ -64,10 +64,10 @@ NET = {
         (LOOP, "show FILE -b disk=24"),
         (LOOP, "solve FILE -a revolve -b 24"),
         (LOOP, "sweep FILE -a revolve -b 24"),
-        (LOOP, "compare FILE -a revolve -b 24,64GB"),
+        pytest.param(LOOP, "compare FILE -a revolve -b 24,64GB", marks=pytest.mark.slow),
         (NET, "solve FILE -a 1f1b -b 24"),
-        (NET, "plan FILE -b 24 -O moves=0 -O zoo=false"),
-        (NET, "compare FILE -a 1f1b -b 24"),
+        pytest.param(NET, "plan FILE -b 24 -O moves=0 -O zoo=false", marks=pytest.mark.slow),
+        pytest.param(NET, "compare FILE -a 1f1b -b 24", marks=pytest.mark.slow),
     ],
 )
 def test_a_bare_budget_asks_for_its_unit_in_every_command(

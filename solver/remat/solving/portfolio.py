@@ -553,7 +553,7 @@ def lowered(portfolio: _Portfolio, least: LeastBudget | None) -> LeastBudget | N
     context = portfolio.context.aside(share=MINIMUM_SHARE)
     for quick in (True, False):
         lowering.run(context, quick=quick)
-    return lowering.least
+    return lowering.confirmed(context)
 
 
 @dataclass
@@ -564,6 +564,16 @@ class _Lowering:
     least: LeastBudget
     refuted: int
     probes: int = 0
+    asked: tuple[int, bool] | None = None  # the budget of the probe that found it, and whether that was a quick one
+
+    def confirmed(self, context: Context) -> LeastBudget:
+        """Return a budget at which the portfolio finds a schedule again: the peak, or else the budget of the probe."""
+        least, asked = self.least, self.asked
+        if asked is None or asked[0] == least.size:
+            return least
+        if not context.ended and self._probe(least.size, context, quick=asked[1], share=1.0):
+            return least
+        return replace(least, size=asked[0], task=None, scope=None)
 
     def run(self, context: Context, *, quick: bool) -> None:
         """Bisect between what is enough and what is not: first one byte less, which may end the search."""
@@ -594,7 +604,7 @@ class _Lowering:
         self.portfolio.log.extend(probe.log)
         if probe.best is not None:
             peaks = [at_peak(probe.best.result, memory) for memory in memories]
-            self.least = max(peaks, key=lambda least: least.size)
+            self.least, self.asked = max(peaks, key=lambda least: least.size), (size, quick)
             return True
         scopes = [answer.result.scope for answer in probe.answers]
         if ALL_SCHEDULES in scopes:
