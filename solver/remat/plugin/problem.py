@@ -198,13 +198,13 @@ class Problem:
         for index, (memory, bound) in enumerate(zip(self.machine.memories, self.memory_bounds, strict=True)):
             if bound is not None and memory.capacity is not None and bound.size > memory.capacity:
                 return LeastBudget(bound.size, bound.task, False, index, ALL_SCHEDULES)
-        memory = self.budgeted_memories[0]
-        bound, capacity = self.least_of(memory), self.machine.memories[memory].capacity
+        own = self.budgeted_memories[0]
+        bound, capacity = self.least_of(own), self.machine.memories[own].capacity
         if bound is None or capacity is None or bound.size <= capacity:
             return None
         if any(self.machine.memories[index].capacity != capacity for index in self.budgeted_memories):
             return None  # of devices of different memories, another one may hold more
-        return LeastBudget(bound.size, bound.task, False, memory, ALL_SCHEDULES)
+        return LeastBudget(bound.size, bound.task, False, own, ALL_SCHEDULES)
 
     @property
     def budgeted_memories(self) -> list[int]:

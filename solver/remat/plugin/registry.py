@@ -287,9 +287,10 @@ def fault_of(entry: Any) -> str:
         return f"{brief(entry)} is no remat.plugin.Algorithm; list the algorithms as such"
     known: tuple[str, ...] = (*KINDS, ANY_KIND, LAYOUT)
     name = repr(entry.name)
-    if isinstance(entry.kinds, str) or not entry.kinds:
-        return f"algorithm {name} has kinds={entry.kinds!r}; write a tuple, such as kinds=({KINDS[0]!r},)"
-    for kind in entry.kinds:
+    kinds: Any = entry.kinds
+    if not isinstance(kinds, (tuple, list)) or not kinds:
+        return f"algorithm {name} has kinds={kinds!r}; write a tuple, such as kinds=({KINDS[0]!r},)"
+    for kind in kinds:
         if kind not in known:
             near = nearest(str(kind), known)
             hint = f"did you mean {near!r}?" if near else f"the kinds are {', '.join(known)}"

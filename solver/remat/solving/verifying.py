@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
 
@@ -144,7 +144,7 @@ class Examined:
     @property
     def refusal(self) -> str:
         """Why an invalid schedule is refused: the instance that it is of, or its first violation; empty if valid."""
-        broken = self.report.violations
+        broken: Sequence[Violation] = self.report.violations
         if not broken:
             return ""
         if any(violation.rule == OTHER_INSTANCE for violation in broken):

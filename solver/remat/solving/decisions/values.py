@@ -180,7 +180,7 @@ def _recomputations(result: Result, values: IntArray, steps: IntArray) -> dict[i
     tasks = result.columns.item[steps]
     columns = (values, tasks, report.start[steps], report.end[steps])
     for value, task, start, end in zip(*(column.tolist() for column in columns), strict=True):
-        found.setdefault(value, []).append(Run(names[task], start, end))
+        found.setdefault(value, []).append(Run(names[int(task)], start, end))
     return found
 
 

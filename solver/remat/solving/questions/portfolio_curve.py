@@ -8,6 +8,7 @@ from contextlib import closing
 
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget, Status
 from remat.solving import portfolio
+from remat.solving.lowered_budget import SMALL
 from remat.solving.questions.bisection import Limit, Search, search_least
 from remat.solving.questions.curves import Curve, Least, Point
 from remat.solving.questions.pool import Answered
@@ -150,7 +151,7 @@ class PortfolioCurve:
         if budget is not None and budget <= self.pool.refuted:
             return True
         gap = self.pool.gap(budget)
-        large = len(self.prober.problem.graph.tasks) > portfolio.SMALL
+        large = len(self.prober.problem.graph.tasks) > SMALL
         wanted = self.effort.gap if self.effort.gap is not None else portfolio.GAP if large else 0.0
         return gap is not None and gap <= wanted
 
