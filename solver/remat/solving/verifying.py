@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
 
@@ -144,8 +144,9 @@ class Examined:
     @property
     def refusal(self) -> str:
         """Why an invalid schedule is refused: the instance that it is of, or its first violation; empty if valid."""
-        broken: Sequence[Violation] = self.report.violations
-        if not broken:
+        broken = self.report.violations
+        first = next(iter(broken), None)
+        if first is None:
             return ""
         if any(violation.rule == OTHER_INSTANCE for violation in broken):
             about = self.document["instance"]
@@ -153,7 +154,7 @@ class Examined:
             stated, found = (f"digest {str(text)[:SHOWN_DIGEST]}" for text in (about["digest"], digest(self.instance)))
             return f"the schedule is of {brief(made)} ({stated}), not of {brief(own)} ({found}); give its own instance"
         many = f"{len(broken):,} rules, the first is" if len(broken) > 1 else "a rule:"
-        return f"the schedule breaks {many} {elided(str(broken[0]), 150)}; remat verify lists all of them"
+        return f"the schedule breaks {many} {elided(str(first), 150)}; remat verify lists all of them"
 
     def with_addresses(self, layout: Addresses) -> Examined:
         """Return this schedule with the addresses of one more memory (see `Result.with_addresses`)."""
