@@ -198,13 +198,18 @@ def refuse_other_documents(document: Any, path: str) -> None:
     from remat.schedule.document import SCHEMAS
 
     schema = document.get("schema") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or schema in SCHEMAS or "steps" in document or "orders" in document:
+    if not isinstance(document, dict) or schema in SCHEMAS:
+        return
+    if any(key in document for key in ("steps", "orders", "schedule")):
         return
     if "kind" in document or (isinstance(schema, str) and schema.startswith("remat.instance/")):
-        raise InstanceError(f"{path!r} is an instance, not a schedule; make one: remat solve {path} -o schedule.json")
+        raise InstanceError(
+            f"{path!r} is an instance, not a schedule; make one: remat solve {path} -o schedule.json", "$.schema"
+        )
     if isinstance(schema, str):
         raise InstanceError(
-            f"{path!r} is a document {brief(schema)}, not a schedule; remat solve INSTANCE -o FILE writes one"
+            f"{path!r} is a document {brief(schema)}, not a schedule; remat solve INSTANCE -o FILE writes one",
+            "$.schema",
         )
 
 

@@ -261,7 +261,7 @@ def _parts(
         found[term] = min(max(0, split.get(term, 0) - mine), left)
         left -= found[term]
     found[REST] = left
-    rest = _candidates(graph, machine, least.task, memories) if left else []
+    rest = _candidates(graph, machine, least.task, memories, left) if left else []
     # What no task makes is all that a proof counts beside the task, without the terms above.
     certain = [value for value in rest if value in graph.available and not found.get(graph.term(value))]
     named[REST] = certain if proved and certain else rest
@@ -280,8 +280,11 @@ def _largest(graph: TaskGraph, values: Sequence[int], most: int | None = None) -
     return tuple(graph.values[value] for value in chosen)
 
 
-def _candidates(graph: TaskGraph, machine: Machine, task: int | None, memories: Sequence[int]) -> list[int]:
-    """Return the values that may be resident while a task runs; without a task, those resident at the start or end."""
+def _candidates(graph: TaskGraph, machine: Machine, task: int | None, memories: Sequence[int], size: int) -> list[int]:
+    """Return the values that may be resident while a task runs.
+
+    Without a task, they are those resident at the start or the end, if these are so many bytes; otherwise all values.
+    """
     if task is None:
         first, names = machine.memories[0].name, {machine.memories[memory].name for memory in memories}
         ends = {
@@ -292,7 +295,7 @@ def _candidates(graph: TaskGraph, machine: Machine, task: int | None, memories: 
             )
         }
         most = max(ends)
-        return ends[most] if most else list(range(len(graph.values)))
+        return ends[most] if most >= size else list(range(len(graph.values)))
     count, last = len(graph.values), len(graph.tasks)
     place = np.full(last, last)
     started = graph.starting_with((one.value, machine.memories[0].name) for one in graph.placeable)

@@ -153,8 +153,8 @@ class Examined:
             made, own = about.get("name") or "(unnamed)", self.instance.name or "(unnamed)"
             stated, found = (f"digest {str(text)[:SHOWN_DIGEST]}" for text in (about["digest"], digest(self.instance)))
             return f"the schedule is of {brief(made)} ({stated}), not of {brief(own)} ({found}); give its own instance"
-        many = f"{len(broken):,} rules, the first is" if len(broken) > 1 else "a rule:"
-        return f"the schedule breaks {many} {elided(str(first), 150)}; remat verify lists all of them"
+        shown = elided(str(first), 150)
+        return f"the schedule breaks rules; the first of {len(broken):,}: {shown}; remat verify lists them"
 
     def with_addresses(self, layout: Addresses) -> Examined:
         """Return this schedule with the addresses of one more memory (see `Result.with_addresses`)."""

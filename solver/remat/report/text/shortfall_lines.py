@@ -64,7 +64,7 @@ def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[s
 
 def _what(part: Part, task: str, proved: bool) -> str:
     if part.what == REST and (proved or not task):
-        return "other values that have to be there" if task else "resident values"
+        return "other values that have to be there" if task else "values in memory"
     return WORDS.get(part.what, part.what).format(task=f"task {task}")
 
 

@@ -19,10 +19,10 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import LeastBudget, Status, Termination
 from remat.schedule.orders import Phase
 from remat.schedule.recompute import segments_of
+from remat.solving import portfolio
 from remat.solving.budget import Budget, apply_budget
 from remat.solving.entry import Setup
 from remat.solving.minimum_budget import at_peak, budgeted_memories, smallest_named
-from remat.solving.portfolio import ALONE
 from remat.solving.problem_setup import AnyInstance, Control, make_problem, read_seconds
 from remat.solving.questions.chain_as_pipeline import document_of_chain
 from remat.solving.questions.parallel_degrees import ALGORITHM, Degrees, Way, put_back, ways_of
@@ -40,6 +40,9 @@ DATA_ALL = "any"
 
 OTHER_LIMIT = 10.0
 """Seconds for `auto` where nothing was found: it looks for any plan, or a proof."""
+
+QUICK_PLANNER = "piper"
+"""Planner that is asked first where nothing was found, as it takes little time."""
 
 MOVES, WORK = 200, 400_000
 """Maximum number of moves in a solve of the search for the smallest budget, and of moves times tasks."""
@@ -237,7 +240,7 @@ def _without_plan(
 
 
 def _otherwise(planned: Planned, seed: int, deadline: float | None) -> Result:
-    """Return what `auto` finds where no plan was found: any plan, or a proof."""
+    """Return what another planner, or `auto`, finds where no plan was found: any plan, or a proof."""
     result = planned.result
     if planned.degrees != Degrees() or result.status is Status.INFEASIBLE:
         return result
@@ -245,9 +248,15 @@ def _otherwise(planned: Planned, seed: int, deadline: float | None) -> Result:
     if left < LEAST:
         return result
     capacities = {memory.name: memory.capacity for memory in result.machine.memories}
-    setup = Setup(make_problem(planned.instance), ALONE, {})
-    other = setup.solve_within(Control(left, seed=seed), capacities)
-    return result if other.report is None and other.status is not Status.INFEASIBLE else other
+    problem = make_problem(planned.instance)
+    for solver in (portfolio.find(QUICK_PLANNER, problem.kind), portfolio.ALONE):
+        try:
+            other = Setup(problem, solver, {}).solve_within(Control(left, seed=seed), capacities)
+        except OptionError:
+            continue
+        if other.report is not None or other.status is Status.INFEASIBLE:
+            return other
+    return result
 
 
 def smallest_budget(
