@@ -53,7 +53,7 @@ def test_solved_results(run: Run, save: Save, tmp_path: Path, made: tuple[str, s
 def test_refused(run: Run, save: Save, made: tuple[str, str], tiny: str) -> None:
     instance, schedule = made
     run("export", schedule, "--of", instance).assert_refused("--as")
-    run("export", schedule, "--as", "pipeline-csv").assert_refused("name the instance")
+    run("export", schedule, "--as", "pipeline-csv").assert_refused("is not shipped; give it with --of")
     run("export", tiny, "--of", instance, "--as", "pipeline-csv").assert_refused("$.schema", "an instance")
     run("export", schedule, "--of", tiny, "--as", "pipeline-csv").assert_refused("orders are for pipelines")
     run("export", schedule, "--of", instance, "--as", "pipeline-csv", "-o", schedule).assert_refused("is also SCHEDULE")

@@ -36,6 +36,17 @@ def test_a_file_and_json(run: Run, save: Save) -> None:
     assert "\nstage 3 " in table
 
 
+@pytest.mark.parametrize("kind", ["chain", "dag", "pipeline"])
+def test_one_sequence_is_the_default_of_all_that_read_a_configuration(run: Run, save: Save, kind: str) -> None:
+    path = save(CONFIG, "config.json")
+    plain, one = (run("fit", path, *more, "--format", "json").document for more in ((), ("--batch", 1)))
+    assert plain == one
+    made = [run("generate", kind, "--config", path, *more).document for more in ((), ("--batch", 1))]
+    for document in made:
+        del document["source"]
+    assert made[0] == made[1]
+
+
 def test_what_does_not_fit_has_its_exit_code(run: Run, save: Save) -> None:
     path = save(CONFIG, "config.json")
     assert run("fit", path, "--budget", "1MB", "--reserve", "0").code == 3

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import remat
 from remat.testing import strategies
 from tests.instance import documents
+from tests.oracles import deciding
 
 HOST = remat.device(None, link=3)
 CHAIN = remat.chain(
@@ -36,6 +37,7 @@ def counted(result):
 
 def check(result):
     runs, readers, copies = counted(result)
+    again, moved = deciding.timed(result)
     assert [row.value for row in result.decisions] == list(result.graph.values)
     for row in result.decisions:
         assert row.runs == runs[row.value]
@@ -44,6 +46,10 @@ def check(result):
         if row.offloaded:
             assert all(0 <= stay.start <= stay.end <= result.report.makespan for stay in row.offloaded)
         assert not row.transfer_time or copies[row.value]
+        assert [(run.task, run.start, run.end) for run in row.recomputations] == again[row.value]
+        assert [(one.source, one.target, one.start, one.end) for one in row.transfers] == moved[row.value]
+        assert row.recompute_time == pytest.approx(sum(end - start for _, start, end in again[row.value]))
+        assert row.transfer_time == pytest.approx(sum(end - start for *_, start, end in moved[row.value]))
     assert len(result.order) == sum(hasattr(step, "task") for step in result.steps)
 
 

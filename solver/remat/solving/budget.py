@@ -113,13 +113,15 @@ MUCH_TOO_SMALL = 1000
 def meant_size(size: object, problem: Problem, memory: str) -> str:
     """Return the size that a bare number of bytes was probably meant to be, such as ``16GB``; empty if itself.
 
-    It is a thousandth or less of what any schedule needs of that memory; with the unit it is nearest to that need.
+    It is a thousandth or less of what any schedule needs of that memory; with the unit it is nearest to that need. Of
+    memories in which nothing has to be, such as storage levels and hosts, the need is that of the largest value.
     """
     if problem.units.memory == "unit" or not str(size).strip().isdecimal():
         return ""
-    bound = problem.memory_bounds[problem.machine.memory_index[memory]]
+    bound = problem.least_of(problem.machine.memory_index[memory])
+    need = int(problem.graph.size.max(initial=0)) if bound is None else bound.size
     number = int(str(size).strip()[:30])
-    if bound is None or number == 0 or number * MUCH_TOO_SMALL > bound.size:
+    if number == 0 or number * MUCH_TOO_SMALL > need:
         return ""
-    power = min(range(1, 5), key=lambda power: abs(math.log(number * 1000**power / bound.size)))
+    power = min(range(1, 5), key=lambda power: abs(math.log(number * 1000**power / need)))
     return f"{number}{('kB', 'MB', 'GB', 'TB')[power - 1]}"

@@ -379,6 +379,7 @@ def _judge(
         scope=scope,
         least_budget=least,
         memory_bounds=named,
+        total_bound=problem.total_bound if report is None else None,
         solve_seconds=solve_seconds,
         notes=(*proposal.notes, *remedies(problem, solver, options, scope)),
         log=proposal.log,
@@ -394,20 +395,26 @@ def _without_schedule(
     whether that class is also the one in which the minimum budget is the least; a portfolio states that by itself.
     """
     if least is not None:
-        known = problem.memory_bounds[least.memory]
+        known = problem.least_of(least.memory)
         holds = known is not None and least.size <= known.size
         least = replace(least, scope=ALL_SCHEDULES if holds else least.scope or (scope if named else None))
     if problem.unreachable is not None:
         return Status.INFEASIBLE, ALL_SCHEDULES, None
     proof = problem.exceeded
     if proof is not None:
-        if least is None or least.memory != proof.memory or (not least.sufficient and least.size < proof.size):
+        own = problem.memory_bounds[proof.memory]
+        alone = own is not None and own.size == proof.size  # else a larger budget of another memory may be enough
+        if (
+            least is None
+            or (alone and least.memory != proof.memory)
+            or (not least.sufficient and (least.memory != proof.memory or least.size < proof.size))
+        ):
             least = proof
         return Status.INFEASIBLE, ALL_SCHEDULES, least
     if scope is not None:
         return Status.INFEASIBLE if scope == ALL_SCHEDULES else Status.UNKNOWN, scope, least
     first = problem.machine.processors[0].memory
-    known = problem.memory_bounds[first]
+    known = problem.least_of(first)
     if least is None and known is not None:
         least = LeastBudget(known.size, known.task, False, first, ALL_SCHEDULES)
     return Status.UNKNOWN, None, least

@@ -143,6 +143,8 @@ class Result(Shown):
         Its `scope` is the class that does not do with less, which may be smaller than the `scope` of the answer.
     memory_bounds : mapping of memory name to MemoryBound
         Least bytes that any schedule needs.
+    total_bound : MemoryBound or None
+        Least bytes that any schedule needs in all memories together; None if unknown, or for one memory.
     report : Report or None
         Everything that the verifier measured.
     no_recompute_time : int or float
@@ -190,6 +192,7 @@ class Result(Shown):
     scope: str | None = None
     least_budget: LeastBudget | None = None
     memory_bounds: Mapping[str, MemoryBound] = field(default_factory=dict)
+    total_bound: MemoryBound | None = None
     solve_seconds: float = 0.0
     notes: tuple[str, ...] = ()
     answer: Answer | None = None

@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Any
 from remat.messages import elided, printable
 from remat.report.text.comma_separated import to_csv
 from remat.solving.decisions.words import ranges
-from remat.units import format_size, format_time
+from remat.units import Number, Units, format_size, format_time
 
 if TYPE_CHECKING:
     from remat.solving.decisions.stages import StageDecision, StageDecisions
     from remat.solving.decisions.values import Decision, Decisions
     from remat.solving.result import Result
 
-HEADINGS = ("value", "of", "size", "decision", "runs", "recompute time", "waits in", "read by")
+HEADINGS = (
+    *("value", "of", "size", "decision", "runs", "recompute time", "recomputed at"),
+    *("transfer time", "waits in", "read by"),
+)
 STAGE_HEADINGS = (
-    "chain", "stage", "micro-batch", "layers", "of", "device", "decision", "runs", "recompute time", "offloaded",
-)  # fmt: skip
+    *("chain", "stage", "micro-batch", "layers", "of", "device", "decision", "runs", "recompute time"),
+    *("transfer time", "offloaded"),
+)
 LONGEST = 36
 
 
@@ -65,6 +69,7 @@ def _stage_row(one: StageDecision, result: Result) -> tuple[str, ...]:
         one.decision,
         str(one.runs),
         format_time(one.recompute_time, result.units) if one.recompute_time else "",
+        format_time(one.transfer_time, result.units) if one.transfer_time else "",
         elided(printable(", ".join(one.offloaded)), LONGEST),
     )
 
@@ -78,9 +83,20 @@ def _row(one: Decision, result: Result) -> tuple[str, ...]:
         one.decision,
         str(one.runs),
         format_time(one.recompute_time, units) if one.recompute_time else "",
-        printable(", ".join(dict.fromkeys(stay.memory for stay in one.offloaded))),
+        _periods([("", run.start, run.end) for run in one.recomputations], units),
+        format_time(one.transfer_time, units) if one.transfer_time else "",
+        _periods([(stay.memory, stay.start, stay.end) for stay in one.offloaded], units),
         elided(printable(", ".join(one.readers)), LONGEST),
     )
+
+
+def _periods(listed: Sequence[tuple[str, Number, Number]], units: Units) -> str:
+    """Return the first of some periods, with the memory, if any, and how many follow."""
+    if not listed:
+        return ""
+    where, start, end = listed[0]
+    more = f" and {len(listed) - 1:,} more" if len(listed) > 1 else ""
+    return f"{printable(where)} {format_time(start, units)} to {format_time(end, units)}{more}".strip()
 
 
 def decisions_csv(decisions: Decisions | StageDecisions) -> str:
@@ -92,5 +108,13 @@ def _cell(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     if value and isinstance(value[0], dict):
-        return "; ".join(f"{stay['memory']} {stay['start']} to {stay['end']}" for stay in value)
+        return "; ".join(_told(period) for period in value)
     return " ".join(map(str, value))
+
+
+def _told(period: dict[str, Any]) -> str:
+    """Return a run, a stay or a transfer as text: where, and from when to when."""
+    where = (
+        f"{period['source']}->{period['target']}" if "source" in period else period.get("memory", period.get("task"))
+    )
+    return f"{where} {period['start']} to {period['end']}"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import remat
 from remat.instance import load
 from remat.solving.budget import budget_memory
+from remat.solving.budget_grid import Grid
 from remat.solving.problem_setup import make_problem
-from remat.solving.questions.budget_grid import Grid
 from remat.testing import strategies
 
 grids = st.builds(Grid, st.integers(0, 50), st.integers(1, 9))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from remat.plugin.problem import Problem
+from remat.plugin.proposal import LeastBudget
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +76,20 @@ class Grid:
     def _spread(self, low: int, high: int, share: float) -> int:
         low = low or self.above(0)
         return self.below(math.floor(low * (high / low) ** share) + 1)
+
+
+def with_whole_values(problem: Problem) -> Problem:
+    """Return the problem with capacities that whole values fill, as no algorithm for time loops divides states."""
+    rounded: dict[str, int | None] = {}
+    for index, memory in enumerate(problem.machine.memories):
+        if memory.capacity is not None and problem.instance.has_storage:
+            rounded[memory.name] = max(0, Grid.of(problem, index).below(memory.capacity + 1))
+    return problem.with_capacities(rounded) if rounded else problem
+
+
+def is_minimal(problem: Problem, least: LeastBudget | None) -> bool:
+    """Whether a budget is enough, and all smaller ones at which anything can change are proved too small."""
+    if least is None or not least.sufficient:
+        return False
+    bound = problem.least_of(least.memory)
+    return bound is not None and Grid.of(problem, least.memory).below(least.size) < bound.size
