@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from remat.bridges.torch.backend import Backend, backend, configure
     from remat.bridges.torch.backend import compile_module as compile  # noqa: A004
     from remat.bridges.torch.capture import Captured, capture
-    from remat.bridges.torch.costs import read_optimizer
     from remat.bridges.torch.factory import call_factory, capture_factory
     from remat.bridges.torch.fitting import fit
     from remat.bridges.torch.interpreter import Execution, execute
     from remat.bridges.torch.operator_timing import measure
+    from remat.bridges.torch.optimizers import read_optimizer
     from remat.bridges.torch.plan_options import Choices
     from remat.bridges.torch.planning import Plan, TooSmallError, judge, load_plan, plan_of
     from remat.bridges.torch.recording import TorchError
@@ -38,7 +38,7 @@ _HOME = {
     "load_plan": "planning",
     "measure": "operator_timing",
     "plan_of": "planning",
-    "read_optimizer": "costs",
+    "read_optimizer": "optimizers",
 }
 
 __all__ = [

@@ -10,7 +10,7 @@ from torch import nn
 
 import remat
 import remat.torch
-from remat.bridges.torch.costs import Optimizer, read_optimizer
+from remat.bridges.torch.optimizers import Optimizer, read_optimizer
 from remat.bridges.torch.planning import make_plan
 from tests.torch.models import Net
 from tests.torch.studies import WORK, equal
@@ -133,5 +133,5 @@ def test_optimizers_of_files(tmp_path):
         path.write_text(json.dumps(said | wrong))
         with pytest.raises(remat.InstanceError, match=next(iter(wrong))):
             read_optimizer(str(path))
-    with pytest.raises(remat.OptionError, match="there is no 'lion'; known are sgd, momentum, adam, adamw, and files"):
+    with pytest.raises(remat.OptionError, match=r"there is no 'lion'; known are sgd, .*, and files"):
         read_optimizer("lion")

@@ -86,7 +86,7 @@ class _Asked:
     metavar="COSTS",
     help="roofline:DEVICE[-DTYPE], measure (runs each operator), or a file of costs. [default: roofline:A100-fp32]",
 )
-@click.option("--optimizer", metavar=OPTIMIZER, help="Optimizer whose states count. [default: no states]")
+@click.option("--optimizer", metavar=OPTIMIZER, help="Optimizer whose states and step count. [default: neither]")
 @click.option(
     "--reserve",
     metavar="SIZE",

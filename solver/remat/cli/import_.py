@@ -10,6 +10,7 @@ import click
 from remat.cli import common, import_graphs, import_onnx, import_profiles
 from remat.cli.io_session import ExitCode, Session
 from remat.errors import OptionError
+from remat.generate.optimizers import SPELLED
 
 HELP = """Make an instance from a file of another format.
 
@@ -78,9 +79,7 @@ executing it. Needs PyTorch: pip install 'remat[torch]'.
   remat solve step.json --budget 70%"""
 
 ORDERINGS = ("amd", "nd", "natural", "rcm")
-OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
-OPTIMIZER = "|".join((*OPTIMIZERS, "FILE"))
-
+OPTIMIZER = f"{SPELLED}|FILE"
 
 EXTRAS = {"torch": ("torch", "torch"), "onnx": ("onnx", "onnx")}
 """Commands that need a package: the package, and the extra that installs it."""

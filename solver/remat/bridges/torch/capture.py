@@ -89,6 +89,14 @@ class Captured:
         held = (tensor for node in nodes for tensor in node.tensors if tensor is not None)
         return any(not tensor.shape and "float" in tensor.dtype for tensor in held)
 
+    @property
+    def parameter_order(self) -> tuple[int, ...]:
+        """For each input, its place among the parameters of the module; empty if unknown."""
+        if self.module is None:
+            return ()
+        places = {name: place for place, (name, _) in enumerate(self.module.named_parameters())}
+        return tuple(places.get(source.name, len(places)) for source in self.sources)
+
     @cached_property
     def by_name(self) -> dict[str, Any]:
         """The nodes of `graph` by name."""
@@ -111,7 +119,7 @@ class Captured:
             Bytes, or ``"1GB"``, that lie in memory throughout; `static_bytes` counts those of parameters, buffers and
             inputs.
         optimizer : str, optional
-            ``sgd``, ``momentum``, ``adam`` or ``adamw``: its states are added to `static`.
+            ``adamw``, another name or a file (`remat.torch.read_optimizer`): its states are added to `static`.
         """
         states = self.static_bytes(optimizer)["optimizer"] if optimizer else 0
         whole = read_size(static, "static") + states

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from remat.bridges.torch.capture import Captured
@@ -10,6 +10,7 @@ from remat.bridges.torch.costs import Costs
 from remat.bridges.torch.factory import capture_factory
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Plan, TooSmallError, costs_of, make_plan
+from remat.bridges.torch.step_memory import label
 from remat.solving.decisions.words import module_words
 from remat.solving.problem_setup import read_share
 from remat.units import Units, format_size, format_time
@@ -69,10 +70,15 @@ class Fitted:
             limited = "" if self.most is None else f", recomputation taking at most {100 * self.most:g} % more"
             yield "Batch", f"{self.batch} is the largest that fits{limited}"
         yield "Decisions", module_words(((row.module, row.again, row.time_again) for row in self.modules), units)
-        yield "Peak", f"{format_size(plan.peak)}, and {format_size(plan.split.get('reserve', 0))} in reserve"
-        for name, size in plan.split.items():
-            if size and name != "reserve":
-                yield f"  {name}", format_size(size)
+        where = " in optimizer.step()" if plan.step_peak > plan.peak else " in forward and backward"
+        reserve = format_size(plan.split.get("reserve", 0))
+        yield "Peak", f"{format_size(plan.whole_peak)}{where if plan.step else ''}, and {reserve} in reserve"
+        if plan.step:
+            yield "Forward, backward", format_size(plan.peak)
+        yield from _rows({name: size for name, size in plan.split.items() if name != "reserve"})
+        if plan.step:
+            yield "Optimizer step", f"{format_size(plan.step_peak)}{f', {plan.optimizer}' if plan.optimizer else ''}"
+            yield from _rows(plan.step)
         yield "Overhead", f"{plan.overhead:.2%} of the time without recomputation"
         again = sorted((row for row in self.modules if row.again), key=lambda row: -row.time_again)
         yield "Run again", f"{sum(row.again for row in again)} of {sum(row.tasks for row in self.modules)} tasks"
@@ -92,6 +98,12 @@ class Fitted:
         given |= {"reserve": choices.reserve, "accumulate": choices.accumulate or None}
         said = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
         return "import remat.torch", f"model = remat.torch.compile(model, {said})"
+
+
+def _rows(split: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    for name, size in split.items():
+        if size:
+            yield f"  {label(name)}", format_size(size)
 
 
 def fit(
