@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from remat.bridges.torch.backend import Backend, backend, configure
-    from remat.bridges.torch.backend import compile_module as compile  # noqa: A004
     from remat.bridges.torch.capture import Captured, capture
+    from remat.bridges.torch.compiled_module import compile_module as compile  # noqa: A004
     from remat.bridges.torch.factory import call_factory, capture_factory
     from remat.bridges.torch.fitting import fit
     from remat.bridges.torch.interpreter import Execution, execute
@@ -30,7 +30,7 @@ _HOME = {
     "call_factory": "factory",
     "capture": "capture",
     "capture_factory": "factory",
-    "compile": "backend:compile_module",
+    "compile": "compiled_module:compile_module",
     "configure": "backend",
     "execute": "interpreter",
     "fit": "fitting",

@@ -198,7 +198,8 @@ def capture(module: Any, /, *args: Any, **kwargs: Any) -> Captured:
         return compiler(forward_only, partition)(graph, inputs)
 
     with quiet_logging(), stand_ins(module, (args, kwargs)) as given:
-        compiled = torch.compile(module, backend=backend, fullgraph=True, dynamic=False)
+        called = module if module._compiled_call_impl is None else module._call_impl
+        compiled = torch.compile(called, backend=backend, fullgraph=True, dynamic=False)
         try:
             compiled(*given[0], **given[1])
         except Exception as error:
