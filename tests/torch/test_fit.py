@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import remat.torch
-from remat.bridges.torch.fitting import largest
+from remat.bridges.torch.fitting import largest, short_names
 from remat.bridges.torch.measure import LiveStorages
 from remat.cli.main import main
 from tests.torch.studies import WORK
@@ -71,6 +71,17 @@ def test_the_largest_by_doubling_and_bisection():
             assert largest(fits, most) == min(limit, most)
             assert len(tried) == len(set(tried)) <= 14
             assert all(1 <= batch <= most for batch in tried)
+
+
+def test_names_of_modules_are_short_where_one_is_long():
+    long = "base_model.model.model.layers.10.self_attn.q_proj.lora_A.default"
+    assert short_names(["h.0", "", "h.1"]) == ("", ["h.0", "(no module)", "h.1"])
+    assert short_names([long, long.replace("10", "9")])[0] == "base_model.model.model.layers"
+    assert short_names([long]) == (long.removesuffix(".default"), ["default"])
+    assert short_names([long, "base_model.model", ""]) == (
+        "base_model.model", [long.removeprefix("base_model.model."), "(itself)", "(no module)"],
+    )  # fmt: skip
+    assert short_names([long, "head"]) == ("", [long, "head"])
 
 
 @pytest.mark.parametrize(("factory", "share"), [("make", 0.6), ("loss", 0.9)])
@@ -160,7 +171,7 @@ def test_what_does_not_fit(source, capsys):
         assert re.fullmatch(
             r"Error: infeasible within 5kB, proved over all schedules: "
             r"optimizer\.step\(\) of adam-loop takes [24]\d\.\S+ kB "
-            r"\(\S+ KiB\), whatever is recomputed, and adam-fused \S+ kB \(\S+ KiB\), which does not fit either; of it "
+            r"\(\S+ KiB\), whatever is recomputed, and adam-fused \S+ KiB, which does not fit either; of it "
             r"1[26]\S* KiB .*\n",
             capsys.readouterr().err,
         )

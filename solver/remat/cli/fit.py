@@ -9,7 +9,7 @@ import click
 
 from remat.cli import common
 from remat.cli.fit_model import command as of_model
-from remat.cli.import_ import OPTIMIZER
+from remat.cli.import_ import OPTIMIZER, TARGET_HELP, TARGETS
 from remat.cli.io_session import ExitCode, Session, writing
 
 HELP = """Check whether a training step fits into memory, and plan it.
@@ -70,6 +70,7 @@ class _Asked:
     costs: str | None
     optimizer: str | None
     reserve: str | None
+    target: str | None
     accumulate: bool
     algorithm: str
     time_limit: str
@@ -92,6 +93,7 @@ class _Asked:
     metavar="SIZE",
     help="Memory reserved for context and fragmentation. [default: 1GiB, on the CPU 0]",
 )
+@click.option("--target", type=click.Choice(TARGETS), help=TARGET_HELP)
 @click.option("--accumulate", is_flag=True, help="Gradients are accumulated: they exist before the step.")
 @click.option("-a", "--algorithm", metavar="NAME", default="auto", show_default=True, help="Algorithm, as for solve.")
 @click.option("--time-limit", metavar="TIME", default="30s", show_default=True, help="Time limit of each solve.")
@@ -121,7 +123,12 @@ def torch(session: Session, /, **given: Any) -> int:
     try:
         with common.user_code(session):
             fitted = remat.torch.fit(
-                asked.factory, made, max_batch=asked.max_batch, max_overhead=asked.max_overhead, tell=session.remark
+                asked.factory,
+                made,
+                max_batch=asked.max_batch,
+                max_overhead=asked.max_overhead,
+                target=asked.target,
+                tell=session.remark,
             )
     except remat.torch.TooSmallError as error:
         click.echo(f"Error: {error}", err=True)

@@ -80,6 +80,8 @@ executing it. Needs PyTorch: pip install 'remat[torch]'.
 
 ORDERINGS = ("amd", "nd", "natural", "rcm")
 OPTIMIZER = f"{SPELLED}|FILE"
+TARGETS = ("cpu", "cuda")
+TARGET_HELP = "Device to plan for; it need not be here. [default: that of a roofline in --costs, or of the inputs]"
 
 EXTRAS = {"torch": ("torch", "torch"), "onnx": ("onnx", "onnx")}
 """Commands that need a package: the package, and the extra that installs it."""
@@ -316,20 +318,25 @@ def piper(session: Session, /, path: str, name: str | None, output: str, **given
 @click.option(
     "--optimizer", metavar=OPTIMIZER, help="Optimizer whose states count as static memory. [default: no states]"
 )
+@click.option("--target", type=click.Choice(TARGETS), help=TARGET_HELP)
 @common.instance_output_option
 @common.verbosity_options
 @click.pass_obj
-def torch(session: Session, /, factory: str, costs: str | None, optimizer: str | None, output: str) -> int:
+def torch(
+    session: Session, /, factory: str, costs: str | None, optimizer: str | None, target: str | None, output: str
+) -> int:
     """Write the training step of a PyTorch module."""
     if output != common.STANDARD_STREAM:
         common.check_writable("--output", output)
+    from remat.bridges.torch.planning import costs_of
+    from remat.bridges.torch.target_device import target_of
     from remat.instance import instance_document
-    from remat.torch import capture_factory, measure, read_optimizer
+    from remat.torch import capture_factory, read_optimizer
 
     read_optimizer(optimizer)  # or say what is wrong with it, before anything runs
     with common.user_code(session):
-        captured = capture_factory(factory)
-        known = measure(captured) if costs == "measure" else costs
+        captured = capture_factory(factory, target_of(target, costs))
+        known = costs_of(captured, costs)
     static = captured.static_bytes()
     session.remark(f"{len(captured.joint.tasks)} tasks; in memory throughout: {static}")
     made = captured.instance(known, static=sum(static.values()), optimizer=optimizer)

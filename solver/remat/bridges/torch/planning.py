@@ -6,13 +6,13 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import Costs, read_costs, trained_of
-from remat.bridges.torch.joint import Joint
+from remat.bridges.torch.joint import FROM_MASK, Joint, Task
 from remat.bridges.torch.operator_timing import measure
 from remat.bridges.torch.optimizers import Optimizer, read_optimizer
 from remat.bridges.torch.plan_options import Choices
@@ -20,8 +20,9 @@ from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import TorchError, digests, first_difference
 from remat.bridges.torch.shim import torch
 from remat.bridges.torch.step_memory import gradient_bytes, gradients_until, listed, optimizer_step
+from remat.bridges.torch.target_device import is_mapped, mapped_operators, portable
 from remat.documents import read_document, write_text
-from remat.errors import RematError
+from remat.errors import OptionError, RematError
 from remat.plugin.proposal import ALL_SCHEDULES, Status
 from remat.solving.entry import solve
 from remat.solving.external_schedule import schedule_of
@@ -74,6 +75,9 @@ class Plan:
         Bytes in memory while the optimizer updates the parameters, by kind; empty if no optimizer was named.
     optimizer : str
         The optimizer with the implementation of its step, such as ``adamw-foreach``.
+    portable : tuple of (str, str)
+        Tasks in the order of the program with descriptions that no device changes, if the plan is for a device that
+        was not there.
     """
 
     fingerprint: str
@@ -87,6 +91,7 @@ class Plan:
     warnings: tuple[str, ...] = field(default=())
     step: Mapping[str, int] = field(default_factory=dict)
     optimizer: str = ""
+    portable: tuple[tuple[str, str], ...] = ()
 
     @property
     def step_peak(self) -> int:
@@ -109,6 +114,7 @@ class Plan:
             "overhead": self.overhead,
             "split": dict(self.split),
             **step,
+            **({"portable": [list(entry) for entry in self.portable]} if self.portable else {}),
             "operators": list(self.operators),
             "schedule": dict(self.schedule),
         }
@@ -180,6 +186,12 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
 
 def costs_of(captured: Captured, costs: str | Costs | Mapping[str, Any] | None) -> Costs:
     """Read costs, or measure them."""
+    if costs == MEASURE and is_mapped(captured.target):
+        raise OptionError(
+            f"{captured.target} is not here, so nothing can be measured on it; give roofline:DEVICE or a file of "
+            "measurements",
+            argument="costs",
+        )
     return read_costs(measure(captured) if costs == MEASURE else costs)
 
 
@@ -209,6 +221,8 @@ def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str =
     if document.get("schema") != SCHEMA:
         raise TorchError(f"{os.fspath(path)}: expected a plan ({SCHEMA}), not {document.get('schema')!r}")
     if document["fingerprint"] != captured.fingerprint:
+        if document.get("portable"):
+            return _from_elsewhere(captured, document, source or os.fspath(path))
         where = first_difference(captured.recording, tuple(document.get("operators", ())))
         raise TorchError(f"{os.fspath(path)}: the plan is for another program; {where}")
     schedule, step = document["schedule"], document.get("optimizer_step", {})
@@ -224,6 +238,41 @@ def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str =
         operators=tuple(document["operators"]),
         step=step.get("split", {}),
         optimizer=step.get("optimizer", ""),
+    )
+
+
+def _from_elsewhere(captured: Captured, document: Mapping[str, Any], source: str) -> Plan:
+    """Return a plan that was made without this device: the same runs of the tasks here, verified with their sizes."""
+    mine, theirs = portable_tasks(captured), [tuple(entry) for entry in document["portable"]]
+    for (name, here), (_, there) in zip(mine, theirs, strict=False):
+        if here != there:
+            node = captured.joint.nodes.get(captured.joint.tasks[name].node)
+            shown = name if node is None else captured.joint.describe(node.name)
+            raise TorchError(f"{source}: the plan is for another program; the first task that differs is {shown} here")
+    if len(mine) != len(theirs):
+        raise TorchError(
+            f"{source}: the plan is for another program; it has {len(theirs)} tasks, and here are {len(mine)}"
+        )
+    names = {old: new for (new, _), (old, _) in zip(mine, theirs, strict=True)}
+    schedule = document["schedule"]
+    runs = [names[step["run"]] for step in schedule["steps"] if "run" in step]
+    split = {name: size for name, size in document["split"].items() if name not in ("gradients", "activations")}
+    step = document.get("optimizer_step", {})
+    result = schedule_of(captured.instance(static=sum(split.values()) - split.get("reserve", 0)), runs)
+    made = plan_of(captured, result, split, step.get("split"), step.get("optimizer", ""))
+    return replace(made, source=source, overhead=float(document["overhead"]), warnings=())
+
+
+def portable_tasks(captured: Captured) -> tuple[tuple[str, str], ...]:
+    """Return the tasks of a step with short descriptions that no device changes."""
+
+    def described(task: Task) -> str:
+        node = captured.joint.nodes.get(task.node)
+        text = "" if node is None else portable(node)
+        return f"{text}{FROM_MASK if task.from_mask else ''}"
+
+    return tuple(
+        (task.name, hashlib.sha256(described(task).encode()).hexdigest()[:8]) for task in captured.joint.tasks.values()
     )
 
 
@@ -271,7 +320,9 @@ def _split(captured: Captured, choices: Choices) -> dict[str, int]:
 
 
 def device_of(captured: Captured) -> str:
-    """Return the type of the device of a step: that of its first input that is not on the CPU."""
+    """Return the type of the device of a step: its target, or that of its first input that is not on the CPU."""
+    if captured.target:
+        return captured.target
     nodes = captured.graph.graph.find_nodes(op="placeholder")
     held = (node.meta.get("val") for node in nodes)
     types = (str(tensor.device.type) for tensor in held if isinstance(tensor, torch.Tensor))
@@ -294,7 +345,7 @@ def _check_step(
 ) -> None:
     """Refuse a budget that the optimizer's step exceeds: no schedule of forward and backward changes that."""
     needed = sum(step.values()) + split["reserve"]
-    if not step or needed <= budget:
+    if not step or needed <= budget or budget <= split["reserve"]:
         return
     device = device_of(captured)
     optimizer = read_optimizer(choices.optimizer)
@@ -309,8 +360,8 @@ def _check_step(
     if other < step["temporaries"]:
         least = needed - step["temporaries"] + other
         fits = "which fits" if least <= budget else "which does not fit either"
-        said += f", and {name} {format_size(least, both=True)}, {fits}"
-    said += f"; of it {listed(step, 4)}"
+        said += f", and {name} {format_size(least)}, {fits}"
+    said += f"; of it {listed(step, 3)}"
     raise TooSmallError(said, proved=True)
 
 
@@ -426,8 +477,11 @@ def plan_of(
     counted = sum(fixed.values()) - fixed.get("reserve", 0)
     gradients = gradients_until(captured, events, result.report.peaks["memory"].step if result.report else None)
     notes: tuple[str, ...] = ()
+    mapped = is_mapped(captured.target)
+    if mapped:
+        notes += (_of_target(captured, fixed.get("reserve", 0)),)
     if split is not None and not step:
-        notes = ("the optimizer is not counted, neither its states nor its step: optimizer='adamw' would",)
+        notes += ("the optimizer is not counted, neither its states nor its step: optimizer='adamw' would",)
     return Plan(
         fingerprint=captured.fingerprint,
         schedule=result.to_dict(),
@@ -440,6 +494,16 @@ def plan_of(
         warnings=notes,
         step=step or {},
         optimizer=optimizer,
+        portable=portable_tasks(captured) if mapped else (),
+    )
+
+
+def _of_target(captured: Captured, reserve: int) -> str:
+    """Say that a plan is for a device that is not there, and which operators were mapped."""
+    found = ", ".join(f"{count} {name}" for name, count in mapped_operators(captured.recording).items())
+    return (
+        f"planned for {captured.target}, which is not here: PyTorch traced the operators of the CPU, and rules mapped "
+        f"those that differ ({found or 'none'}); {format_size(reserve)} is in reserve for context and fragmentation"
     )
 
 
