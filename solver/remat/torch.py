@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from remat.bridges.torch.plan_options import Choices
     from remat.bridges.torch.planning import Plan, TooSmallError, judge, load_plan, plan_of
     from remat.bridges.torch.recording import TorchError
+    from remat.bridges.torch.target_device import target_of
 
 _HOME = {
     "Backend": "backend",
@@ -39,6 +40,7 @@ _HOME = {
     "measure": "operator_timing",
     "plan_of": "planning",
     "read_optimizer": "optimizers",
+    "target_of": "target_device",
 }
 
 __all__ = [
@@ -62,6 +64,7 @@ __all__ = [
     "measure",
     "plan_of",
     "read_optimizer",
+    "target_of",
 ]
 
 

@@ -85,6 +85,7 @@ def test_statistics_of_layer_normalisation_have_full_precision(dtype):
     assert written("cpu") == 2 * 24 * (32 + 2) * dtype.itemsize
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_the_module_casts_as_it_does_on_cuda():
     class Cast(nn.Module):
         def __init__(self):
@@ -110,8 +111,9 @@ def test_defaults_are_those_of_the_device():
     here = make_plan(captured(Attend(SHORT), SHORT, target=""), remat.torch.Choices(optimizer="adamw"))
     assert (here.split["reserve"], here.optimizer) == (0, "adamw-loop")
     assert "planned for" not in here.summary
-    with pytest.raises(remat.OptionError, match="costs: cuda is not here, so nothing can be measured on it"):
-        make_plan(step, remat.torch.Choices(costs="measure"))
+    for run in (remat.torch.measure, lambda step: remat.torch.execute(step, remat.solve(step.instance()))):
+        with pytest.raises(remat.torch.TorchError, match="cuda is not here, so nothing can run or be measured on it"):
+            run(step)
 
 
 def test_what_names_a_target():

@@ -328,15 +328,13 @@ def torch(
     """Write the training step of a PyTorch module."""
     if output != common.STANDARD_STREAM:
         common.check_writable("--output", output)
-    from remat.bridges.torch.planning import costs_of
-    from remat.bridges.torch.target_device import target_of
     from remat.instance import instance_document
-    from remat.torch import capture_factory, read_optimizer
+    from remat.torch import capture_factory, measure, read_optimizer, target_of
 
     read_optimizer(optimizer)  # or say what is wrong with it, before anything runs
     with common.user_code(session):
         captured = capture_factory(factory, target_of(target, costs))
-        known = costs_of(captured, costs)
+        known = measure(captured) if costs == "measure" else costs
     static = captured.static_bytes()
     session.remark(f"{len(captured.joint.tasks)} tasks; in memory throughout: {static}")
     made = captured.instance(known, static=sum(static.values()), optimizer=optimizer)

@@ -22,7 +22,7 @@ from remat.bridges.torch.shim import torch
 from remat.bridges.torch.step_memory import gradient_bytes, gradients_until, listed, optimizer_step
 from remat.bridges.torch.target_device import is_mapped, mapped_operators, portable
 from remat.documents import read_document, write_text
-from remat.errors import OptionError, RematError
+from remat.errors import RematError
 from remat.plugin.proposal import ALL_SCHEDULES, Status
 from remat.solving.entry import solve
 from remat.solving.external_schedule import schedule_of
@@ -186,12 +186,6 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
 
 def costs_of(captured: Captured, costs: str | Costs | Mapping[str, Any] | None) -> Costs:
     """Read costs, or measure them."""
-    if costs == MEASURE and is_mapped(captured.target):
-        raise OptionError(
-            f"{captured.target} is not here, so nothing can be measured on it; give roofline:DEVICE or a file of "
-            "measurements",
-            argument="costs",
-        )
     return read_costs(measure(captured) if costs == MEASURE else costs)
 
 

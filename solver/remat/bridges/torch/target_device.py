@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from remat.bridges.torch.recording import Held, Node, Recording
+from remat.bridges.torch.recording import Held, Node, Recording, TorchError
 from remat.bridges.torch.shim import torch
 from remat.errors import OptionError
 from remat.generate.devices import devices, platform
@@ -52,6 +52,15 @@ def target_of(target: str | None, costs: Any) -> str:
 def is_mapped(target: str) -> bool:
     """Whether operators of a device have to be mapped, since PyTorch has no such device here."""
     return target == "cuda" and not torch.cuda.is_available()
+
+
+def check_here(target: str) -> None:
+    """Refuse to run operators of a device that is not here."""
+    if is_mapped(target):
+        raise TorchError(
+            f"{target} is not here, so nothing can run or be measured on it; costs='roofline:H100-bf16', for example, "
+            "or a file of measurements gives times"
+        )
 
 
 # --------------------------------------------------------------------------------------------- before AOTAutograd
