@@ -113,6 +113,7 @@ def test_copies_keep_the_plan(copied, called, monkeypatch):
     other = copied(planned)
     assert other.plan == planned.plan
     assert (other.plan is not None) == called
+    other.__dict__["plan"] = None  # what its own call plans counts
     found, right = gradients(other, x), gradients(planned, x)
     assert equal(found, right)
     assert other.plan.runs == planned.plan.runs
