@@ -90,6 +90,7 @@ class BestOrders:
         self.orders: Orders | None = None
         self.hanging: Orders | None = None
         self.makespan: Number | None = None
+        self.least: LeastBudget | None = None  # with which one of the orders fits
 
     @property
     def answer(self) -> Orders | None:
@@ -109,6 +110,9 @@ class BestOrders:
         steps, makespan, peaks = outcome
         machine = self.problem.machine
         limits = [machine.memories[processor.memory].capacity for processor in machine.processors]
+        most = max(range(len(peaks)), key=lambda device: (peaks[device], -device))
+        if self.least is None or peaks[most] < self.least.size:
+            self.least = LeastBudget(peaks[most], None, True, machine.processors[most].memory)
         excess = [
             0 if capacity is None else max(0, peak - capacity) for peak, capacity in zip(peaks, limits, strict=True)
         ]
@@ -250,10 +254,14 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
     for number, forth in enumerate(splits):
         searched.prove(first if number == 0 else staging(problem, options.placement, forth=forth))
     scope, bound = first.name, min(searched.bounds)
-    if math.isinf(bound):
-        return Proposal(infeasible_within=scope, least=_least(problem, first))
-    if best.orders is None:  # also after a timeout: a budget reported as sufficient needs orders
+    if best.orders is None:
+        # No order needs less memory; also after a timeout: a budget reported as sufficient needs orders.
         best.consider(first, one_by_one(first.model))
+    if math.isinf(bound):
+        none = best.orders is None
+        return Proposal(
+            orders=best.orders, makespan=best.makespan, infeasible_within=scope if none else None, least=best.least
+        )
     met = first.chained and best.makespan is not None and best.makespan == bound
     return Proposal(
         orders=best.answer,
@@ -311,16 +319,3 @@ def _ignored(bound: float) -> None:
 def _reported(context: Context, scope: str) -> Callable[[float], object]:
     """Return a callback that reports bounds."""
     return lambda value: context.report(bound=value, scope=scope)
-
-
-def _least(problem: Problem, staged: Staging) -> LeastBudget | None:
-    """Return the minimum budget, equal for all devices, of any order on a placement; None if none can run.
-
-    No order needs less memory than one micro-batch after the other.
-    """
-    outcome = placed(problem, staged.orders(one_by_one(staged.model)))
-    if outcome is None:
-        return None
-    _, _, peaks = outcome
-    most = max(range(len(peaks)), key=lambda device: (peaks[device], -device))
-    return LeastBudget(peaks[most], None, True, problem.machine.processors[most].memory)
