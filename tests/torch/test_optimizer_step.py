@@ -3,6 +3,7 @@
 import json
 import random
 from importlib import import_module
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -23,9 +24,11 @@ MAKERS = {
     "adamw": (torch.optim.AdamW, {}),
     "adafactor": (torch.optim.Adafactor, {}),
 }
+if find_spec("bitsandbytes") is not None:
+    MAKERS["adamw8"] = (lambda parameters: import_module("bitsandbytes").optim.AdamW8bit(parameters), {})
 SPELLED = [
     *MAKERS,
-    *(f"{name}-{step}" for name in MAKERS for step in FAMILIES[name].steps),
+    *(f"{name}-{step}" for name in MAKERS if name != "adamw8" for step in FAMILIES[name].steps),
 ]
 
 
@@ -50,7 +53,7 @@ def drawn(seed):
     return module, (torch.randn(batch, 100, generator=generator), torch.randint(10, (batch,), generator=generator))
 
 
-@pytest.fixture(scope="module", params=range(3))
+@pytest.fixture(scope="module", params=range(2))
 def network(request):
     torch._dynamo.reset()
     module, args = drawn(request.param)
@@ -100,7 +103,7 @@ def test_states_of_eight_bits(size):
     }
     assert plan.split["optimizer"] == sum(kept.values())
     _, taken = allocator_peak(optimizer.step)
-    assert taken - 64 <= plan.step["temporaries"] <= 1.25 * taken
+    assert taken == pytest.approx(plan.step["temporaries"], abs=64)
     assert plan.optimizer == "adamw8-loop"
 
 

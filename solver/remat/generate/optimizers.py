@@ -15,6 +15,9 @@ from remat.errors import OptionError
 FOREACH_DEVICES = ("cuda", "xpu", "mtia")
 """Types of devices on which PyTorch's default handles all parameters together."""
 
+FLOAT32 = 4
+"""Bytes of a number in full precision."""
+
 IMPLEMENTATIONS = ("foreach", "fused", "loop")
 
 
@@ -28,19 +31,21 @@ class Temporaries:
         Copies of all trained parameters.
     one : int
         Copies of the parameter that is being updated. One copy of the parameter before lingers, if there are any.
-    element : int
-        Bytes per element of the parameter that is being updated.
+    element, narrow : int
+        Bytes per element of the parameter that is being updated, and more of these if an element has fewer than four.
     """
 
     all: int = 0
     one: int = 0
     element: int = 0
+    narrow: int = 0
 
     def bytes(self, sizes: list[int], elements: list[int]) -> int:
         """Return the most that a step takes for parameters of so many bytes and elements, in their order."""
         most = before = 0
         for size, count in zip(sizes, elements, strict=True):
-            most = max(most, self.one * size + before + self.element * count)
+            each = self.element + (self.narrow if size < FLOAT32 * count else 0)
+            most = max(most, self.one * size + before + each * count)
             before = size if self.one else 0
         return self.all * sum(sizes) + most
 
@@ -77,7 +82,7 @@ class Family:
 _IN_PLACE = dict.fromkeys(IMPLEMENTATIONS, NOTHING)
 _ADAM = {"foreach": Temporaries(all=1), "fused": NOTHING, "loop": Temporaries(one=2)}
 _ADAFACTOR = {"foreach": Temporaries(all=1), "loop": Temporaries(one=1)}
-_ADAM8 = {"fused": NOTHING, "loop": Temporaries(element=24)}
+_ADAM8 = {"fused": NOTHING, "loop": Temporaries(element=20, narrow=4)}
 
 FAMILIES: Mapping[str, Family] = {
     "sgd": Family(_IN_PLACE),
