@@ -123,7 +123,7 @@ TORCH_STAMP := $(TORCH_VENV)/.stamp
 TORCH_INDEX ?=
 TORCH ?= torch==2.13.0
 TRANSFORMERS ?= transformers==5.23.0
-# Trainers that know the backend by name.
+# Trainers that know the backend by name, and an optimizer with 8-bit states.
 TRAINERS ?= accelerate==1.15.0 lightning==2.6.6 bitsandbytes==0.50.2
 # `make test-torch-all` also tests with this one, if it is another; the bridge refuses what is older.
 TORCH_OLDEST ?= torch==2.13.0
