@@ -13,6 +13,8 @@ import remat.torch
 from remat.bridges.torch.measure import allocator_peak
 from remat.bridges.torch.optimizers import read_optimizer
 from remat.bridges.torch.planning import make_plan
+from remat.bridges.torch.plans import events_of
+from remat.bridges.torch.step_memory import gradient_values
 from remat.generate.optimizers import FAMILIES, NAMES
 from tests.torch.models import Loss, Net
 
@@ -176,10 +178,19 @@ def test_the_step_is_saved_with_the_plan(tmp_path):
 
 def test_gradients_have_a_row():
     """Those that are there at the peak: none before the backward, all at its end."""
-    module, args = drawn(3)
+    module, args = drawn(2)
     captured = remat.torch.capture(module, *args)
     plan = make_plan(captured, remat.torch.Choices(optimizer="sgd"))
-    assert 0 <= plan.split["gradients"] <= plan.step["gradients"]
+    events = events_of(captured, plan.schedule)
+    sizes, there, seen = captured.joint.values, set(), []
+    for event in events:
+        there |= set(captured.joint.tasks[event.task].writes) if event.task is not None else set()
+        held = sum(sizes[value] for value in there)
+        seen.append((held, sum(sizes[value] for value in there & gradient_values(captured))))
+        there -= set(event.drop)
+    held, gradients = max(seen, key=lambda entry: entry[0])
+    assert (plan.peak - plan.split["parameters"] - plan.split["inputs"], plan.split["gradients"]) == (held, gradients)
+    assert 0 < gradients <= plan.step["gradients"]
     assert plan.step["gradients"] == sum(p.nbytes for p in module.parameters() if p.requires_grad)
     assert sum(plan.split.values()) == plan.peak
     again = make_plan(captured, remat.torch.Choices(optimizer="sgd", accumulate=True))

@@ -19,7 +19,7 @@ from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import TorchError, digests, first_difference
 from remat.bridges.torch.shim import torch
-from remat.bridges.torch.step_memory import gradient_bytes, gradients_until, listed, optimizer_step
+from remat.bridges.torch.step_memory import gradient_bytes, gradients_at_peak, listed, optimizer_step
 from remat.bridges.torch.target_device import is_mapped, mapped_operators, portable
 from remat.documents import read_document, write_text
 from remat.errors import RematError
@@ -469,7 +469,7 @@ def plan_of(
     peak = result.peak_memory["memory"]
     fixed = {} if split is None else split
     counted = sum(fixed.values()) - fixed.get("reserve", 0)
-    gradients = gradients_until(captured, events, result.report.peaks["memory"].step if result.report else None)
+    gradients = gradients_at_peak(captured, result, events)
     notes: tuple[str, ...] = ()
     mapped = is_mapped(captured.target)
     if mapped:

@@ -8,6 +8,7 @@ from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import trained_of
 from remat.bridges.torch.optimizers import Optimizer
 from remat.bridges.torch.plans import Event
+from remat.solving.result import Result
 from remat.units import format_size
 
 STATIC = ("parameters", "buffers", "inputs", "constants", "optimizer")
@@ -38,18 +39,22 @@ def gradient_bytes(captured: Captured) -> int:
     return sum(captured.joint.values[value] for value in gradient_values(captured))
 
 
-def gradients_until(captured: Captured, events: list[Event], last: int | None) -> int:
-    """Bytes of the gradients that are there during an event of a schedule: 0 before the first."""
+def gradients_at_peak(captured: Captured, result: Result, events: list[Event]) -> int:
+    """Bytes of the gradients that are there at the peak of a schedule: 0 before its first step."""
+    last = None if result.report is None else result.report.peaks["memory"].step
     if last is None:
         return 0
-    wanted, there = gradient_values(captured), set[str]()
-    for event in events[:last]:
+    wanted, graph = gradient_values(captured), result.graph
+    made = {
+        name: wanted.intersection(graph.values[int(value)] for value in graph.writes[index])
+        for index, name in enumerate(graph.tasks)
+    }
+    there = set[str]()
+    for event in events[: last + 1]:
         if event.task is not None:
-            there |= wanted.intersection(captured.joint.tasks[event.task].writes)
-        there.difference_update(event.drop)
-    task = events[last].task
-    if task is not None:
-        there |= wanted.intersection(captured.joint.tasks[task].writes)
+            there |= made[event.task]
+        if event is not events[last]:
+            there.difference_update(event.drop)
     return sum(captured.joint.values[value] for value in there)
 
 
