@@ -18,7 +18,7 @@ FOREACH_DEVICES = ("cuda", "xpu", "mtia")
 FLOAT32 = 4
 """Bytes of a number in full precision."""
 
-IMPLEMENTATIONS = ("foreach", "fused", "loop")
+IMPLEMENTATIONS: tuple[str, ...] = ("foreach", "fused", "loop")
 
 
 @dataclass(frozen=True, slots=True)
