@@ -27,7 +27,7 @@ TORCH_HELP = """Check whether a PyTorch training step fits into the memory of a 
 FACTORY is a function in the Python module (or file.py) MODULE. It takes nothing and returns (module, args) or (module,
 args, kwargs); the module returns the loss. It is your code, and it runs; the training step itself is captured without
 executing it. The budget is the device's total: parameters, buffers, inputs, gradients, the optimizer's states,
-activations, and a reserve for the device's context and fragmentation.
+activations, what optimizer.step() takes for a moment, and a reserve for the device's context and fragmentation.
 
 With --max-batch, FACTORY(batch=n) is called for n found by doubling and bisection, and each step is captured anew. The
 largest batch that fits recomputes most: --max-overhead says how much at most.
@@ -35,6 +35,7 @@ largest batch that fits recomputes most: --max-overhead says how much at most.
 \b
   remat fit torch train:make --budget 8GB --optimizer adamw -o plan.json
   remat fit torch train:make --budget 8GB --optimizer adamw --max-batch 256 --max-overhead 10%
+  remat fit torch train:make --budget 24GB --optimizer adamw-fused --target cuda     a GPU need not be here
 
 Exit code 0: it fits. 3: proved that it does not. 4: nothing found in time.
 Needs PyTorch: pip install 'remat[torch]'."""

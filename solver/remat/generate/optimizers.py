@@ -18,7 +18,7 @@ FOREACH_DEVICES = ("cuda", "xpu", "mtia")
 FLOAT32 = 4
 """Bytes of a number in full precision."""
 
-IMPLEMENTATIONS: tuple[str, ...] = ("foreach", "fused", "loop")
+IMPLEMENTATIONS = ("foreach", "fused", "loop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Family:
     elsewhere: str = "loop"
 
 
-_IN_PLACE = dict.fromkeys(IMPLEMENTATIONS, NOTHING)
+_IN_PLACE = {"foreach": NOTHING, "fused": NOTHING, "loop": NOTHING}
 _ADAM = {"foreach": Temporaries(all=1), "fused": NOTHING, "loop": Temporaries(one=2)}
 _ADAFACTOR = {"foreach": Temporaries(all=1), "loop": Temporaries(one=1)}
 _ADAM8 = {"fused": NOTHING, "loop": Temporaries(element=20, narrow=4)}
