@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,20 +11,19 @@ from typing import Any
 from remat.bridges.torch.capture import (
     Captured,
     Source,
-    capture,
     compiler,
     ignored_functions,
-    quiet_logging,
     sources_of,
 )
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.graphs import build, compile_boxed
+from remat.bridges.torch.lightning_step import break_at_logs, lightning_hint
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Plan, make_plan, same_order
 from remat.bridges.torch.recording import Node, Role, TorchError
 from remat.bridges.torch.shim import fx, torch
 from remat.bridges.torch.tracing import source_of
-from remat.errors import OptionError, RematError
+from remat.errors import OptionError
 
 BUDGET_VARIABLE = "REMAT_TORCH_BUDGET"
 
@@ -41,6 +39,8 @@ class Backend:
         One for each training graph so far.
     module : torch.nn.Module or None
         Whose graphs these are, if known: messages and plans then name parameters.
+    known : dict of str to Plan
+        Plans by fingerprint that a copied or loaded module brings.
     """
 
     choices: Choices
@@ -49,6 +49,7 @@ class Backend:
     on_plan: Callable[[Plan], None] | None = None
     frames: list[Any] = field(default_factory=list)
     warned: bool = False
+    known: dict[str, Plan] = field(default_factory=dict)
 
     @property
     def plan(self) -> Plan | None:
@@ -72,7 +73,7 @@ class Backend:
                 return _unplanned(joint, num_fwd_outputs)
             captured = Captured(self.module, joint, num_fwd_outputs, sources, None)
             captured.tensors = inputs
-            plan = self._plan(captured, choices(), again=again)
+            plan = self.known.get(captured.fingerprint) or self._plan(captured, choices(), again=again)
             captured.tensors = None
             self.plans.append(plan)
             if self.on_plan is not None:
@@ -117,7 +118,7 @@ class Backend:
                     raise TorchError(
                         f"a second training graph in one step{_begin(graph)}: the module breaks into several, and one "
                         "budget cannot be for all of them; fullgraph=True shows why, and budget=['3GB', '5GB'] gives "
-                        "each its own"
+                        f"each its own{lightning_hint()}"
                     )
                 return self.choices
             if number >= len(budgets):
@@ -217,6 +218,7 @@ def backend(budget: int | str | Sequence[int | str] | None = None, **choices: An
     algorithm, time_limit, costs, optimizer, reserve, accumulate, plan, cache
         See `Choices`.
     """
+    break_at_logs()
     return Backend(make_choices(budget, choices))
 
 
@@ -227,46 +229,6 @@ def make_choices(budget: int | str | Sequence[int | str] | None, given: dict[str
         if name not in known:
             raise OptionError(f"there is no such option; known are {', '.join(known)}", argument=name)
     return Choices(budget=budget, **given)
-
-
-def compile_module(module: Any, budget: int | str | Sequence[int | str] | None = None, **choices: Any) -> Any:
-    """Return the module with a plan; it is called, trained and saved as before.
-
-    The first call in training captures the step, solves, verifies and emits; each new shape gets a separate plan.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Returns the loss. Parameters, buffers and submodules are shared with what is returned.
-    budget, **choices
-        As for `backend`.
-
-    Returns
-    -------
-    torch.nn.Module
-        Of the module's own class, with the same keys in its `state_dict`; `.plan` is the latest `Plan`.
-    """
-    planner = Backend(make_choices(budget, choices))
-    planned = copy.copy(module)
-    planned.__dict__["plan"] = None
-    planner.module = planned
-    planner.on_plan = lambda plan: planned.__dict__.__setitem__("plan", plan)
-    whole = planner.choices.budget is None or isinstance(planner.choices.budget, (int, str))
-    planned.compile(backend=planner, fullgraph=whole, dynamic=False)
-    inner = planned._compiled_call_impl
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            with quiet_logging():
-                return inner(*args, **kwargs)
-        except Exception as error:
-            found = getattr(error, "inner_exception", None)
-            if isinstance(found, RematError):
-                raise found from None
-            raise
-
-    planned._compiled_call_impl = call
-    return planned
 
 
 def __getattr__(name: str) -> Any:
@@ -284,6 +246,7 @@ def __getattr__(name: str) -> Any:
 def _pass_over_loggers() -> None:
     config: Any = import_module("torch._dynamo.config")
     config.ignore_logging_functions = ignored_functions(config)
+    break_at_logs()
 
 
 def _registered(graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
@@ -325,4 +288,4 @@ def configure(budget: int | str | None = None, **choices: Any) -> None:
     _CONFIGURED["choices"] = made
 
 
-__all__ = ["Backend", "backend", "capture", "compile_module", "configure"]
+__all__ = ["Backend", "backend", "configure", "make_choices"]
