@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from remat.bridges.torch.backend import Backend, backend, configure
     from remat.bridges.torch.backend import compile_module as compile  # noqa: A004
     from remat.bridges.torch.capture import Captured, capture
+    from remat.bridges.torch.chain_capture import chain
+    from remat.bridges.torch.chain_execution import apply
     from remat.bridges.torch.costs import read_optimizer
     from remat.bridges.torch.factory import call_factory, capture_factory
     from remat.bridges.torch.fitting import fit
@@ -26,10 +28,12 @@ _HOME = {
     "Plan": "planning",
     "TooSmallError": "planning",
     "TorchError": "recording",
+    "apply": "chain_execution",
     "backend": "backend",
     "call_factory": "factory",
     "capture": "capture",
     "capture_factory": "factory",
+    "chain": "chain_capture",
     "compile": "backend:compile_module",
     "configure": "backend",
     "execute": "interpreter",
@@ -49,10 +53,12 @@ __all__ = [
     "Plan",
     "TooSmallError",
     "TorchError",
+    "apply",
     "backend",
     "call_factory",
     "capture",
     "capture_factory",
+    "chain",
     "compile",
     "configure",
     "execute",

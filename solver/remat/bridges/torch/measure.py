@@ -56,6 +56,12 @@ class LiveStorages(DispatchMode):
         for key in [key for key, (storage, _) in self._alive.items() if storage.expired()]:
             self.now -= self._alive.pop(key)[1]
 
+    def level(self) -> int:
+        """Return the bytes that are alive now, and take them as the peak so far."""
+        self._sweep()
+        self.peak = self.now
+        return self.now
+
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator, and count what it returns."""
         self._sweep()
