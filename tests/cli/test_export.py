@@ -130,3 +130,18 @@ def test_fit_refuses_a_share_and_a_limit_before_anything_runs(run: Run) -> None:
     run("fit", "torch", "no_such_module:make", "-b", "7x%").assert_refused("--budget: '7x%' is no share of the peak")
     given = ("-b", "1GB", "--time-limit", "3x")
     run("fit", "torch", "no_such_module:make", *given).assert_refused("--time-limit: '3x' is not a duration")
+
+
+def test_policies(run: Run, tmp_path: Path) -> None:
+    plan, code = tmp_path / "plan.json", tmp_path / "checkpointing.py"
+    assert run("solve", "example:resnet50", "-a", "rotor", "--budget", "1.2GB", "-qo", plan).code == 0
+    outcome = run("export", plan, "--as", "torchtitan")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("# verified peak 826.9 MiB, time 69.996 ms; the plan: 1.113 GiB, 60.018 ms\n")
+    assert outcome.out.endswith('[activation_checkpoint]\nmode = "full"\n')
+    outcome = run("export", plan, "--as", "torch-checkpoint", "-o", code)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert "the policy needs more memory than the plan" in outcome.err
+    compile(code.read_text(), str(code), "exec")
+    run("export", plan, "--as", "torch-sac").assert_refused("--as: torch-sac is for task graphs of captured PyTorch")
+    run("export", plan, "--as", "megatron", "--transfers", "grouped").assert_refused("megatron has no transfers")
