@@ -145,3 +145,21 @@ def test_policies(run: Run, tmp_path: Path) -> None:
     compile(code.read_text(), str(code), "exec")
     run("export", plan, "--as", "torch-sac").assert_refused("--as: torch-sac is for task graphs of captured PyTorch")
     run("export", plan, "--as", "megatron", "--transfers", "grouped").assert_refused("megatron has no transfers")
+
+
+def test_programs_for_a_host(run: Run, save: Save, tmp_path: Path) -> None:
+    links = [{"source": one, "target": two, "bandwidth": 6} for one, two in (("gpu", "host"), ("host", "gpu"))]
+    memories = [{"name": "gpu"}, {"name": "host"}]
+    machine = {"memories": memories, "processors": [{"name": "p", "memory": "gpu"}], "links": links}
+    stage = {"forward_time": 2, "backward_time": 4, "output_size": 2, "saved_size": 9, "repeat": 5}
+    instance = save({"schema": "remat.instance/1", "kind": "chain", "input_size": 2, "stages": [stage]}, "chain.json")
+    plan = tmp_path / "plan.json"
+    given = ("--machine", save(machine, "machine.json"), "-b", "gpu=40", "-a", "offload-greedy", "-qo", plan)
+    assert run("solve", instance, *given).code == 0
+    outcome = run("export", plan, "--of", instance, "--as", "host-program", "-o", tmp_path / "program.json")
+    assert outcome.code == 0
+    assert "copies start between runs: " in outcome.err
+    program = json.loads((tmp_path / "program.json").read_text())
+    words = {next(iter(one)) for one in program["operations"]}
+    assert (program["schema"], words) == ("remat.program/1", {"run", "offload", "reload", "wait"})
+    assert program["peak_memory"]["gpu"] <= 40

@@ -23,6 +23,9 @@ Megatron-LM, Primus or FlagScale, for a chain, and the last three for orders of 
 checkpointing of a captured PyTorch step. The policy is verified; notes give its peak and time, and what it cannot
 express.
 
+host-program: a schedule with a host as the operations run, offload, reload and wait, in the order in which a host
+issues them. Copies move between runs; a note gives the price.
+
 \b
   remat solve pipeline.json -a 1f1b -o 1f1b.json
   remat export 1f1b.json --of pipeline.json --as pipeline-csv -o 1f1b.csv
@@ -37,7 +40,7 @@ empty cell between two (single). An order in which these would wait for each oth
 POLICIES = ("torch-checkpoint", "torch-sac", "torchtitan", "megatron", "layer-ids", "flagscale")
 """Formats that take a checkpointing policy instead of a schedule."""
 
-FORMATS = ("pipeline-csv", "table", *POLICIES)
+FORMATS = ("pipeline-csv", "table", "host-program", *POLICIES)
 PLAN = "remat.plan/1"
 """Schema of the plans of `remat.torch`, which hold a schedule."""
 
@@ -81,6 +84,12 @@ def command(session: Session, /, schedule: str, of: str | None, format_: str, tr
         from remat.report.text.run_table import run_table
 
         lines = (f"{line}\n" for line in run_table(examined))
+    elif format_ == "host-program":
+        from remat.solving.host_order.moving import move
+
+        moved = move(examined.as_result())
+        session.note(moved.summary)
+        lines = moved.document_lines()
     elif format_ in POLICIES:
         from remat.bridges.checkpointing.exporting import export_policy
 
