@@ -6,12 +6,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from statistics import median
 from typing import Any
 
 from remat.bridges.torch.blocks import Block, BlockStep, find_blocks
-from remat.bridges.torch.measure import LiveStorages, storages_in
+from remat.bridges.torch.measure import LiveStorages, storages_in, unseen
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import pytree, torch
 from remat.errors import OptionError
@@ -206,13 +205,13 @@ class _Bytes(_Measured):
         return found
 
     def _buffers(self, index: int) -> dict[str, Any]:
-        with _unseen():
+        with unseen():
             return {name: buffer.clone() for name, buffer in self.runner.blocks[index].module.named_buffers()}
 
     def _check_buffers(self, index: int, before: Mapping[str, Any]) -> None:
         """Refuse a block that writes buffers when it runs again."""
         block = self.runner.blocks[index]
-        with _unseen():
+        with unseen():
             for name, buffer in block.module.named_buffers():
                 if not torch.equal(buffer, before[name]):
                     raise TorchError(
@@ -268,12 +267,6 @@ class _Bytes(_Measured):
             "stages": listed,
             "loss": {"time": _middle(step.loss for step in timed), "workspace": workspace},
         }
-
-
-def _unseen() -> Any:
-    """Run operators that a dispatch mode does not see."""
-    modes: Any = import_module("torch.utils._python_dispatch")
-    return modes._disable_current_modes()
 
 
 def _key(tensor: Any) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.joint import BOUNDARY, Task
 from remat.bridges.torch.measure import LiveStorages, allocator_peak
-from remat.bridges.torch.plans import Event, events_of
+from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import Role, TorchError
 from remat.bridges.torch.shim import fx, pytree, torch
 from remat.bridges.torch.weightless import check_data
@@ -55,7 +55,8 @@ def execute(captured: Captured, schedule: Any, inputs: Any = None, *, allocator:
     ----------
     captured : Captured
     schedule : remat.Result, path or dict
-        A document is verified first.
+        A document is verified first. With copies to a host, it is executed as a program whose copies start between
+        runs; on the CPU, they are plain copies.
     inputs : (args, kwargs), optional
         As in the call that was captured; by default those of that call.
     allocator : bool
@@ -68,12 +69,19 @@ def execute(captured: Captured, schedule: Any, inputs: Any = None, *, allocator:
     Raises
     ------
     TorchError
-        For a schedule that copies values between memories, and programs whose loss is no scalar.
+        For programs whose loss is no scalar.
     """
-    events = events_of(captured, schedule)
+    from remat.bridges.torch.hosted_execution import HostedInterpreter, moved_of
+
+    moved = moved_of(captured, schedule)
+    events: Iterable[Any] = () if moved is not None else events_of(captured, schedule)
     given = given_tensors(captured, inputs)
     check_data(given)
-    interpreter = Interpreter(captured, given)
+    if moved is None:
+        interpreter = Interpreter(captured, given)
+    else:
+        interpreter = HostedInterpreter(captured, given, moved.program)
+        events = interpreter.steps()
     if not allocator:
         return interpreter.run(events)
     done, peak = allocator_peak(lambda: interpreter.run(events))
@@ -125,7 +133,7 @@ class Interpreter:
         self.runs: Counter[str] = Counter()
         self.seconds: dict[str, float] = {}
 
-    def run(self, events: Iterable[Event]) -> Execution:
+    def run(self, events: Iterable[Any]) -> Execution:
         """Run and drop as the events say."""
         joint, recording = self.captured.joint, self.captured.recording
         held: dict[str, list[str]] = {}
@@ -138,17 +146,21 @@ class Interpreter:
                 stack.enter_context(context)
             self._take_inputs()
             for event in events:
-                if event.task is not None:
-                    self.step(joint.tasks[event.task])
-                for value in event.drop:
-                    for name in held.get(value, ()):
-                        self.there.pop(name, None)
+                self.follow(event, held)
             gradients = {
                 self._name(index): self._tensor(name, {})
                 for index, name in enumerate(recording.gradients)
                 if name is not None
             }
         return Execution(self._loss(), self.outputs, gradients, self.runs, self.seconds, live.peak)
+
+    def follow(self, event: Any, held: Mapping[str, list[str]]) -> None:
+        """Run and drop as one event says; `held` has the nodes of each value."""
+        if event.task is not None:
+            self.step(self.captured.joint.tasks[event.task])
+        for value in event.drop:
+            for name in held.get(value, ()):
+                self.there.pop(name, None)
 
     def _take_inputs(self) -> None:
         recording = self.captured.recording

@@ -77,6 +77,12 @@ class LiveStorages(DispatchMode):
         return returned
 
 
+def unseen() -> Any:
+    """Return a context in which no dispatch mode sees the operators that run."""
+    modes: Any = import_module("torch.utils._python_dispatch")
+    return modes._disable_current_modes()
+
+
 def allocator_peak(call: Callable[[], Returned]) -> tuple[Returned, int]:
     """Return the result of a call, and the allocator's peak above its level before the call."""
     if torch.cuda.is_available():
