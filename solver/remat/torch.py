@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from remat.bridges.torch.chain_capture import chain
     from remat.bridges.torch.chain_execution import apply
     from remat.bridges.torch.costs import read_optimizer
+    from remat.bridges.torch.execution import execute
     from remat.bridges.torch.factory import call_factory, capture_factory
     from remat.bridges.torch.fitting import fit
-    from remat.bridges.torch.interpreter import Execution, execute
+    from remat.bridges.torch.interpreter import Execution
     from remat.bridges.torch.operator_timing import measure
     from remat.bridges.torch.plan_options import Choices
     from remat.bridges.torch.planning import Plan, TooSmallError, judge, load_plan, plan_of
@@ -36,7 +37,7 @@ _HOME = {
     "chain": "chain_capture",
     "compile": "backend:compile_module",
     "configure": "backend",
-    "execute": "interpreter",
+    "execute": "execution",
     "fit": "fitting",
     "judge": "planning",
     "load_plan": "planning",

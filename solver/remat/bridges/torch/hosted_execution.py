@@ -90,9 +90,9 @@ class HostedInterpreter(Interpreter):
         """Return the operations with their places."""
         return enumerate(self.program.operations)
 
-    def follow(self, step: Any, held: Mapping[str, list[str]]) -> None:
-        """Do one operation."""
-        place, one = step
+    def follow(self, event: Any, held: Mapping[str, list[str]]) -> None:
+        """Do one operation; an event is its place in the program, and itself."""
+        place, one = event
         values, joint = self.program.graph.values, self.captured.joint
         match one:
             case Run():

@@ -1,4 +1,4 @@
-"""`remat.torch.execute`: run the joint graph along a schedule. Slow, exact, and the reference for the rest."""
+"""Runs the joint graph along a schedule, task by task. Slow, exact, and the reference for the rest."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.joint import BOUNDARY, Task
-from remat.bridges.torch.measure import LiveStorages, allocator_peak
-from remat.bridges.torch.plans import events_of
+from remat.bridges.torch.measure import LiveStorages
 from remat.bridges.torch.recording import Role, TorchError
 from remat.bridges.torch.shim import fx, pytree, torch
-from remat.bridges.torch.weightless import check_data
 
 
 @dataclass(frozen=True)
@@ -46,46 +44,6 @@ class Execution:
     seconds: Mapping[str, float]
     live_peak: int
     allocator_peak: int | None = None
-
-
-def execute(captured: Captured, schedule: Any, inputs: Any = None, *, allocator: bool = False) -> Execution:
-    """Run a training step according to a schedule.
-
-    Parameters
-    ----------
-    captured : Captured
-    schedule : remat.Result, path or dict
-        A document is verified first. With copies to a host, it is executed as a program whose copies start between
-        runs; on the CPU, they are plain copies.
-    inputs : (args, kwargs), optional
-        As in the call that was captured; by default those of that call.
-    allocator : bool
-        Measure what the allocator hands out, too, which takes time.
-
-    Returns
-    -------
-    Execution
-
-    Raises
-    ------
-    TorchError
-        For programs whose loss is no scalar.
-    """
-    from remat.bridges.torch.hosted_execution import HostedInterpreter, moved_of
-
-    moved = moved_of(captured, schedule)
-    events: Iterable[Any] = () if moved is not None else events_of(captured, schedule)
-    given = given_tensors(captured, inputs)
-    check_data(given)
-    if moved is None:
-        interpreter = Interpreter(captured, given)
-    else:
-        interpreter = HostedInterpreter(captured, given, moved.program)
-        events = interpreter.steps()
-    if not allocator:
-        return interpreter.run(events)
-    done, peak = allocator_peak(lambda: interpreter.run(events))
-    return replace(done, allocator_peak=peak)
 
 
 def given_tensors(captured: Captured, inputs: Any = None) -> list[Any]:

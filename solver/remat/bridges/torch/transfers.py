@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
-from remat.bridges.torch.measure import unseen
+from remat.bridges.torch.measure import median_time, unseen
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
 from remat.units import format_size
@@ -18,7 +19,7 @@ class Away:
 
     Attributes
     ----------
-    buffer : storage or tensor
+    buffer : tensor
     shapes : mapping of str to (dtype, offset, size, stride)
         The tensors that look at the value, by name.
     device : torch.device
@@ -40,9 +41,11 @@ class Transfers(Protocol):
 
     def offload(self, tensors: Mapping[str, Any]) -> Away:
         """Copy the storage of these tensors, which is one, to the host."""
+        ...
 
     def reload(self, away: Away) -> dict[str, Any]:
         """Take memory on the device, and copy a value into it."""
+        ...
 
     def wait(self, away: Away) -> None:
         """Let what is issued next to the compute stream begin after the latest copy of a value."""
@@ -63,14 +66,14 @@ class Plain:
         """Copy a storage, unseen by what counts the bytes of the device."""
         storage = _storage(tensors)
         with unseen():
-            copied = storage.clone()
+            copied = torch.empty(0, dtype=torch.uint8, device=_device(tensors)).set_(storage).clone()
         return Away(copied, _shapes(tensors), _device(tensors), int(storage.nbytes()))
 
     def reload(self, away: Away) -> dict[str, Any]:
         """Copy it back into new memory."""
         fresh = torch.empty(away.size, dtype=torch.uint8, device=away.device).untyped_storage()
         with unseen():
-            fresh.copy_(away.buffer)
+            fresh.copy_(away.buffer.untyped_storage())
         return _looking_at(fresh, away)
 
     def wait(self, away: Away) -> None:
@@ -170,3 +173,51 @@ def _looking_at(storage: Any, away: Away) -> dict[str, Any]:
         name: torch.empty(0, dtype=dtype, device=away.device).set_(storage, offset, size, stride)
         for name, (dtype, offset, size, stride) in away.shapes.items()
     }
+
+
+# --------------------------------------------------------------------------------------------- in graphs
+
+
+@cache
+def _known(device: Any, host: int | None) -> Transfers:
+    return transfers_for(device, host)
+
+
+def offload(tensor: Any, host: int | None) -> Any:
+    """Copy a tensor's storage to the host, and return the buffer, which knows the copy."""
+    away = _known(tensor.device, host).offload({"": tensor})
+    buffer, away.buffer = away.buffer, None
+    buffer.remat_away = away
+    return buffer
+
+
+def reload(buffer: Any, host: int | None) -> Any:
+    """Copy a value back, and return its tensor."""
+    away = buffer.remat_away
+    away.buffer = buffer
+    returned = _known(away.device, host).reload(away)[""]
+    away.buffer = None
+    return returned
+
+
+def wait(buffers: Sequence[Any], _: Sequence[Any], host: int | None) -> None:
+    """Let the compute stream wait for the latest copies of values; what is given besides stays until here."""
+    for buffer in buffers:
+        _known(buffer.remat_away.device, host).wait(buffer.remat_away)
+
+
+def release(buffer: Any, host: int | None) -> None:
+    """Give a buffer back."""
+    away = buffer.remat_away
+    away.buffer = buffer
+    _known(away.device, host).release(away)
+
+
+def measured_rate(device: Any, size: int = 1 << 26) -> int:
+    """Measure copies to and from the host, and return the bytes per second of the slower direction."""
+    transfers = transfers_for(device)
+    tensor = torch.empty(size, dtype=torch.uint8, device=device)
+    away = transfers.offload({"": tensor})
+    there = median_time(lambda: transfers.offload({"": tensor}), 3)
+    back = median_time(lambda: transfers.reload(away), 3)
+    return max(1, int(size / max(there, back)))
