@@ -8,9 +8,10 @@ import torch
 
 import remat
 import remat.torch
-from remat.bridges.torch.hosted_execution import moved_of
-from remat.bridges.torch.measure import LiveStorages
-from remat.bridges.torch.transfers import measured_rate
+from remat.bridges.torch.hosted_execution import HostedInterpreter, moved_of
+from remat.bridges.torch.interpreter import given_tensors
+from remat.bridges.torch.measure import LiveStorages, unseen
+from remat.bridges.torch.transfers import Away, measured_rate
 from remat.errors import OptionError
 from tests.torch import models
 from tests.torch.studies import Study, equal
@@ -174,3 +175,64 @@ def test_budgets_that_no_host_helps_are_refused_with_what_is_fixed():
 
 def test_a_rate_is_measured_if_no_link_is_given():
     assert measured_rate(torch.device("cpu"), 1 << 16) > 0
+
+
+class Late:
+    """Copies that happen only when something waits for them: as late as streams may run them."""
+
+    def __init__(self):
+        self.late = {}
+
+    def offload(self, tensors):
+        tensor = next(iter(tensors.values()))
+        shapes = {name: (t.dtype, t.storage_offset(), t.size(), t.stride()) for name, t in tensors.items()}
+        away = Away(None, shapes, tensor.device, tensor.untyped_storage().nbytes())
+        self.late[id(away)] = [lambda: setattr(away, "buffer", tensor.untyped_storage()), tensor]
+        return away
+
+    def reload(self, away):
+        made = {}
+        fresh = torch.empty(away.size, dtype=torch.uint8).fill_(255).untyped_storage()
+        for name, (dtype, offset, size, stride) in away.shapes.items():
+            made[name] = torch.empty(0, dtype=dtype).set_(fresh, offset, size, stride)
+        before = self.late.pop(id(away), [None])[0]
+
+        def copy():
+            if before is not None:
+                before()
+                self.keep(away)
+            with unseen():
+                fresh.copy_(away.buffer)
+
+        self.late[id(away)] = [copy, None]
+        return made
+
+    def keep(self, away):
+        with unseen():
+            away.buffer = away.buffer.clone()
+
+    def wait(self, away):
+        act, tensor = self.late.pop(id(away), (None, None))
+        if act is not None:
+            act()
+            if tensor is not None:
+                self.keep(away)
+
+    def release(self, away):
+        assert id(away) not in self.late, "a buffer is given back after its copy"
+        away.buffer = None
+
+
+@pytest.mark.parametrize("factory", [models.mlp, models.conv, models.unet])
+def test_waits_suffice_however_late_copies_happen(factory):
+    """A source lives until the wait for its copy, and nothing reads a target before."""
+    found = study(factory)
+    moved = moved_of(found.captured, planned(found, 0.5, 20, "offload-greedy"))
+    assert moved is not None
+    found.reset()
+    interpreter = HostedInterpreter(found.captured, given_tensors(found.captured), moved.program, Late())
+    done = interpreter.run(interpreter.steps())
+    loss, gradients, _ = found.eager()
+    assert torch.equal(done.loss, loss)
+    assert equal(dict(done.gradients), gradients)
+    assert abs(done.live_peak - moved.result.peak_memory["device"]) <= CLOSE

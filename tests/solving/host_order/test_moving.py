@@ -73,6 +73,14 @@ def books(program: Program) -> dict[str, int]:
             mine += graph.static_bytes(machine, memory) + (more if memory == 0 else 0)
             peaks[memory] = max(peaks[memory], mine)
 
+    touching: dict[tuple[int, int], set[int]] = {}
+
+    def free(place: tuple[int, int]) -> None:
+        """Bytes are free only after a wait for all copies that have read or written them."""
+        assert touching.pop(place, set()) <= waited
+        del held[place]
+        ready.discard(place)
+
     note()
     ready = set(held)
     for index, one in enumerate(program.operations):
@@ -81,6 +89,7 @@ def books(program: Program) -> dict[str, int]:
                 assert {(value, 0) for value in graph.reads[one.task].tolist()} <= ready
                 written = graph.writes[one.task].tolist()
                 for value in written:
+                    assert touching.pop((value, 0), set()) <= waited
                     held.setdefault((value, 0), []).append(index)
                 made = sum(int(graph.size[value]) for value in written)
                 over = sum(int(graph.size[value]) for value in one.drop if value not in written)
@@ -89,12 +98,13 @@ def books(program: Program) -> dict[str, int]:
                     held[value, 0] = [index]
                     ready.add((value, 0))
                 for value in one.drop:
-                    del held[value, 0]
-                    ready.discard((value, 0))
+                    free((value, 0))
             case Copy():
                 assert (one.value, one.source) in held
                 assert (one.value, one.target) not in held, "a memory holds one copy of a value"
                 held[one.value, one.target] = [index]
+                for memory in (one.source, one.target):
+                    touching.setdefault((one.value, memory), set()).add(index)
                 if one.target:
                     ready.add((one.value, one.target))
                 note()
@@ -107,8 +117,7 @@ def books(program: Program) -> dict[str, int]:
                     assert copy < index
                     ready.add((operation.value, operation.target))
                 for place in one.drop:
-                    del held[place]
-                    ready.discard(place)
+                    free(place)
     return dict(zip(names, peaks, strict=True))
 
 

@@ -143,6 +143,7 @@ class _Mover:
         self.flying: list[tuple[Number, int, Action]] = []
         self.busy: dict[int, Number] = {}
         self.place: dict[int, int] = {}
+        self.touching: dict[Lifetime, list[int]] = {}
         self.waited: set[int] = set()
         self.waiting: dict[int, deque[Action]] = {}
         for copy in flow.copies:
@@ -241,14 +242,17 @@ class _Mover:
         self.busy[copy.channel] = end
         heapq.heappush(self.flying, (end, copy.step, copy))
         self.place[copy.step] = len(self.operations)
+        for one in (*copy.reads, *copy.makes):
+            self.touching.setdefault(one, []).append(copy.step)
         self.operations.append(Copy(copy.item, copy.source, copy.target))
         self.steps.append((begin, partial(StepBuilder.copy, value=copy.item, source=copy.source, target=copy.target)))
 
     def _run(self, run: Action) -> None:
-        self._wait_in_program([one.maker for one in run.reads if one.maker in self.place])
-        self._take(run.makes)
         touched = list(dict.fromkeys((*run.reads, *run.makes, *run.replaces)))
         ending = [one for one in touched if one.ends_with(run.step)]
+        made = [one.maker for one in run.reads if one.maker in self.place]
+        self._wait_in_program([*made, *self._gates(ending)])
+        self._take(run.makes)
         drop = tuple(one.value for one in ending if one not in run.replaces)
         self.operations.append(Run(run.item, drop))
         self.steps.append((self.now, partial(StepBuilder.run, task=run.item, drop=drop)))
@@ -292,15 +296,13 @@ class _Mover:
         for memory in sorted({one.memory for one in over}):
             values = [one.value for one in over if one.memory == memory]
             self.steps.append((self.now, partial(StepBuilder.drop, values=values, memory=memory)))
-        gates = [copy.step for copy in self.flow.copies if copy.step in self.place and self._gates(copy, over)]
-        self._wait_in_program(gates, tuple((one.value, one.memory) for one in over))
+        self._wait_in_program(self._gates(over), tuple((one.value, one.memory) for one in over))
         for one in over:
             self._give_back(one)
 
-    @staticmethod
-    def _gates(copy: Action, over: list[Lifetime]) -> bool:
-        """Whether lifetimes can end only after a copy."""
-        return copy.reads[0] in over or copy.makes[0] in over
+    def _gates(self, over: list[Lifetime]) -> list[int]:
+        """Return the copies that have read or made lifetimes, which must be over before their bytes are free."""
+        return [step for one in over for step in self.touching.get(one, ())]
 
     def _wait_in_program(self, copies: Iterable[int | None], drop: tuple[tuple[int, int], ...] = ()) -> None:
         """Wait for copies that the program has not waited for, and free values."""
