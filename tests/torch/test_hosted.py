@@ -1,6 +1,7 @@
 """Schedules with a host, executed along their programs: the values of PyTorch to the bit, at the verified peak."""
 
 import copy
+from contextlib import nullcontext
 from functools import cache
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 import remat
 import remat.torch
+from remat.bridges.torch import transfers
 from remat.bridges.torch.hosted_execution import HostedInterpreter, moved_of
 from remat.bridges.torch.interpreter import given_tensors
 from remat.bridges.torch.measure import LiveStorages, unseen
@@ -236,3 +238,44 @@ def test_waits_suffice_however_late_copies_happen(factory):
     assert torch.equal(done.loss, loss)
     assert equal(dict(done.gradients), gradients)
     assert abs(done.live_peak - moved.result.peak_memory["device"]) <= CLOSE
+
+
+class Stream:
+    """Stands for a CUDA stream on the CPU, where everything happens at once."""
+
+    def __init__(self, _=None):
+        self.waits = []
+
+    def wait_stream(self, other):
+        self.waits.append(other)
+
+    def wait_event(self, event):
+        assert event is not None
+        self.waits.append(event)
+
+    def record_event(self):
+        return (self, len(self.waits))
+
+
+def test_streams_use_few_pinned_buffers_again(monkeypatch):
+    """The interface to CUDA with stand-ins: order of waits, buffers and values; no device has run it."""
+    compute = Stream()
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: compute)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    monkeypatch.setattr(transfers, "_pinned", lambda size: torch.empty(size, dtype=torch.uint8))
+    found = study(models.unet)
+    moved = moved_of(found.captured, planned(found, 0.5, 20, "offload-greedy"))
+    host = moved.result.peak_memory["host"]
+    streams = transfers.Streams(torch.device("cpu"), host)
+    found.reset()
+    interpreter = HostedInterpreter(found.captured, given_tensors(found.captured), moved.program, streams)
+    done = interpreter.run(interpreter.steps())
+    assert equal(dict(done.gradients), found.eager()[1])
+    assert streams.taken <= host
+    copies = moved.program.copies
+    assert len(streams.out.waits) + len(streams.back.waits) == copies + copies // 2  # compute; reloads also an offload
+    waits = sum(len(one.copies) for one in moved.program.operations if hasattr(one, "copies"))
+    assert len(compute.waits) == waits <= copies
+    with pytest.raises(remat.torch.TorchError, match="the host has 0 B for buffers"):
+        transfers.Streams(torch.device("cpu"), 0).offload({"x": torch.ones(4)})

@@ -117,7 +117,7 @@ class Streams:
                 f"the host has {format_size(self.host)} for buffers, and {format_size(size)} more is needed"
             )
         self.taken += size
-        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        return _pinned(size)
 
     def offload(self, tensors: Mapping[str, Any]) -> Away:
         """Copy a storage on the stream to the host."""
@@ -147,6 +147,10 @@ class Streams:
         """Keep the buffer; a later copy into it begins after this point of the compute stream."""
         self.free.setdefault(away.size, []).append(away.buffer)
         away.buffer = None
+
+
+def _pinned(size: int) -> Any:
+    return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
 
 def _storage(tensors: Mapping[str, Any]) -> Any:
