@@ -16,7 +16,7 @@ def instance_of(sizes):
     return {"schema": "remat.instance/1", "kind": "chain", "input_size": 3, "stages": stages}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -213,7 +213,7 @@ def test_a_step_runs_backward_once_and_without_gradients_there_is_no_plan():
         assert torch.equal(planned(x), module(x))
     loss = planned(x)
     loss.backward(retain_graph=True)
-    with pytest.raises(remat.torch.TorchError, match="out of turn, or a second time"):
+    with pytest.raises(remat.torch.TorchError, match="has run backward before"):
         loss.backward()
     first, second = planned(x), planned(x)  # two steps at once have nothing in common
     module.zero_grad()
@@ -222,3 +222,14 @@ def test_a_step_runs_backward_once_and_without_gradients_there_is_no_plan():
     module.zero_grad()
     (module(x) + module(x)).backward()
     assert all(torch.equal(one, part.grad) for one, part in zip(doubled, module.parameters(), strict=True))
+
+
+def test_derivatives_that_do_not_reach_the_blocks_are_refused():
+    module, instance = made()
+    planned = remat.torch.apply(module, remat.solve(instance, algorithm="keep-all"), blocks="blocks.*")
+    x = torch.randn(4, 8, requires_grad=True)
+    with pytest.raises(remat.torch.TorchError, match=r"come by backward\(\) without inputs"):
+        torch.autograd.grad(planned(x), [x])
+    planned(x).backward(create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        x.grad.sum().backward()

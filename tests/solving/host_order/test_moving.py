@@ -136,7 +136,7 @@ def chain_of(sizes: list[tuple[int, int, int, int]], **more: Any) -> dict[str, A
 @settings(max_examples=10, deadline=None)
 @given(
     st.lists(SIZES, min_size=2, max_size=9),
-    st.sampled_from(["offload-greedy", "pofo", "tflms", "offload-dp", "superneurons"]),
+    st.sampled_from(["offload-greedy", "tflms", "superneurons"]),
     st.sampled_from([1, 2, 5]),
     st.sampled_from([0.35, 0.5, 0.7]),
     st.booleans(),
@@ -145,7 +145,9 @@ def test_schedules_of_algorithms(sizes, algorithm, bandwidth, share, in_place):
     instance = chain_of(sizes, in_place=in_place)
     kept = remat.solve(instance, algorithm="keep-all").peak_memory["memory"]
     machine = machine_of(bandwidth)
-    result = remat.solve(instance, machine=machine, budget={"device": int(share * kept)}, algorithm=algorithm)
+    options = {"bound": False} if algorithm == "offload-greedy" else {}
+    given = {"budget": {"device": int(share * kept)}, "algorithm": algorithm, "options": options}
+    result = remat.solve(instance, machine=machine, **given)
     assume(result.columns is not None)
     checked(result)
 
@@ -231,7 +233,7 @@ def document_of(result: remat.Result, steps: Any) -> dict[str, Any]:
     return replace(result, columns=steps).to_dict()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**31 - 1))
 def test_drawn_schedules_with_reruns_and_copies_in_tight_memories(seed):
     result = drawn(seed)

@@ -329,6 +329,9 @@ class BlockStep:
         return self.runner.saving(index, self.activations[index], needs=index > 0 or self.needs_first)
 
 
+_once_differentiable: Callable[[Any], Any] = torch.autograd.function.once_differentiable
+
+
 class _Function:
     """A block in PyTorch's own graph of the step, which saves nothing there."""
 
@@ -340,7 +343,10 @@ class _Function:
         return step.forward(index)
 
     @staticmethod
+    @_once_differentiable
     def backward(ctx: Any, gradient: Any) -> Any:
+        if not torch.autograd._is_checkpoint_valid():
+            raise TorchError("gradients of blocks come by backward() without inputs, not by torch.autograd.grad")
         return None, None, None, ctx.step.backward(ctx.index, gradient)
 
 
