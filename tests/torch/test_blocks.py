@@ -69,7 +69,31 @@ def convolutions():
     return models.labelled(net, 16, 3, 8, 8)
 
 
+class Recurrent(nn.LSTM):
+    """Runs other kernels without gradients, whose results differ."""
+
+    def forward(self, x):
+        return super().forward(x)[0]
+
+
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Recurrent(16, 16, batch_first=True) for _ in range(4)])
+        self.last = nn.Linear(16, 5)
+
+    def forward(self, x, y):
+        for layer in self.layers:
+            x = layer(x)
+        return functional.cross_entropy(self.last(x[:, -1]), y)
+
+
+def lstm():
+    return Lstm(), (torch.randn(8, 12, 16), torch.randint(5, (8,))), {}
+
+
 CASES = [
+    (lstm, "layers.*"),
     (transformer, "layers.*"),
     (half, "layers.*"),
     (resnet, "net.*"),

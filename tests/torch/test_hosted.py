@@ -105,7 +105,7 @@ def reads(found, steps):
     ("factory", "share"),
     [(models.mlp, 0.35), (models.conv, 0.35), (models.shared, 0.5), (models.unet, 0.5), (models.named, 0.5)],
 )
-def test_a_compiled_module_trains_within_its_budget(factory, share):
+def test_a_compiled_module_trains_within_its_budget(factory, share, tmp_path):
     found = study(factory)
     kept = found.plans["keep-all"]
     fixed = sum(found.captured.static_bytes().values())
@@ -133,6 +133,10 @@ def test_a_compiled_module_trains_within_its_budget(factory, share):
     assert live.peak >= planned.plan.peak - fixed - returned - CLOSE
     assert planned.plan.program.copies > 0
     assert "copies start between runs" in planned.plan.summary
+    planned.plan.save(tmp_path / "plan.json")
+    again = remat.torch.compile(copy.deepcopy(found.module), plan=tmp_path / "plan.json")
+    with pytest.raises(remat.torch.TorchError, match="the plan has a host; plan again with host"):
+        again(*found.args, **found.kwargs)
 
 
 def test_a_forward_before_the_backward_of_another_one():

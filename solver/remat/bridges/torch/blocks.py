@@ -144,10 +144,13 @@ class BlockRunner:
             raise TorchError(f"the schedule runs block {self.blocks[index].name} before the model calls it")
         return call
 
-    def plain(self, index: int, tensor: Any) -> Any:
-        """Run a forward that saves nothing, and return its tensor."""
-        with torch.no_grad():
-            made = self._run(index, tensor)
+    def plain(self, index: int, tensor: Any, *, needs: bool) -> Any:
+        """Run a forward that saves nothing, and return its tensor.
+
+        It runs as if it saved, since PyTorch may choose other kernels without gradients.
+        """
+        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(_forget, _forgotten):
+            made = self._run(index, tensor.detach().requires_grad_(needs)).detach()
         return made.clone() if _same_storage(made, tensor) else made
 
     def saving(self, index: int, tensor: Any, *, needs: bool) -> tuple[Any, Saved]:
@@ -185,13 +188,22 @@ class BlockRunner:
             leaves = list(call.leaves)
             leaves[call.place] = tensor
             args, kwargs = pytree.tree_unflatten(leaves, call.form)
-            returned = self.forwards[index](*args, **kwargs)
+            try:
+                returned = self.forwards[index](*args, **kwargs)
+            except RuntimeError as error:
+                if "leaf Variable" in str(error) and "in-place" in str(error):
+                    raise self._in_place(block) from error
+                raise
         torch.clear_autocast_cache()
         if first and any(not torch.equal(*pair) for pair in zip(before, _random_states(devices), strict=True)):
             call.random = before
         if tensor._version != version:
-            raise TorchError(f"block {block.name} writes into its input, so it cannot run again; make it not in-place")
+            raise self._in_place(block)
         return self._tensor_of(call, block, returned)
+
+    @staticmethod
+    def _in_place(block: Block) -> TorchError:
+        return TorchError(f"block {block.name} writes into its input, so it cannot run again; make it not in-place")
 
     def _tensor_of(self, call: Call, block: Block, returned: Any) -> Any:
         leaves, form = pytree.tree_flatten(returned)
@@ -201,6 +213,14 @@ class BlockRunner:
         tensor, leaves[places[0]] = leaves[places[0]], None
         call.leaves_out, call.form_out, call.place_out = leaves, form, places[0]
         return tensor
+
+
+def _forget(_: Any) -> None:
+    """Keep nothing of a tensor that an operator saves."""
+
+
+def _forgotten(_: Any) -> Any:
+    raise AssertionError("a forward that saves nothing has no backward")
 
 
 def _same_storage(one: Any, other: Any) -> bool:
@@ -323,6 +343,10 @@ class BlockStep:
     def backward(self, index: int, gradient: Any) -> Any:
         """Run a block's backward, and return the gradient of its input."""
         raise NotImplementedError
+
+    def plain(self, index: int) -> Any:
+        """Run a forward of a block that saves nothing."""
+        return self.runner.plain(index, self.activations[index], needs=index > 0 or self.needs_first)
 
     def saving(self, index: int) -> tuple[Any, Saved]:
         """Run a saving forward of a block."""

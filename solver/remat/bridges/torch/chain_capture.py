@@ -169,7 +169,7 @@ class _Bytes(_Measured):
 
     def forward(self, index: int) -> Any:
         level = self.live.level()
-        made = self.runner.plain(index, self.activations[index])
+        made = self.plain(index)
         self.stages[index].forward_above = self.live.peak - level
         self.activations[index + 1] = made
         self.stages[index].output = self._size(made)
@@ -304,7 +304,7 @@ class _Times(_Measured):
 
     def forward(self, index: int) -> Any:
         self._lap()
-        made = self.runner.plain(index, self.activations[index])
+        made = self.plain(index)
         self.forwards[index] = self._lap()
         self.activations[index + 1] = made
         return made.detach()

@@ -132,7 +132,7 @@ class _Step(BlockStep):
         if isinstance(step, Stage):
             index = step.stage - 1
             if step.kind == "F":
-                made = self.runner.plain(index, self.activations[index])
+                made = self.plain(index)
             else:
                 made, self.saved[step.stage] = self.saving(index)
             self.activations[step.stage] = made
