@@ -78,7 +78,7 @@ class Backend:
             self.plans.append(plan)
             if self.on_plan is not None:
                 self.on_plan(plan)
-            return build(captured, emit(captured.joint, plan.runs))
+            return _graphs_of(captured, plan)
 
         return compiler(compile_boxed, partition)(graph, inputs)  # type: ignore[no-any-return]
 
@@ -128,6 +128,15 @@ class Backend:
             return replace(self.choices, budget=budgets[number])
 
         return choices
+
+
+def _graphs_of(captured: Captured, plan: Plan) -> tuple[Any, Any]:
+    """Return the graphs of forward and backward."""
+    if plan.program is None:
+        return build(captured, emit(captured.joint, plan.runs))
+    from remat.bridges.torch.hosted_emission import build_program
+
+    return build_program(captured, plan.program)
 
 
 def _frame() -> tuple[str, str, int] | None:

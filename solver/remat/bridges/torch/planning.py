@@ -12,6 +12,7 @@ from typing import Any
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import Costs, read_costs, trained_of
+from remat.bridges.torch.hosted_planning import DEVICE, solve_with_host
 from remat.bridges.torch.joint import FROM_MASK, Joint, Task
 from remat.bridges.torch.operator_timing import measure
 from remat.bridges.torch.optimizers import Optimizer, read_optimizer
@@ -24,8 +25,11 @@ from remat.bridges.torch.target_device import is_mapped, mapped_operators, porta
 from remat.documents import read_document, write_text
 from remat.errors import RematError
 from remat.plugin.proposal import ALL_SCHEDULES, Status
+from remat.schedule.document import Run
 from remat.solving.entry import solve
 from remat.solving.external_schedule import schedule_of
+from remat.solving.host_order.moving import move
+from remat.solving.host_order.program import Program
 from remat.solving.questions.least_budget import least_budget
 from remat.solving.result import Result
 from remat.units import format_size, parse_size
@@ -71,6 +75,8 @@ class Plan:
         Time of recomputation, as a share.
     source : str
         ``solved``, ``cache`` or the plan file.
+    program : Program or None
+        With a host: the operations in the order in which they are issued.
     step : mapping of str to int
         Bytes in memory while the optimizer updates the parameters, by kind; empty if no optimizer was named.
     optimizer : str
@@ -88,6 +94,7 @@ class Plan:
     overhead: float
     source: str
     operators: tuple[str, ...] = ()
+    program: Program | None = None
     warnings: tuple[str, ...] = field(default=())
     step: Mapping[str, int] = field(default_factory=dict)
     optimizer: str = ""
@@ -127,12 +134,13 @@ class Plan:
     def summary(self) -> str:
         """Breakdown of the bytes in a few lines."""
         shown = [f"{name} {format_size(size)}" for name, size in self.split.items() if size]
+        more = "recomputation takes" if self.program is None else "recomputation and waits for copies take"
         lines = [f"peak {format_size(self.peak)}: {', '.join(shown)}"]
         if self.step:
             higher = ", the peak of the whole step" if self.step_peak > self.peak else ""
             of = f" of {self.optimizer}" if self.optimizer else ""
             lines.append(f"optimizer.step(){of} takes {format_size(self.step_peak)}{higher}: {listed(self.step)}")
-        return "\n".join((*lines, f"recomputation takes {self.overhead:.2%} more", *self.warnings))
+        return "\n".join((*lines, f"{more} {self.overhead:.2%} more", *self.warnings))
 
 
 def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> Plan:
@@ -154,6 +162,8 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
     """
     if choices.plan is not None:
         return load_plan(captured, choices.plan)
+    if choices.host is not None:
+        return _hosted_plan(captured, choices)
     path = _cached(captured, choices)
     if path is not None and path.exists():
         return load_plan(captured, path, source="cache")
@@ -182,6 +192,40 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
         path.parent.mkdir(parents=True, exist_ok=True)
         plan.save(path)
     return plan
+
+
+def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
+    """Plan with a host: solve, move the copies between runs, and verify."""
+    split = _split(captured, choices)
+    optimizer = read_optimizer(choices.optimizer)
+    step = _step(captured, choices, split, optimizer)
+    if isinstance(choices.budget, (int, str)) and not _is_share(choices.budget):
+        _check_step(captured, choices, step, parse_size(choices.budget), split)
+    result = solve_with_host(captured, choices, split, costs_of(captured, choices.costs))
+    if result.columns is None:
+        proved = result.status is Status.INFEASIBLE
+        fixed = format_size(sum(split.values()))
+        where = f"{choices.budget} on the device and {choices.host} at the host"
+        certain = ", proved over all schedules" if proved else ""
+        message = f"no schedule within {where}{certain}; {fixed} on the device are fixed"
+        raise TooSmallError(message, proved=proved)
+    moved = move(result)
+    found = moved.result
+    peak, reserve = found.peak_memory[DEVICE], split["reserve"]
+    return Plan(
+        fingerprint=captured.fingerprint,
+        schedule=found.to_dict(),
+        runs=tuple(step.task for step in found.steps if isinstance(step, Run)),
+        split={**split, "activations": peak - (sum(split.values()) - reserve)},
+        peak=peak,
+        overhead=float(found.overhead or 0.0),
+        source="solved",
+        operators=digests(captured.recording.lines),
+        program=moved.program,
+        step=step,
+        optimizer=optimizer.called(device_of(captured)),
+        warnings=(f"host {format_size(found.peak_memory['host'])}", moved.summary),
+    )
 
 
 def costs_of(captured: Captured, costs: str | Costs | Mapping[str, Any] | None) -> Costs:
@@ -220,6 +264,8 @@ def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str =
         where = first_difference(captured.recording, tuple(document.get("operators", ())))
         raise TorchError(f"{os.fspath(path)}: the plan is for another program; {where}")
     schedule, step = document["schedule"], document.get("optimizer_step", {})
+    if any("copy" in entry for entry in schedule.get("steps", ())):
+        raise TorchError(f"{os.fspath(path)}: the plan has a host; plan again with host, as its program is not stored")
     events = events_of(captured, schedule)
     return Plan(
         fingerprint=captured.fingerprint,
@@ -302,6 +348,7 @@ def judge(captured: Captured, forward: Any, backward: Any, *, costs: Any = None)
 
 
 def _split(captured: Captured, choices: Choices) -> dict[str, int]:
+    """Return the parts of a budget that are fixed: parameters, buffers, inputs, states and the reserve."""
     split = captured.static_bytes(choices.optimizer)
     names = {"parameter": "parameters", "buffer": "buffers", "input": "inputs", "constant": "constants"}
     found = {names.get(name, name): size for name, size in split.items()}
