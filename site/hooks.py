@@ -47,7 +47,8 @@ GALLERY = (
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages and pictures that are made."""
     made = {name: (ROOT / source).read_text("utf-8") for source, name in MOVED.items()}
-    made |= {"commands.md": _commands(), "api.md": _api(), "gallery.md": _gallery()}
+    made |= {"reference/commands.md": _commands(), "reference/api.md": _api(), "gallery.md": _gallery()}
+    made |= {"reference/every-algorithm.md": _printed("-m", "tests.plugin.catalogue_page")}
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))
     for picture in sorted([*PICTURES.glob("*.svg"), *PICTURES.glob("*.html")]):
@@ -99,6 +100,11 @@ def _remat(*arguments: str) -> str:
     return done.stdout
 
 
+def _printed(*arguments: str) -> str:
+    done = subprocess.run([PYTHON, *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
 def _commands() -> str:
     """Return a page of what ``--help`` says."""
     text = [
@@ -128,8 +134,7 @@ def _api() -> str:
         "    else:\n"
         "        print(name, *(part.__name__ for part in typing.get_args(what)))\n"
     )
-    done = subprocess.run([PYTHON, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    listed = [line.split() for line in done.stdout.splitlines()]
+    listed = [line.split() for line in _printed("-c", code).splitlines()]
     names = [(name, path) for name, path, *more in listed if not more]
     unions = [(name, parts) for name, *parts in listed if len(parts) > 1]
     text = ["# Python", "", "All of it is in `remat`; what authors of algorithms import is in `remat.plugin`.", ""]

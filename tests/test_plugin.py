@@ -13,7 +13,7 @@ import pytest
 from tests import places
 
 EXAMPLE = places.ROOT / "tests" / "plugin_example"
-PAGE = places.DOCS / "reference" / "algorithms.md"
+PAGE = places.DOCS / "how-to" / "write-an-algorithm.md"
 DAG = {
     "schema": "remat.instance/1",
     "kind": "dag",
@@ -108,7 +108,7 @@ def test_passes_the_suite(installed, tmp_path):
 
 @pytest.mark.slow
 def test_page_on_writing_algorithms(tmp_path):
-    """The files that docs/reference/algorithms.md shows: installed, solved with, and through the suite."""
+    """The files that docs/how-to/write-an-algorithm.md shows: installed, solved with, and through the suite."""
     source, target, here = tmp_path / "source", tmp_path / "site", tmp_path / "here"
     files = re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     assert [name for name, _ in files] == ["short_memory.py", "pyproject.toml", "test_short_memory.py"]
