@@ -13,7 +13,7 @@ What the metadata of all algorithms declares; `remat algorithms NAME` shows one 
 
 def page():
     """Return the page as Markdown."""
-    return "\n".join([HEAD, "## By family", "", zoo(), "## Guarantees", "", guarantees(), "", "## `auto`", "", trials()])
+    return f"{HEAD}\n## By family\n\n{zoo()}\n## Guarantees\n\n{guarantees()}\n\n## `auto`\n\n{trials()}"
 
 
 def guarantees():
