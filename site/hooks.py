@@ -47,7 +47,9 @@ GALLERY = (
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages and pictures that are made."""
     made = {name: (ROOT / source).read_text("utf-8") for source, name in MOVED.items()}
-    made |= {"reference/commands.md": _commands(), "reference/api.md": _api(), "gallery.md": _gallery()}
+    made |= {"reference/commands.md": _commands(), "gallery.md": _gallery()}
+    made["reference/api.md"] = _api("remat", "This page lists what programs that call `remat` import.")
+    made["reference/plugin.md"] = _api("remat.plugin", "This page lists what authors of algorithms import.")
     made |= {"reference/every-algorithm.md": _printed("-m", "tests.plugin.catalogue_page")}
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))
@@ -123,22 +125,21 @@ def _commands() -> str:
     return "\n".join(text)
 
 
-def _api() -> str:
-    """Return a page of the public names; mkdocstrings fills it from their docstrings."""
+def _api(module: str, about: str) -> str:
+    """Return a page of the public names of a module; mkdocstrings fills it from their docstrings."""
     code = (
-        "import inspect, remat, typing\n"
-        "for name in remat.__all__:\n"
-        "    what = inspect.unwrap(getattr(remat, name))\n"
+        f"import inspect, {module} as module, types, typing\n"
+        "for name in module.__all__:\n"
+        "    what = inspect.unwrap(getattr(module, name))\n"
         "    if inspect.isclass(what) or inspect.isfunction(what):\n"
         "        print(name, f'{what.__module__}.{what.__qualname__}')\n"
-        "    else:\n"
+        "    elif isinstance(what, types.UnionType):\n"
         "        print(name, *(part.__name__ for part in typing.get_args(what)))\n"
     )
     listed = [line.split() for line in _printed("-c", code).splitlines()]
-    names = [(name, path) for name, path, *more in listed if not more]
-    unions = [(name, parts) for name, *parts in listed if len(parts) > 1]
-    text = ["# Python", "", "All of it is in `remat`; what authors of algorithms import is in `remat.plugin`.", ""]
-    text += ["## Functions", ""]
+    names = [(line[0], line[1]) for line in listed if len(line) == 2]
+    unions = [(line[0], line[1:]) for line in listed if len(line) > 2]
+    text = [f"# {module}", "", about, "", "## Functions", ""]
     text += [f"::: {path}\n" for name, path in names if name[0].islower()]
     text += ["## Classes", ""]
     text += [f"::: {path}\n" for name, path in names if name[0].isupper()]
