@@ -31,15 +31,35 @@ MOVED = {
 
 CHAIN, LOOP = "solve example:resnet50 -b 1.4GB -a rotor", "solve example:heterogeneous -b 20"
 GALLERY = (
-    ("A page to look into", "zoom, hover, find", "plan.html", "solve example:resnet50 -b 1GiB -a rotor"),
-    ("A chain in 1 GiB", "memory over time, and what runs", "chain.svg", "solve example:resnet50 -b 1GiB"),
-    ("Its stages", "what is kept, what runs again", "stages.svg", f"{CHAIN} --view stages"),
-    ("Its values", "a band for each, as high as it is large", "values.svg", f"{CHAIN} --view values"),
-    ("A reversal", "sweeps over a time loop of unequal steps", "reversal.svg", f"{LOOP} --view reversal"),
-    ("Its levels", "checkpoints in three memories", "levels.svg", "solve example:three_levels --view stages"),
-    ("A curve", "time for memory, knee and least budget", "curve.svg", "sweep example:gpt2s --points 12"),
-    ("A pipeline", "1F1B on four devices", "pipeline.svg", "solve example:uniform_p4 -a 1f1b --view devices"),
-    ("A tree", "the order of execution", "tree.svg", "solve example:random_n200 --view tree"),
+    (
+        "An interactive page of a schedule",
+        "zoom, point at a step, search",
+        "plan.html",
+        "solve example:resnet50 -b 1GiB -a rotor",
+    ),
+    (
+        "Memory of a chain over time",
+        "bytes by kind, and the tasks that run",
+        "chain.svg",
+        "solve example:resnet50 -b 1GiB",
+    ),
+    ("Stages of a chain", "kept and recomputed stages", "stages.svg", f"{CHAIN} --view stages"),
+    ("Values of a chain", "one band per value, with its size as height", "values.svg", f"{CHAIN} --view values"),
+    ("Reversal of a time loop", "sweeps over a time loop of unequal steps", "reversal.svg", f"{LOOP} --view reversal"),
+    (
+        "Storage levels of a time loop",
+        "checkpoints in three memories",
+        "levels.svg",
+        "solve example:three_levels --view stages",
+    ),
+    ("A time-memory curve", "knee and minimum budget", "curve.svg", "sweep example:gpt2s --points 12"),
+    (
+        "Devices of a pipeline",
+        "1F1B on four devices",
+        "pipeline.svg",
+        "solve example:uniform_p4 -a 1f1b --view devices",
+    ),
+    ("Execution order of a tree", "the order of the nodes", "tree.svg", "solve example:random_n200 --view tree"),
 )
 """Title, text, file and command of the pictures."""
 
