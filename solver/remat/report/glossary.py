@@ -102,5 +102,5 @@ def page() -> str:
         if term.picture:
             lines += ["```text", *(line.rstrip() for line in term.picture.split("\n")), "```", ""]
         if term.page:
-            lines += [f"More: [{term.page}](../{term.page})", ""]
+            lines += [f"[More](../{term.page})", ""]
     return "\n".join(lines)
