@@ -31,7 +31,7 @@ class MovedModules:
         """Raise an ImportError for a module that has moved; return None for all others."""
         if name in MOVED:
             raise ImportError(
-                f"{name} is gone: import from {MOVED[name]} (see docs/reference/algorithms.md)", name=name
+                f"{name} is gone: import from {MOVED[name]} (see docs/how-to/write-an-algorithm.md)", name=name
             )
 
 

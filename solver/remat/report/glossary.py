@@ -94,7 +94,7 @@ def page() -> str:
     lines = [
         "# Glossary",
         "",
-        "`remat explain TERM` prints one of these terms.",
+        "This page defines the terms of answers and documents. `remat explain TERM` prints one of them.",
         "",
     ]
     for term in all_terms():
@@ -102,5 +102,5 @@ def page() -> str:
         if term.picture:
             lines += ["```text", *(line.rstrip() for line in term.picture.split("\n")), "```", ""]
         if term.page:
-            lines += [f"More: [{term.page}](../{term.page})", ""]
+            lines += [f"[More](../{term.page})", ""]
     return "\n".join(lines)
