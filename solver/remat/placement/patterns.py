@@ -9,7 +9,7 @@ import numpy as np
 
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import Ragged, TaskGraph, instant_array
-from remat.placement.durations import copy_time, instants, run_time
+from remat.placement.durations import copy_held, copy_time, instants, run_time
 from remat.schedule.orders import Pass, Phase, PipelineTasks
 from remat.schedule.patterns import Beat, Pattern
 from remat.schedule.steps import WHOLE, StepKind, Steps
@@ -85,6 +85,8 @@ class _Template:
     start: list[Number] = field(default_factory=list)
     shift: list[int] = field(default_factory=list)
     length: list[Number] = field(default_factory=list)
+    # How long a step occupies its processor or link.
+    held: list[Number] = field(default_factory=list)
     # Memory, value and step of each use.
     uses: list[tuple[int, int, int]] = field(default_factory=list)
     # The memory in which each task of micro-batch 0 runs.
@@ -97,6 +99,7 @@ class _Template:
         for task in self._tasks(beat):
             length = run_time(self.graph, self.machine, task, device)
             step = self._add(StepKind.RUN, task, device, (memory, memory), at, beat.shift, length)
+            self.held.append(length)
             for value in (*self.graph.reads[task].tolist(), *self.graph.writes[task].tolist()):
                 self._use(memory, value, step)
             at += length
@@ -107,6 +110,7 @@ class _Template:
         for value, target in self._sent(beat, memory_of, source):
             length = copy_time(self.graph, self.machine, value, source, target)
             step = self._add(StepKind.COPY, value, -1, (source, target), beat.start, beat.shift, length)
+            self.held.append(copy_held(self.graph, self.machine, value, source, target))
             self._use(source, value, step)
             self._use(target, value, step)
 
@@ -117,10 +121,11 @@ class _Template:
         each = np.tile(np.arange(count), batches)
         begins = list(zip(self.start, self.shift, strict=True))
         start = instant_array([begin + (shift + m) * period for m in range(batches) for begin, shift in begins])
-        # Steps that take no time go first: they are over before any other step begins at that instant.
+        # Steps that take no time go first: they are over before any other step begins at that instant. Then copies
+        # that occupy their link for no time. Earlier micro-batches precede later ones.
         slack = self._slack(batches)
-        takes = np.array([length > slack for length in self.length])[each]
-        order = np.lexsort((batch, each, takes, instants(start, slack)))
+        takes = [int(time > slack) + int(held > slack) for time, held in zip(self.length, self.held, strict=True)]
+        order = np.lexsort((each, batch, np.array(takes)[each], instants(start, slack)))
         dropped: list[list[int]] = [[] for _ in range(count)]
         for (_, value), step in self._last_uses().items():
             dropped[step].append(value)

@@ -410,7 +410,9 @@ class _Portfolio:
                 notes=self._notes_without(proved=within is not None or self.problem.exceeded is not None),
                 log=tuple(self.log),
             )
-        result = best.result
+        result, within = best.result, best.result.optimal_within
+        if any(bound.scope == within and not holds(bound, result) for bound in bounds):
+            within = None  # faster than all schedules of that class, and so none of them
         return Proposal(
             steps=result.columns,
             orders=result.orders,
@@ -418,7 +420,7 @@ class _Portfolio:
             period=None if result.steady is None or result.pattern is not None else result.steady.period,
             makespan=result.makespan,
             bounds=bounds,
-            optimal_within=result.optimal_within,
+            optimal_within=within,
             termination=ended or self._longest([best]),
             notes=tuple(dict.fromkeys((*best.proposal.notes, *self._remarks(best)))),
             author=Author(result.algorithm, result.options),

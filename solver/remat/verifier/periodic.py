@@ -141,7 +141,7 @@ def check_pattern(
     with_versions = versioned(followed.graph, pattern, versions, updates.once)
     steady = Steady(
         period=pattern.period,
-        peaks=_peaks(with_versions, machine, pattern.period, followed, steps, findings),
+        peaks=_peaks(with_versions, machine, pattern.period, followed, steps, findings, earlier_first=True),
         busy=busy,
         processors=tuple(machine.processors[k].name for k in sorted({stage.device for stage in pattern.stages})),
         in_flight=in_flight,
@@ -291,11 +291,11 @@ def highest(resident: int, when: NumberArray, rank: IntArray, change: NumberArra
         Bytes that are always resident.
     when, change : (changes,) arrays
         Times of one step, and Python integers.
-    rank : (changes, 2) int64
-        Order of the changes at the same instant.
+    rank : (changes, keys) int64
+        Order of the changes at the same instant, the most significant key first.
     """
     whole, offset = within(when, period, slack)
-    order = np.lexsort((rank[:, 1], rank[:, 0], offset))
+    order = np.lexsort((*rank.T[::-1], offset))
     use = resident - sum((change * (whole.astype(object) + 1)).tolist())
     most = use
     for amount in change[order].tolist():
@@ -365,9 +365,20 @@ def versioned(graph: TaskGraph, pattern: Pattern, versions: Sequence[int], once:
 
 
 def _peaks(
-    graph: TaskGraph, machine: Machine, period: Number, followed: Followed, steps: Steps, findings: Findings
+    graph: TaskGraph,
+    machine: Machine,
+    period: Number,
+    followed: Followed,
+    steps: Steps,
+    findings: Findings,
+    *,
+    earlier_first: bool = False,
 ) -> dict[str, int]:
-    """Return the peak bytes of each memory within a period."""
+    """Return the peak bytes of each memory within a period.
+
+    Of steps of no length at one instant, those of earlier repetitions come first if `earlier_first` holds. Otherwise
+    the order within one repetition decides.
+    """
     timeline = followed.timeline
     memory, position, change = changes(graph, machine, steps, timeline, followed.residency, followed.valid)
     peaks: dict[str, int] = {}
@@ -388,7 +399,8 @@ def _peaks(
         instantly = timeline.end[step] - timeline.start[step] <= slack
         # At one instant: steps that end free, then steps of zero duration run, then starting steps allocate.
         rank = np.where(instantly, 1, np.where(begins, 2, 0))
-        most = highest(resident, when, np.column_stack((rank, at)), delta, period, slack)
+        turn = -within(when, period, slack)[0] if earlier_first else np.zeros(len(at), dtype=np.int64)
+        most = highest(resident, when, np.column_stack((rank, turn, at)), delta, period, slack)
         peaks[place.name] = most
         if place.capacity is not None and most > place.capacity:
             unit = "bytes" if graph.units.memory == "B" else "units"

@@ -316,11 +316,17 @@ def steady_peaks(problem: Problem, pattern: Pattern, versions: Sequence[int]) ->
     places = initial_of(graph, machine, Orders(pattern.stages, ()))
     steps = place_pattern(graph, machine, tasks_of(instance), pattern, places, batches=1)
     runs = steps.kind == StepKind.RUN
-    time, where, change, starts = _changes(graph, machine, steps, runs, _ends(graph, machine, steps, runs))
+    assert steps.start is not None
+    end = _ends(graph, machine, steps, runs)
+    time, where, change, starts = _changes(graph, machine, steps, runs, end)
     whole, offset = np.divmod(time, pattern.period)
     late = pattern.period - offset <= (0 if offset.dtype == np.int64 else 1e-9 * pattern.period)
     whole, offset = whole + late, np.where(late, 0, offset)
-    order = np.lexsort((starts, offset))
+    # Releases of earlier steps come first, then steps of zero length, those of earlier micro-batches first.
+    of_step = np.concatenate((steps.start, steps.start, steps.start[~runs]))
+    instantly = (starts >= 0) & (np.concatenate((end, end, end[~runs])) == of_step)
+    rank = np.where(starts < 0, 0, np.where(instantly, 1, 2))
+    order = np.lexsort((starts, np.where(instantly, -whole, 0), rank, offset))
     resident = _resident(graph, machine, steps)
     layers = instance.each_layer()
     for stage, kept in zip(pattern.stages, versions, strict=True):
