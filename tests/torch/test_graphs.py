@@ -87,7 +87,7 @@ def test_each_graph_has_a_budget_of_its_own():
         make_plan(remat.torch.capture(Net(), x[:, :8]), remat.torch.Choices(budget=["1MB", "1MB"]))
 
 
-def test_sizes_that_change_follow_the_plan_of_the_largest():
+def test_sizes_that_change_share_orders():
     module = Deep()
     whole = remat.torch.compile(copy.deepcopy(module))
     whole(torch.randn(256, 16)).backward()
@@ -96,14 +96,15 @@ def test_sizes_that_change_follow_the_plan_of_the_largest():
     compiled = torch.compile(module, backend=compiler, dynamic=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for size in (256, 200, 256, 64):
+        for size in (256, 240, 256, 64):
             x = torch.randn(size, 16)
             assert equal(gradients(module, compiled, x), gradients(module, module, x))
     first, second, third = compiler.plans  # one a shape
-    assert first.runs == second.runs == third.runs
+    assert first.runs == second.runs
     assert len(first.runs) > len(set(first.runs))
+    assert len(third.runs) == len(set(third.runs)), "it fits without recomputation"
     assert first.peak > second.peak > third.peak
-    with pytest.warns(UserWarning, match=r"a size is not fixed, and with inputs of \[300, 16\] .*pass dynamic=False"):
+    with pytest.warns(UserWarning, match=r"with inputs of \[300, 16\] no known order .* largest sizes first"):
         compiled(torch.randn(300, 16)).backward()
     assert compiler.plans[-1].peak <= int(whole.plan.peak * 0.7)
     with torch.no_grad():

@@ -20,12 +20,15 @@ from remat.bridges.torch.capture import (
 )
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.graphs import build, compile_boxed
+from remat.bridges.torch.orders import Orders
 from remat.bridges.torch.plan_options import Choices
-from remat.bridges.torch.planning import Plan, make_plan, same_order
+from remat.bridges.torch.planning import Orderable, Plan, make_plan
 from remat.bridges.torch.recording import Node, Role, TorchError
-from remat.bridges.torch.shim import fx, torch
+from remat.bridges.torch.shim import torch
 from remat.bridges.torch.tracing import source_of
 from remat.errors import OptionError, RematError
+from remat.solving.relative_budget import share_of
+from remat.units import parse_size
 
 BUDGET_VARIABLE = "REMAT_TORCH_BUDGET"
 
@@ -41,6 +44,8 @@ class Backend:
         One for each training graph so far.
     module : torch.nn.Module or None
         Whose graphs these are, if known: messages and plans then name parameters.
+    largest : int
+        The largest peak without recomputation so far: a budget in percent is a share of it.
     """
 
     choices: Choices
@@ -49,6 +54,7 @@ class Backend:
     on_plan: Callable[[Plan], None] | None = None
     frames: list[Any] = field(default_factory=list)
     warned: bool = False
+    largest: int = 0
 
     @property
     def plan(self) -> Plan | None:
@@ -57,49 +63,76 @@ class Backend:
 
     def __call__(self, graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
         """Compile a graph of Dynamo's."""
-        choices = self._choices_for(graph)
-        if any(isinstance(given, torch.SymInt) for given in inputs):
-            return _by_shape(graph, lambda fixed, real: self._compile(fixed, real, choices, again=True))
-        return self._compile(graph, inputs, choices)
+        return self._compile(graph, inputs, self._choices_for(graph))
 
-    def _compile(
-        self, graph: Any, inputs: list[Any], choices: Callable[[], Choices], *, again: bool = False
-    ) -> Callable[..., Any]:
+    def _compile(self, graph: Any, inputs: list[Any], choices: Callable[[], Choices]) -> Callable[..., Any]:
         sources = _by_kind(self.module, inputs)
+        orders: list[Orders] = []
 
         def partition(joint: Any, _: Any, *, num_fwd_outputs: int, **__: Any) -> tuple[Any, Any]:
-            if _has_symbols(joint):
-                return _unplanned(joint, num_fwd_outputs)
             captured = Captured(self.module, joint, num_fwd_outputs, sources, None)
+            chosen = choices()
+            if captured.symbols is not None:
+                orders.append(Orders(captured, lambda sized: self._plan(sized, chosen, again=bool(orders[0].runs))))
+                return orders[0].first(inputs)
             captured.tensors = inputs
-            plan = self._plan(captured, choices(), again=again)
-            captured.tensors = None
-            self.plans.append(plan)
-            if self.on_plan is not None:
-                self.on_plan(plan)
-            return build(captured, emit(captured.joint, plan.runs))
+            return build(captured, emit(captured.joint, self._plan(captured, chosen).runs))
 
-        return compiler(compile_boxed, partition)(graph, inputs)  # type: ignore[no-any-return]
+        def forward(module: Any, given: Any) -> Any:
+            return orders[0].forward(module, given) if orders else compile_boxed(module)
 
-    def _plan(self, captured: Captured, choices: Choices, *, again: bool) -> Plan:
-        """Plan a graph; if its sizes change between calls, plan for the largest so far if that fits."""
-        if not again or not self.plans:
+        def backward(module: Any, given: Any) -> Any:
+            return orders[0].backward(module, given) if orders else compile_boxed(module)
+
+        return compiler(forward, partition, backward)(graph, inputs)  # type: ignore[no-any-return]
+
+    def _plan(self, captured: Captured, choices: Choices, *, again: bool = False) -> Plan:
+        plan = self._plan_of_sizes(captured, choices, again=again)
+        captured.tensors = None
+        self.plans.append(plan)
+        if self.on_plan is not None:
+            self.on_plan(plan)
+        return plan
+
+    def _plan_of_sizes(self, captured: Captured, choices: Choices, *, again: bool) -> Plan:
+        """Plan a graph of certain sizes.
+
+        A share of the peak is that of the largest sizes so far. Where sizes are not fixed, an order that is known and
+        holds the budget is taken.
+        """
+        share = share_of(choices.budget)
+        if share is None and captured.symbols is None:
             return make_plan(captured, choices)
-        largest = max(self.plans, key=lambda plan: plan.peak)
-        plan = same_order(captured, largest, choices)
-        if plan is not None:
-            return plan
-        if not self.warned:
-            self.warned = True
-            inputs = [node.tensors[0] for node in captured.recording.nodes if _is_input(node)]
-            shapes = [list(held.shape) for held in inputs if held is not None]
-            warnings.warn(
-                f"a size is not fixed, and with inputs of {', '.join(map(str, shapes[:3]))} the plan of the largest so "
-                "far does not fit: a new one is made; call it with the largest first, or pass dynamic=False to "
-                "torch.compile, and each shape has its plan from the start",
-                stacklevel=2,
-            )
-        return make_plan(captured, choices)
+        step = Orderable(captured, choices)
+        if share is None:
+            budget = None if choices.budget is None else parse_size(choices.budget)
+        else:
+            whole = step.kept.peak_memory["memory"]
+            if whole < self.largest:
+                choices = replace(choices, budget=step.budget(share, self.largest))
+            self.largest = max(whole, self.largest)
+            budget = step.budget(share, self.largest)
+        if captured.symbols is None:
+            return make_plan(captured, choices)
+        if choices.plan is not None and self.plans:
+            budget = max(plan.peak for plan in self.plans)
+        plan = None if budget is None else step.within(budget, self.plans)
+        if plan is None:
+            if again and not self.warned:
+                self._warn(captured)
+            plan = make_plan(captured, choices)
+        return plan
+
+    def _warn(self, captured: Captured) -> None:
+        """Say once that new sizes needed a plan of their own."""
+        self.warned = True
+        inputs = [node.tensors[0] for node in captured.recording.nodes if _is_input(node)]
+        shapes = [list(held.shape) for held in inputs if held is not None]
+        warnings.warn(
+            f"with inputs of {', '.join(map(str, shapes[:3]))} no known order of the operators holds the budget, and a "
+            "new one is planned; call the module with the largest sizes first to plan once",
+            stacklevel=2,
+        )
 
     def _choices_for(self, graph: Any) -> Callable[[], Choices]:
         """Find the budget of a training graph; a second graph in one step needs a separate budget."""
@@ -143,35 +176,6 @@ def _is_input(node: Node) -> bool:
     return node.role is Role.INPUT and node.operator == "input"
 
 
-def _by_shape(graph: Any, compile_fixed: Callable[[Any, list[Any]], Callable[..., Any]]) -> Callable[..., Any]:
-    """Return a function that compiles a graph with unknown sizes for each set of sizes with which it is called."""
-    known: dict[Any, Callable[..., Any]] = {}
-
-    def run(*given: Any) -> Any:
-        tensors = [part for part in given if isinstance(part, torch.Tensor)]
-        sizes = tuple(part if not isinstance(part, torch.Tensor) else tuple(part.shape) for part in given)
-        key = (sizes, tuple(tensor.requires_grad for tensor in tensors), torch.is_grad_enabled())
-        if key not in known:
-            known[key] = compile_fixed(_with_sizes(graph, given), tensors)
-        return known[key](*tensors)
-
-    return run
-
-
-def _with_sizes(graph: Any, given: tuple[Any, ...]) -> Any:
-    """Return a graph in which numbers replace the inputs that are sizes."""
-    fixed = fx.Graph()
-    made: dict[Any, Any] = {}
-    values = iter(given)
-    for node in graph.graph.nodes:
-        value = next(values) if node.op == "placeholder" else None
-        if value is not None and not isinstance(value, torch.Tensor):
-            made[node] = value
-        else:
-            made[node] = fixed.node_copy(node, made.__getitem__)
-    return fx.GraphModule(graph, fixed)
-
-
 def _begin(graph: Any) -> str:
     """Return where in the user's code a graph begins: directly after a graph break, if it is not the first."""
     places = (source_of(node) for node in graph.graph.nodes if node.op not in ("placeholder", "output"))
@@ -186,23 +190,6 @@ def _by_kind(module: Any, inputs: list[Any]) -> tuple[Source, ...]:
         return tuple(Source("parameter" if isinstance(tensor, parameter) else "input") for tensor in inputs)
     known = sources_of(module, (), inputs)
     return tuple(Source("input") if source.kind == "constant" else source for source in known)
-
-
-def _has_symbols(joint: Any) -> bool:
-    kinds = (torch.SymInt, torch.SymFloat)
-    return any(isinstance(node.meta.get("val"), kinds) for node in joint.graph.nodes if node.op == "placeholder")
-
-
-def _unplanned(joint: Any, forward_outputs: int) -> tuple[Any, Any]:
-    sizes = [str(node.meta["val"]) for node in joint.graph.nodes if isinstance(node.meta.get("val"), torch.SymInt)]
-    warnings.warn(
-        f"a size is not fixed ({', '.join(sizes[:3])}), so this graph runs without a plan; pass dynamic=False to "
-        "torch.compile, and each shape gets a plan of its own",
-        stacklevel=2,
-    )
-    partitioners: Any = import_module("torch._functorch.partitioners")
-    found: tuple[Any, Any] = partitioners.default_partition(joint, [], num_fwd_outputs=forward_outputs)
-    return found
 
 
 def backend(budget: int | str | Sequence[int | str] | None = None, **choices: Any) -> Backend:
@@ -252,7 +239,7 @@ def compile_module(module: Any, budget: int | str | Sequence[int | str] | None =
     planner.module = planned
     planner.on_plan = lambda plan: planned.__dict__.__setitem__("plan", plan)
     whole = planner.choices.budget is None or isinstance(planner.choices.budget, (int, str))
-    planned.compile(backend=planner, fullgraph=whole, dynamic=False)
+    planned.compile(backend=planner, fullgraph=whole)
     inner = planned._compiled_call_impl
 
     def call(*args: Any, **kwargs: Any) -> Any:

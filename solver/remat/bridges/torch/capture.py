@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from remat.bridges.torch.joint import Joint
 from remat.bridges.torch.plan_options import read_size
 from remat.bridges.torch.recording import Recording, TorchError
 from remat.bridges.torch.shim import pytree, torch
+from remat.bridges.torch.symbolic import Symbols
 from remat.bridges.torch.tracing import Recorder, tidy
 from remat.bridges.torch.unsupported import check_module, explain, warn_of_checkpoints
 from remat.bridges.torch.weightless import stand_ins
@@ -59,8 +61,10 @@ class Captured:
         Its tasks and values.
     sources : tuple of Source
         One for each input of the joint graph; empty where only PyTorch knows.
+    symbols : Symbols or None
+        Of a graph whose sizes are not fixed: its recording is that for one set of sizes, and `at` returns others.
     tensors : list of tensors or None
-        What these are, while a compiler plans for the call that it sees.
+        What the inputs are, while a compiler plans for the call that it sees.
     """
 
     tensors: list[Any] | None = None
@@ -73,9 +77,26 @@ class Captured:
         warn_of_checkpoints(graph.graph)
         stands_for = tidy(graph.graph)
         graph.recompile()
+        self._template: Recording
+        self.recording: Recording
         kinds = [source.kind for source in sources]
-        self.recording: Recording = Recorder(graph, forward_outputs, stands_for, kinds).record()
+        self.symbols = Symbols.of(graph.graph)
+        recorder = Recorder(graph, forward_outputs, stands_for, kinds, self.symbols)
+        if self.symbols is None:
+            self.recording = recorder.record()
+        else:
+            with self.symbols.environment.suppress_guards():
+                self._template = recorder.record()
+            self.recording = self.symbols.fixed(self._template, self.symbols.hints)
         self.joint = Joint(self.recording)
+
+    def at(self, key: Sequence[int]) -> Captured:
+        """Return the same step with other sizes, as `Symbols.key` reads them off a call."""
+        assert self.symbols is not None
+        other = copy.copy(self)
+        other.recording = self.symbols.fixed(self._template, key)
+        other.joint = self.joint.with_sizes(other.recording)
+        return other
 
     @property
     def fingerprint(self) -> str:
@@ -201,22 +222,32 @@ def capture(module: Any, /, *args: Any, **kwargs: Any) -> Captured:
     return found[0]
 
 
-def compiler(compile_graph: Callable[..., Any], partition: Callable[..., Any]) -> Any:
+def compiler(
+    compile_graph: Callable[..., Any], partition: Callable[..., Any], backward: Callable[..., Any] | None = None
+) -> Any:
     """Return a compiler of Dynamo's graphs that uses remat's partition."""
     common: Any = import_module("torch._dynamo.backends.common")
-    return common.aot_autograd(fw_compiler=compile_graph, partition_fn=partition, keep_inference_input_mutations=True)
+    return common.aot_autograd(
+        fw_compiler=compile_graph,
+        bw_compiler=backward or compile_graph,
+        partition_fn=partition,
+        keep_inference_input_mutations=True,
+    )
 
 
-MOST_SHAPES = 64
-"""Graphs of one module, each with shapes of its own, before PyTorch gives up."""
+UNLIMITED = 1 << 30
+"""Graphs of one module before PyTorch gives up: it must not, for it would train without a plan from then on."""
 
 
 @contextmanager
 def quiet_logging() -> Iterator[None]:
     """Ignore logging calls while tracing, as they would break the graph; allow a separate graph for each shape."""
     config: Any = import_module("torch._dynamo.config")
-    limit = max(MOST_SHAPES, config.recompile_limit)
-    with config.patch(ignore_logging_functions=ignored_functions(config), recompile_limit=limit):
+    with config.patch(
+        ignore_logging_functions=ignored_functions(config),
+        recompile_limit=UNLIMITED,
+        accumulated_recompile_limit=UNLIMITED,
+    ):
         yield
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -152,22 +154,55 @@ def costs_of(captured: Captured, costs: str | Costs | Mapping[str, Any] | None) 
     return read_costs(measure(captured) if costs == MEASURE else costs)
 
 
-def same_order(captured: Captured, plan: Plan, choices: Choices) -> Plan | None:
-    """Return a plan with the same runs for other sizes; None if it exceeds the budget."""
-    budget = choices.budget
-    if not captured.joint.tasks.keys() >= set(plan.runs):
-        return None
-    if not isinstance(budget, (int, str)) or (isinstance(budget, str) and budget.rstrip().endswith("%")):
-        return None
-    split = _split(captured, choices)
-    costs = costs_of(captured, choices.costs)
-    instance = captured.instance(costs, static=sum(split.values()) - split["reserve"])
-    try:
-        result = schedule_of(instance, list(plan.runs))
-    except RematError:
-        return None
-    fits = result.peak_memory["memory"] + split["reserve"] <= parse_size(budget)
-    return plan_of(captured, result, split) if fits else None
+class Orderable:
+    """A captured step whose orders are verified one after the other.
+
+    Parameters
+    ----------
+    captured : Captured
+    choices : Choices
+    """
+
+    def __init__(self, captured: Captured, choices: Choices) -> None:
+        self.captured = captured
+        self.split = _split(captured, choices)
+        costs = costs_of(captured, choices.costs)
+        self.instance = captured.instance(costs, static=sum(self.split.values()) - self.split["reserve"])
+
+    @cached_property
+    def kept(self) -> Result:
+        """The schedule without recomputation."""
+        return schedule_of(
+            self.instance, [task.name for task in self.captured.joint.tasks.values() if not task.from_mask]
+        )
+
+    def budget(self, share: Decimal, whole: int) -> int:
+        """Return a share of a peak as a budget, which includes the reserve."""
+        return int(share * whole) + self.split["reserve"]
+
+    def within(self, budget: int, plans: Iterable[Plan]) -> Plan | None:
+        """Return the plan that recomputes least among those that hold a budget: without recomputation, or a known one.
+
+        Parameters
+        ----------
+        budget : int
+        plans : iterable of Plan
+            For other sizes, or other programs, whose order need not exist here.
+        """
+        most = budget - self.split["reserve"]
+        if self.kept.peak_memory["memory"] <= most:
+            return plan_of(self.captured, self.kept, self.split)
+        found: list[Result] = []
+        for runs in dict.fromkeys(plan.runs for plan in plans):
+            if self.captured.joint.tasks.keys() >= set(runs):
+                try:
+                    result = schedule_of(self.instance, runs)
+                except RematError:
+                    continue
+                if result.peak_memory["memory"] <= most:
+                    found.append(result)
+        best = min(found, key=lambda result: result.makespan or 0, default=None)
+        return None if best is None else plan_of(self.captured, best, self.split)
 
 
 def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str = "") -> Plan:

@@ -6,11 +6,13 @@ import operator
 import re
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.recording import Held, Node, Recording, Role, TorchError
 from remat.bridges.torch.shim import fx, pytree, torch
+from remat.bridges.torch.symbolic import Symbols, is_symbol
 
 STATISTICS: dict[str, tuple[tuple[int, ...], tuple[int, ...], int | None]] = {
     "aten._native_batch_norm_legit_functional.default": ((3, 4), (3, 4), 5),
@@ -105,6 +107,8 @@ def _merge_equal(graph: Any) -> dict[int, int]:
             continue
         if operator_name(node).rpartition(".")[0] in UNDEFINED or kept.intersection(_storages(node)):
             continue
+        if node.meta.get("unbacked_bindings"):  # it names a size, which others have in their shapes
+            continue
         key = _frozen((node.target, node.args, node.kwargs))
         first = seen.setdefault(key, node)
         if first is not node:
@@ -133,6 +137,8 @@ def _frozen(value: Any) -> Hashable:
         return tuple((key, _frozen(part)) for key, part in sorted(value.items()))
     if isinstance(value, slice):
         return ("slice", _frozen((value.start, value.stop, value.step)))
+    if is_symbol(value):
+        return ("symbol", str(value))
     return (type(value).__name__, repr(value)) if isinstance(value, float) else (type(value).__name__, value)
 
 
@@ -155,13 +161,24 @@ class Recorder:
         See `tidy`.
     kinds : sequence of str
         What each input is.
+    symbols : Symbols, optional
+        Of a graph whose sizes are not fixed: it gives codes to its sizes.
     """
 
-    def __init__(self, module: Any, forward_outputs: int, stands_for: dict[int, int], kinds: list[str]) -> None:
+    def __init__(
+        self,
+        module: Any,
+        forward_outputs: int,
+        stands_for: dict[int, int],
+        kinds: list[str],
+        symbols: Symbols | None = None,
+    ) -> None:
         self.module = module
         self.forward_outputs = forward_outputs
         self.stands_for = stands_for
         self.kinds = kinds
+        self.symbols = symbols
+        self.size: Callable[[Any], int] = int if symbols is None else symbols.encode
         self.numbers: dict[int, int] = {}
         self.sizes: list[int] = []
         self.place: dict[Any, int] = {}
@@ -184,8 +201,6 @@ class Recorder:
         value = getattr(self.module, node.target) if node.op == "get_attr" else node.meta.get("val")
         if node.op == "get_attr" and not isinstance(value, torch.Tensor):
             raise TorchError(f"{node.name} is a part of the program that is run as a whole; this cannot be planned")
-        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            raise TorchError(f"{node.name} is a size that is not fixed ({value}); capture with fixed shapes")
         held = tuple(None if part is None else self._tensor(part) for part in tensors_of(value))
         return self._in_full_precision(node, held)
 
@@ -199,7 +214,7 @@ class Recorder:
             return held
         for index in (1, 2):
             part = node.meta["val"][index]
-            self.sizes[self.numbers[part.untyped_storage()._cdata]] = part.numel() * 4
+            self.sizes[self.numbers[part.untyped_storage()._cdata]] = self.size(part.numel() * 4)
         return tuple(h if h is None or i == 0 else replace(h, dtype="float32") for i, h in enumerate(held))
 
     def _tensor(self, tensor: Any) -> Held:
@@ -207,8 +222,8 @@ class Recorder:
         key = left_of(self.stands_for, storage._cdata)
         if key not in self.numbers:
             self.numbers[key] = len(self.sizes)
-            self.sizes.append(int(storage.nbytes()))
-        shape = tuple(int(length) for length in tensor.shape)
+            self.sizes.append(self.size(storage.nbytes()))
+        shape = tuple(map(self.size, tensor.shape))
         return Held(self.numbers[key], shape, str(tensor.dtype).removeprefix("torch."))
 
     def _node(self, node: Any) -> Node:
@@ -216,12 +231,17 @@ class Recorder:
         if node.op == "placeholder":
             if "tangents" in node.name:
                 return Node(node.name, Role.TANGENT, tensors=held)
+            if is_symbol(node.meta.get("val")):
+                return Node(node.name, Role.INPUT, "size")
             number = sum(1 for known in self.place if known.op == "placeholder") - 1
             kind = self.kinds[number] if number < len(self.kinds) else "input"
             return Node(node.name, Role.INPUT, kind, tensors=held)
         if node.op == "get_attr":
             return Node(node.name, Role.CONSTANT, tensors=held)
         inputs = tuple(read.name for read in node.all_input_nodes)
+        if is_symbol(node.meta.get("val")):
+            arguments = self._text((node.args, dict(node.kwargs)))
+            return Node(node.name, Role.SIZE, operator_name(node), arguments, inputs, source=source_of(node))
         if node.target is operator.getitem:
             item = node.args[1]
             return Node(node.name, Role.ITEM, "getitem", str(item), inputs, held, item=int(item))
@@ -253,9 +273,18 @@ class Recorder:
             backward=node.meta.get("partitioner_tag") == "is_backward",
             module=module_of(node),
             source=source_of(node),
-            flops=_flops(node),
-            moved=_moved(node),
+            flops=self._flops(node),
+            moved=0 if self.symbols is not None else _moved(node),  # `Symbols.fixed` counts them
         )
+
+    def _flops(self, node: Any) -> int:
+        if self.symbols is None:
+            return int(_flops(node))
+        unknown: Any = import_module("torch.fx.experimental.symbolic_shapes").GuardOnDataDependentSymNode
+        try:
+            return self.size(_flops(node))
+        except unknown:  # PyTorch's formula compares sizes that depend on data
+            return 0
 
     def _text(self, value: Any) -> str:
         """Return arguments as text: nodes by number, since names differ between releases."""
@@ -315,18 +344,16 @@ def _values(value: Any) -> Any:
     return pytree.tree_map(lambda part: part.meta.get("val") if isinstance(part, fx.Node) else part, value)
 
 
-def _flops(node: Any) -> int:
+def _flops(node: Any) -> Any:
     """Count the operations of matrix products, convolutions and attention, as PyTorch's own counter does."""
     formula = _formula(getattr(node.target, "overloadpacket", None))
     if formula is None:
         return 0
     args, kwargs = _values((node.args, dict(node.kwargs)))
-    return int(formula(*args, **kwargs, out_val=node.meta.get("val")))
+    return formula(*args, **kwargs, out_val=node.meta.get("val"))
 
 
 def _formula(packet: Any) -> Callable[..., int] | None:
-    from importlib import import_module
-
     counter: Any = import_module("torch.utils.flop_counter")
     aten = torch.ops.aten
     same = {
