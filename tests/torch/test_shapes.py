@@ -195,3 +195,65 @@ def test_new_sizes_beyond_the_budget_are_planned_with_a_warning():
         compiled(torch.randn(100, WIDTH)).backward()
     with pytest.warns(UserWarning, match=r"with inputs of \[300, 8\] no known order .* largest sizes first"):
         compiled(torch.randn(300, WIDTH)).backward()
+
+
+class Chosen(nn.Module):
+    """Selects rows by their values, and masks the loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(WIDTH, 32), nn.Linear(32, WIDTH)
+
+    def forward(self, x):
+        rows = torch.tanh(self.one(x))
+        chosen = torch.tanh(self.two(rows[rows.detach()[:, 0] > 0]))
+        large = chosen[chosen.abs() > 0.1]
+        return large.square().sum() + chosen.square().mean()
+
+
+def test_sizes_that_depend_on_data_count_as_their_largest():
+    torch.manual_seed(4)
+    module = Chosen()
+    x = torch.randn(300, WIDTH)
+    captured = remat.torch.capture(module, x)
+    right = step(module, copy.deepcopy(module), (x,))
+    instance = captured.instance()
+    kept = remat.solve(instance, algorithm="keep-all")
+    budget = (kept.peak_memory["memory"] * 4) // 5
+    for plan in (kept, remat.solve(instance, algorithm="dag-auto", budget=budget, options=WORK)):
+        done = remat.torch.execute(captured, plan)
+        assert torch.equal(done.loss, right["loss"])
+        assert done.live_peak <= plan.peak_memory["memory"] + CLOSE
+    planned = remat.torch.compile(module, "80%", algorithm="dag-auto", options=WORK)
+    plain = copy.deepcopy(module)
+    for rows in (300, 300, 200, 120):
+        x = torch.randn(rows, WIDTH)
+        assert equal(step(planned, module, (x,)), step(plain, plain, (x,)))
+        assert live_peak(planned, module, (x,)) <= planned.plan.split["activations"] + CLOSE
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.layer, self.table = kind(WIDTH, 16, batch_first=True), nn.Embedding(50, WIDTH, sparse=True)
+
+    def forward(self, ids):
+        return self.layer(self.table(ids) + self.table(ids + 1))[0].square().mean()
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrent_layers_and_sparse_gradients(kind):
+    """Both differ from eager PyTorch only as `aot_eager` does."""
+    torch.manual_seed(1)
+    module, ids = Recurrent(kind), torch.randint(49, (32, 6))
+    plain = copy.deepcopy(module)
+    planned = remat.torch.compile(module, "85%", algorithm="dag-auto", options=WORK)
+    found = step(planned, module, (ids,))
+    with torch._dynamo.config.patch(allow_rnn=True):
+        right = step(torch.compile(plain, backend="aot_eager"), plain, (ids,))
+    for one in (found, right):
+        assert one["table.weight"].is_sparse
+        one["table.weight"] = one["table.weight"].coalesce().to_dense()
+    assert equal(found, right)
+    assert planned.plan.overhead > 0
+    assert live_peak(planned, module, (ids,)) <= planned.plan.split["activations"] + CLOSE

@@ -14,8 +14,9 @@ from remat.bridges.torch.capture import (
     Source,
     capture,
     compiler,
+    dynamo_settings,
     ignored_functions,
-    quiet_logging,
+    prepare,
     sources_of,
 )
 from remat.bridges.torch.graph_emission import emit
@@ -234,6 +235,7 @@ def compile_module(module: Any, budget: int | str | Sequence[int | str] | None =
         Of the module's own class, with the same keys in its `state_dict`; `.plan` is the latest `Plan`.
     """
     planner = Backend(make_choices(budget, choices))
+    prepare(module)
     planned = copy.copy(module)
     planned.__dict__["plan"] = None
     planner.module = planned
@@ -244,7 +246,7 @@ def compile_module(module: Any, budget: int | str | Sequence[int | str] | None =
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            with quiet_logging():
+            with dynamo_settings():
                 return inner(*args, **kwargs)
         except Exception as error:
             found = getattr(error, "inner_exception", None)

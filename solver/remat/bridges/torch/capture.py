@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -210,7 +211,8 @@ def capture(module: Any, /, *args: Any, **kwargs: Any) -> Captured:
         sources.append(sources_of(module, given, inputs))
         return compiler(forward_only, partition)(graph, inputs)
 
-    with quiet_logging(), stand_ins(module, (args, kwargs)) as given:
+    prepare(module)
+    with dynamo_settings(), stand_ins(module, (args, kwargs)) as given:
         compiled = torch.compile(module, backend=backend, fullgraph=True, dynamic=False)
         try:
             compiled(*given[0], **given[1])
@@ -240,15 +242,36 @@ UNLIMITED = 1 << 30
 
 
 @contextmanager
-def quiet_logging() -> Iterator[None]:
-    """Ignore logging calls while tracing, as they would break the graph; allow a separate graph for each shape."""
+def dynamo_settings() -> Iterator[None]:
+    """Let Dynamo trace as much as it can.
+
+    It ignores logging calls, which would break the graph, and traces recurrent layers and sizes that depend on data. A
+    module may have any number of graphs, each for shapes of its own.
+    """
     config: Any = import_module("torch._dynamo.config")
     with config.patch(
         ignore_logging_functions=ignored_functions(config),
+        allow_rnn=True,
+        capture_scalar_outputs=True,
+        capture_dynamic_output_shape_ops=True,
         recompile_limit=UNLIMITED,
         accumulated_recompile_limit=UNLIMITED,
     ):
         yield
+
+
+def prepare(module: Any) -> None:
+    """Do what parts of a module would do in their first call, and what Dynamo cannot trace.
+
+    Models of transformers that collect hidden states install hooks then, under a lock.
+    """
+    capturing: Any = sys.modules.get("transformers.utils.output_capturing")
+    if capturing is None or not hasattr(capturing, "maybe_install_capturing_hooks"):
+        return
+    model: Any = import_module("transformers").PreTrainedModel
+    for part in module.modules():
+        if isinstance(part, model):
+            capturing.maybe_install_capturing_hooks(part)
 
 
 def ignored_functions(config: Any) -> set[Any]:

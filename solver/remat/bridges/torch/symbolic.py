@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -23,6 +23,15 @@ def tensors_in(value: Any) -> list[Any]:
     """Return the tensors among the results of a node."""
     parts = value if isinstance(value, (tuple, list)) else [value]
     return [part for part in parts if isinstance(part, torch.Tensor)]
+
+
+def symbols_in(value: Any) -> Iterator[Any]:
+    """Yield the symbols in the results of a node."""
+    parts = value if isinstance(value, (tuple, list)) else [value]
+    for part in parts:
+        for size in part.shape if isinstance(part, torch.Tensor) else [part]:
+            if is_symbol(size):
+                yield from sorted(size.node.expr.free_symbols, key=str)
 
 
 class Symbols:
@@ -62,8 +71,9 @@ class Symbols:
                 self.places.append((size.node.expr, index, dim))
         self.hints = tuple(hints.values())
         for node in nodes:
-            for symbol in node.meta.get("unbacked_bindings") or ():
-                self._bind(symbol, node)
+            for symbol in symbols_in(node.meta.get("val")):
+                if symbol not in hints and symbol not in self.made_by:
+                    self._bind(symbol, node)
 
     @classmethod
     def of(cls, graph: Any) -> Symbols | None:

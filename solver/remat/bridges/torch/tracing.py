@@ -10,9 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from remat.bridges.torch.kernel_storage import storage_bytes
 from remat.bridges.torch.recording import Held, Node, Recording, Role, TorchError
 from remat.bridges.torch.shim import fx, pytree, torch
-from remat.bridges.torch.symbolic import Symbols, is_symbol
+from remat.bridges.torch.sparse import Entries, is_sparse, storage_key
+from remat.bridges.torch.symbolic import Symbols, bytes_moved, is_symbol
 
 STATISTICS: dict[str, tuple[tuple[int, ...], tuple[int, ...], int | None]] = {
     "aten._native_batch_norm_legit_functional.default": ((3, 4), (3, 4), 5),
@@ -143,7 +145,7 @@ def _frozen(value: Any) -> Hashable:
 
 
 def _storages(node: Any) -> list[int]:
-    return [t.untyped_storage()._cdata for t in tensors_of(node.meta.get("val")) if t is not None]
+    return [storage_key(t) for t in tensors_of(node.meta.get("val")) if t is not None]
 
 
 # --------------------------------------------------------------------------------------------- recording
@@ -179,29 +181,35 @@ class Recorder:
         self.kinds = kinds
         self.symbols = symbols
         self.size: Callable[[Any], int] = int if symbols is None else symbols.encode
+        self.entries = Entries(self.size)
         self.numbers: dict[int, int] = {}
         self.sizes: list[int] = []
         self.place: dict[Any, int] = {}
 
     def record(self) -> Recording:
         """Return the whole graph's record."""
-        nodes: list[Node] = []
+        nodes: dict[str, Node] = {}
         outputs: list[Any] = []
         for node in self.module.graph.nodes:
             if node.op == "output":
                 outputs = list(pytree.tree_leaves(node.args, is_leaf=lambda leaf: leaf is None))
                 continue
             self.place[node] = len(nodes)
-            nodes.append(self._node(node))
+            made = self._node(node)
+            if self.symbols is None and made.role is Role.CALL:  # else `Symbols.fixed` counts
+                made = replace(made, moved=bytes_moved(made, nodes, self.sizes))
+            nodes[made.name] = made
         ends = [end.name if isinstance(end, fx.Node) else None for end in outputs]
         split = self.forward_outputs
-        return Recording(tuple(nodes), tuple(self.sizes), tuple(ends[:split]), tuple(ends[split:]))
+        return Recording(tuple(nodes.values()), tuple(self.sizes), tuple(ends[:split]), tuple(ends[split:]))
 
     def _held(self, node: Any) -> tuple[Held | None, ...]:
         value = getattr(self.module, node.target) if node.op == "get_attr" else node.meta.get("val")
         if node.op == "get_attr" and not isinstance(value, torch.Tensor):
             raise TorchError(f"{node.name} is a part of the program that is run as a whole; this cannot be planned")
-        held = tuple(None if part is None else self._tensor(part) for part in tensors_of(value))
+        held = tuple(
+            None if part is None else self._tensor(node, item, part) for item, part in enumerate(tensors_of(value))
+        )
         return self._in_full_precision(node, held)
 
     def _in_full_precision(self, node: Any, held: tuple[Held | None, ...]) -> tuple[Held | None, ...]:
@@ -214,15 +222,16 @@ class Recorder:
             return held
         for index in (1, 2):
             part = node.meta["val"][index]
-            self.sizes[self.numbers[part.untyped_storage()._cdata]] = self.size(part.numel() * 4)
+            self.sizes[self.numbers[storage_key(part)]] = self.size(part.numel() * 4)
         return tuple(h if h is None or i == 0 else replace(h, dtype="float32") for i, h in enumerate(held))
 
-    def _tensor(self, tensor: Any) -> Held:
-        storage = tensor.untyped_storage()
-        key = left_of(self.stands_for, storage._cdata)
+    def _tensor(self, node: Any, item: int, tensor: Any) -> Held:
+        key = left_of(self.stands_for, storage_key(tensor))
         if key not in self.numbers:
             self.numbers[key] = len(self.sizes)
-            self.sizes.append(self.size(storage.nbytes()))
+            sparse = is_sparse(tensor)
+            size = self.entries.bytes(node, tensor) if sparse else self.size(storage_bytes(node, item, tensor))
+            self.sizes.append(size)
         shape = tuple(map(self.size, tensor.shape))
         return Held(self.numbers[key], shape, str(tensor.dtype).removeprefix("torch."))
 
@@ -274,7 +283,6 @@ class Recorder:
             module=module_of(node),
             source=source_of(node),
             flops=self._flops(node),
-            moved=0 if self.symbols is not None else _moved(node),  # `Symbols.fixed` counts them
         )
 
     def _flops(self, node: Any) -> int:
@@ -362,11 +370,3 @@ def _formula(packet: Any) -> Callable[..., int] | None:
     }
     found: Callable[..., int] | None = counter.flop_registry.get(same.get(packet, packet))
     return found
-
-
-def _moved(node: Any) -> int:
-    """Add up the bytes of all tensors that a node reads and returns, none more than its storage holds."""
-    read = [part for known in node.all_input_nodes for part in tensors_of(known.meta.get("val"))]
-    made = tensors_of(node.meta.get("val"))
-    sizes = (min(t.numel() * t.element_size(), t.untyped_storage().nbytes()) for t in (*read, *made) if t is not None)
-    return int(sum(sizes))
