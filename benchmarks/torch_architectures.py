@@ -13,7 +13,7 @@ import copy
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -34,6 +34,7 @@ def step(call: Any, module: Any, args: tuple[Any, ...]) -> dict[str, Any]:
     torch: Any = import_module("torch")
     module.zero_grad()
     torch.manual_seed(SEED)
+    import_module("numpy").random.seed(SEED)  # transformers draws masks of spectrograms with it
     loss = returned_loss(call(*args))
     loss.backward()
     gradients = {name: part.grad for name, part in module.named_parameters() if part.grad is not None}
@@ -50,7 +51,6 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 def examine(name: str) -> dict[str, Any]:
     """Return the row of an architecture."""
     torch: Any = import_module("torch")
-    remat_torch: Any = import_module("remat.torch")
     measure: Any = import_module("remat.bridges.torch.measure")
     networks: Any = import_module("benchmarks.architectures")
     torch._dynamo.reset()
@@ -58,16 +58,18 @@ def examine(name: str) -> dict[str, Any]:
     begin = time.process_time()
     module, args = networks.NETWORKS[name]()
     module.train()
-    start, other = copy.deepcopy(module.state_dict()), copy.deepcopy(module)
+    start = copy.deepcopy(module.state_dict())
     row: dict[str, Any] = {"architecture": name}
     try:
-        planner = remat_torch.compile(module, budget=half_way(module, args), algorithm="dag-auto", options=WORK)
+        budget = half_way(module, args)
+        planner, found = trained(module, args, start, (budget,) if budget else ("90%", "100%"))
+        plan, found = planner.plan, {name: part.clone() for name, part in found.items()}
         module.load_state_dict(start)
-        found = step(planner, module, args)
-        with import_module("remat.bridges.torch.capture").dynamo_settings():
+        other = copy.deepcopy(planner)  # hooks that its first call has installed included
+        other._compiled_call_impl = None
+        with import_module("remat.bridges.torch.capture").dynamo_settings(whole=isinstance(budget, int)):
             right = step(torch.compile(other, backend="aot_eager"), other, args)
         row["bitwise"] = "yes" if same(found, right) else "NO"
-        plan = planner.plan
         row |= {"tasks": len(set(plan.runs)), "overhead": f"{plan.overhead:.1%}"}
         module.load_state_dict(start)
         module.zero_grad()
@@ -81,17 +83,34 @@ def examine(name: str) -> dict[str, Any]:
     return row | {"s": f"{time.process_time() - begin:.1f}"}
 
 
-def half_way(module: Any, args: tuple[Any, ...]) -> int | str:
+def trained(module: Any, args: tuple[Any, ...], start: Any, budgets: Sequence[int | str]) -> tuple[Any, dict[str, Any]]:
+    """Return the module compiled with the first of the budgets that is large enough, and a step of it."""
+    remat_torch: Any = import_module("remat.torch")
+    for budget in budgets:
+        planner = remat_torch.compile(module, budget=budget, algorithm="dag-auto", options=WORK)
+        try:
+            for _ in range(3):  # several graphs are planned together once all are known: in the second step
+                module.load_state_dict(start)
+                found = step(planner, module, args)
+                if planner.plan is not None:
+                    return planner, found
+        except remat_torch.TooSmallError:
+            if budget == budgets[-1]:
+                raise
+    raise AssertionError
+
+
+def half_way(module: Any, args: tuple[Any, ...]) -> int | None:
     """Return the middle between the smallest peak that is found and the peak without recomputation.
 
-    Of a module that breaks into several graphs, whose capture fails, it is 85 % of the latter.
+    None for a module that breaks into several graphs, whose capture fails.
     """
     remat: Any = import_module("remat")
     remat_torch: Any = import_module("remat.torch")
     try:
         captured = remat_torch.capture(module, *args)
     except remat_torch.TorchError:
-        return "85%"
+        return None
     instance = captured.instance(static=sum(captured.static_bytes().values()))
     kept = remat.solve(instance, algorithm="keep-all").peak_memory["memory"]
     least = remat.least_budget(

@@ -16,17 +16,18 @@ from remat.bridges.torch.capture import (
     compiler,
     dynamo_settings,
     ignored_functions,
-    prepare,
+    prepared,
     sources_of,
 )
-from remat.bridges.torch.graph_emission import emit
-from remat.bridges.torch.graphs import build, compile_boxed
-from remat.bridges.torch.orders import Orders
+from remat.bridges.torch.graphs import compile_boxed
+from remat.bridges.torch.orders import Key, Orders, Runs
 from remat.bridges.torch.plan_options import Choices
-from remat.bridges.torch.planning import Orderable, Plan, make_plan
+from remat.bridges.torch.planning import Orderable, Plan, least_of, make_plan
 from remat.bridges.torch.recording import Node, Role, TorchError
 from remat.bridges.torch.shim import torch
+from remat.bridges.torch.steps import MOST_SEQUENCES, Call, Composition, Step, plan_step
 from remat.bridges.torch.tracing import source_of
+from remat.bridges.torch.unsupported import explain, is_break
 from remat.errors import OptionError, RematError
 from remat.solving.relative_budget import share_of
 from remat.units import parse_size
@@ -47,15 +48,21 @@ class Backend:
         Whose graphs these are, if known: messages and plans then name parameters.
     largest : int
         The largest peak without recomputation so far: a budget in percent is a share of it.
+    parts : bool
+        Whether it is known that the module breaks into several graphs: the first call of each then holds little.
+    step : Step
+        The calls of the present step, and the steps that are planned.
     """
 
     choices: Choices
-    plans: list[Plan] = field(default_factory=list)
-    module: Any = None
-    on_plan: Callable[[Plan], None] | None = None
-    frames: list[Any] = field(default_factory=list)
-    warned: bool = False
-    largest: int = 0
+    plans: list[Plan] = field(default_factory=list, repr=False)
+    module: Any = field(default=None, repr=False)  # PyTorch shows a backend in its messages
+    on_plan: Callable[[Plan], None] | None = field(default=None, repr=False)
+    frames: list[Any] = field(default_factory=list, repr=False)
+    warned: bool = field(default=False, repr=False)
+    largest: int = field(default=0, repr=False)
+    parts: bool = field(default=False, repr=False)
+    step: Step = field(default_factory=Step, repr=False)
 
     @property
     def plan(self) -> Plan | None:
@@ -68,32 +75,74 @@ class Backend:
 
     def _compile(self, graph: Any, inputs: list[Any], choices: Callable[[], Choices]) -> Callable[..., Any]:
         sources = _by_kind(self.module, inputs)
-        orders: list[Orders] = []
+        made: list[Orders] = []
 
         def partition(joint: Any, _: Any, *, num_fwd_outputs: int, **__: Any) -> tuple[Any, Any]:
             captured = Captured(self.module, joint, num_fwd_outputs, sources, None)
-            chosen = choices()
-            if captured.symbols is not None:
-                orders.append(Orders(captured, lambda sized: self._plan(sized, chosen, again=bool(orders[0].runs))))
-                return orders[0].first(inputs)
-            captured.tensors = inputs
-            return build(captured, emit(captured.joint, self._plan(captured, chosen).runs))
+            made.append(Orders(captured, choices(), self))
+            return made[0].graphs()
 
         def forward(module: Any, given: Any) -> Any:
-            return orders[0].forward(module, given) if orders else compile_boxed(module)
+            return made[0].forward(module, given) if made else compile_boxed(module)
 
         def backward(module: Any, given: Any) -> Any:
-            return orders[0].backward(module, given) if orders else compile_boxed(module)
+            return made[0].backward(module, given)
 
         return compiler(forward, partition, backward)(graph, inputs)  # type: ignore[no-any-return]
 
-    def _plan(self, captured: Captured, choices: Choices, *, again: bool = False) -> Plan:
-        plan = self._plan_of_sizes(captured, choices, again=again)
-        captured.tensors = None
+    def enter(self, orders: Orders, key: Key, arguments: list[Any]) -> Runs:
+        """Choose the order of a call: as planned for steps like this one, or for what is known of the step."""
+        last = self.step.begin()
+        one = isinstance(self.choices.budget, (int, str)) and self.choices.plan is None
+        if len(last) > 1 and one:
+            self._learn(last, orders.choices)
+        call = self.step.add(orders, key, arguments)
+        runs = self.step.planned() if one else None
+        if runs is None and one and (self.parts or len(self.step.calls) > 1):
+            return self._least(call)
+        return runs or self._alone(call, arguments)
+
+    def leave(self, outputs: tuple[Any, ...], token: Any) -> None:
+        """Take note of what a call returned and saved."""
+        self.step.leave(outputs, token)
+
+    def _learn(self, calls: list[Call], choices: Choices) -> None:
+        """Plan all graphs of a step that was seen, for the next ones."""
+        sequence = tuple(call.name for call in calls)
+        if sequence in self.step.known or len(self.step.known) >= MOST_SEQUENCES:
+            return
+        whole = Composition(calls, choices)
+        self.largest = max(self.largest, whole.kept.peak_memory["memory"])
+        for call in calls:
+            self._least(call, check=False)
+        least = [call.orders.least[call.key][0] for call in calls]
+        plan, self.step.known[sequence] = plan_step(whole, least, choices, self.largest)
+        self._add(plan)
+
+    def _least(self, call: Call, *, check: bool = True) -> Runs:
+        """Return the order of a call with the smallest peak, which has to fit beside what earlier graphs hold."""
+        orders = call.orders
+        if call.key not in orders.least:
+            orders.least[call.key] = least_of(call.captured, orders.choices)
+        runs, peak = orders.least[call.key]
+        if check:
+            self.step.check(peak, orders.choices, _begin(call.captured.graph))
+        return runs
+
+    def _alone(self, call: Call, arguments: list[Any]) -> Runs:
+        orders, captured = call.orders, call.captured
+        if call.key not in orders.alone:
+            captured.tensors = arguments
+            plan = self._plan_of_sizes(captured, orders.choices, again=bool(orders.alone))
+            captured.tensors = None
+            self._add(plan)
+            orders.alone[call.key] = plan.runs
+        return orders.alone[call.key]
+
+    def _add(self, plan: Plan) -> None:
         self.plans.append(plan)
         if self.on_plan is not None:
             self.on_plan(plan)
-        return plan
 
     def _plan_of_sizes(self, captured: Captured, choices: Choices, *, again: bool) -> Plan:
         """Plan a graph of certain sizes.
@@ -136,9 +185,8 @@ class Backend:
         )
 
     def _choices_for(self, graph: Any) -> Callable[[], Choices]:
-        """Find the budget of a training graph; a second graph in one step needs a separate budget."""
+        """Find the budget of a training graph: with a list of budgets, each graph of a step has its own."""
         frame = _frame()
-        resumed = frame is not None and frame[1].startswith("torch_dynamo_resume")
 
         def choices() -> Choices:
             """Ask of training graphs only: others take no budget."""
@@ -147,12 +195,6 @@ class Backend:
             number = self.frames.index(frame)
             budgets = self.choices.budget
             if budgets is None or isinstance(budgets, (int, str)):
-                if number or resumed:
-                    raise TorchError(
-                        f"a second training graph in one step{_begin(graph)}: the module breaks into several, and one "
-                        "budget cannot be for all of them; fullgraph=True shows why, and budget=['3GB', '5GB'] gives "
-                        "each its own"
-                    )
                 return self.choices
             if number >= len(budgets):
                 raise TorchError(
@@ -235,24 +277,34 @@ def compile_module(module: Any, budget: int | str | Sequence[int | str] | None =
         Of the module's own class, with the same keys in its `state_dict`; `.plan` is the latest `Plan`.
     """
     planner = Backend(make_choices(budget, choices))
-    prepare(module)
     planned = copy.copy(module)
     planned.__dict__["plan"] = None
     planner.module = planned
     planner.on_plan = lambda plan: planned.__dict__.__setitem__("plan", plan)
     whole = planner.choices.budget is None or isinstance(planner.choices.budget, (int, str))
     planned.compile(backend=planner, fullgraph=whole)
-    inner = planned._compiled_call_impl
+    compiled = [planned._compiled_call_impl]
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            with dynamo_settings():
-                return inner(*args, **kwargs)
+            with dynamo_settings(whole=not planner.parts):
+                returned = compiled[0](*args, **kwargs)
+            if planner.parts and not planner.warned and not planner.step.calls and torch.is_grad_enabled():
+                planner.warned = True
+                warnings.warn("PyTorch compiled no training graph of the module: it runs without a plan", stacklevel=2)
+            return returned
         except Exception as error:
             found = getattr(error, "inner_exception", None)
             if isinstance(found, RematError):
                 raise found from None
-            raise
+            if planner.parts or not is_break(error):
+                raise
+            if not prepared(module, error):
+                warnings.warn(f"{explain(error)}; it is planned as several graphs within one budget", stacklevel=2)
+                planner.parts = True
+                planned.compile(backend=planner)
+                compiled[0], planned._compiled_call_impl = planned._compiled_call_impl, call
+        return call(*args, **kwargs)
 
     planned._compiled_call_impl = call
     return planned
@@ -280,7 +332,13 @@ def _registered(graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
     choices = _choices_by_name()
     if choices is None:
         raise TorchError(f"no budget: set {BUDGET_VARIABLE}=8GB, or call remat.torch.configure(budget='8GB')")
-    return Backend(replace(choices))(graph, inputs)
+    if not _NAMED or _NAMED[0].choices != choices:
+        _NAMED[:] = [Backend(choices)]
+    return _NAMED[0](graph, inputs)
+
+
+_NAMED: list[Backend] = []
+"""The backend that compiles by name: one for all graphs, since a step may have several."""
 
 
 def _choices_by_name() -> Choices | None:

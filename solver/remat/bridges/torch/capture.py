@@ -211,14 +211,20 @@ def capture(module: Any, /, *args: Any, **kwargs: Any) -> Captured:
         sources.append(sources_of(module, given, inputs))
         return compiler(forward_only, partition)(graph, inputs)
 
-    prepare(module)
     with dynamo_settings(), stand_ins(module, (args, kwargs)) as given:
         compiled = torch.compile(module, backend=backend, fullgraph=True, dynamic=False)
-        try:
-            compiled(*given[0], **given[1])
-        except Exception as error:
-            if not found:
-                raise explain(error) from error
+
+        def trace(*, again: bool = True) -> None:
+            try:
+                compiled(*given[0], **given[1])
+            except Exception as error:
+                if found:
+                    return
+                if not (again and prepared(module, error)):
+                    raise explain(error) from error
+                trace(again=False)
+
+        trace()
     if not found:
         raise forward_only()
     return found[0]
@@ -242,8 +248,8 @@ UNLIMITED = 1 << 30
 
 
 @contextmanager
-def dynamo_settings() -> Iterator[None]:
-    """Let Dynamo trace as much as it can.
+def dynamo_settings(*, whole: bool = True) -> Iterator[None]:
+    """Let Dynamo trace as much as it can; numbers and sizes that depend on data only if it is to be one graph.
 
     It ignores logging calls, which would break the graph, and traces recurrent layers and sizes that depend on data. A
     module may have any number of graphs, each for shapes of its own.
@@ -252,26 +258,28 @@ def dynamo_settings() -> Iterator[None]:
     with config.patch(
         ignore_logging_functions=ignored_functions(config),
         allow_rnn=True,
-        capture_scalar_outputs=True,
-        capture_dynamic_output_shape_ops=True,
+        capture_scalar_outputs=whole,
+        capture_dynamic_output_shape_ops=whole,
         recompile_limit=UNLIMITED,
         accumulated_recompile_limit=UNLIMITED,
     ):
         yield
 
 
-def prepare(module: Any) -> None:
-    """Do what parts of a module would do in their first call, and what Dynamo cannot trace.
+def prepared(module: Any, error: BaseException) -> bool:
+    """Do what parts of a module would do in their first call and Dynamo cannot trace; return whether there was any.
 
     Models of transformers that collect hidden states install hooks then, under a lock.
     """
     capturing: Any = sys.modules.get("transformers.utils.output_capturing")
-    if capturing is None or not hasattr(capturing, "maybe_install_capturing_hooks"):
-        return
+    if capturing is None or "context manager" not in str(error):
+        return False
     model: Any = import_module("transformers").PreTrainedModel
-    for part in module.modules():
-        if isinstance(part, model):
-            capturing.maybe_install_capturing_hooks(part)
+    flag = "_output_capturing_hooks_installed"
+    parts = [part for part in module.modules() if isinstance(part, model) and not getattr(part, flag, False)]
+    for part in parts:
+        capturing.maybe_install_capturing_hooks(part)
+    return bool(parts)
 
 
 def ignored_functions(config: Any) -> set[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -13,27 +12,20 @@ from remat.bridges.torch.interpreter import from_mask, mask_scale
 from remat.bridges.torch.shim import fx, torch
 
 
-def build(captured: Captured, emitted: Emitted, *, numbered: bool = False) -> tuple[Any, Any]:
-    """Return the graph modules of forward and backward.
-
-    With `numbered`, one more size is passed from the forward to the backward, for the number of the order that ran.
-    """
-    if not numbered:
-        return _module(captured, emitted.forward), _module(captured, emitted.backward)
-    like = emitted.sizes[-1]
-    forward = _module(
-        captured, replace(emitted.forward, outputs=(*emitted.forward.outputs, emitted.forward.outputs[-1]))
-    )
-    (returned,) = forward.graph.find_nodes(op="output")
-    for node in returned.args[0][len(captured.recording.outputs) :]:
-        if node is not None and isinstance(node.meta["val"], torch.Tensor):  # other orders save other tensors
-            node.meta = {key: value for key, value in node.meta.items() if key != "val"}
-    backward = _module(captured, emitted.backward)
-    first = list(backward.graph.find_nodes(op="placeholder"))[len(emitted.sizes) - 1]
-    with backward.graph.inserting_after(first):
-        backward.graph.placeholder("order").meta = dict(captured.by_name[like].meta)
-    backward.recompile()
+def build(captured: Captured, emitted: Emitted) -> tuple[Any, Any]:
+    """Return the graph modules of forward and backward."""
+    forward, backward = _module(captured, emitted.forward), _module(captured, emitted.backward)
+    if captured.symbols is not None:
+        _hide_saved(forward, len(emitted.forward.outputs) - len(emitted.saved) - len(emitted.sizes))
     return forward, backward
+
+
+def _hide_saved(forward: Any, first: int) -> None:
+    """Hide the shapes of saved tensors, of which PyTorch would note those with symbols: other orders save others."""
+    (returned,) = forward.graph.find_nodes(op="output")
+    for node in returned.args[0][first:]:
+        if isinstance(node.meta["val"], torch.Tensor):
+            node.meta = {key: value for key, value in node.meta.items() if key != "val"}
 
 
 def _module(captured: Captured, part: Part) -> Any:

@@ -359,6 +359,13 @@ class Joint:
         ends = (*self.recording.outputs, *self.recording.gradients)
         return self._values_read([name for name in ends if name is not None])
 
+    def gradients(self) -> Iterator[tuple[int, Node, tuple[str, ...]]]:
+        """Yield place, node and gradient values of each input that has a gradient."""
+        inputs = [node for node in self.recording.nodes if node.role is Role.INPUT]
+        for place, (node, name) in enumerate(zip(inputs, self.recording.gradients, strict=False)):
+            if name is not None:
+                yield place, node, self._values_read([name])
+
     def mask_parts(self, name: str) -> tuple[str, str, str]:
         """Return input, mask and output of a dropout node."""
         parts = {self.nodes[item].item: item for item in self.items[name]}

@@ -1,70 +1,95 @@
-"""Graphs with sizes that are not fixed: each call runs in an order whose peak was verified for its sizes."""
+"""The orders in which a compiled graph runs: each call is executed in one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.graphs import build, compile_boxed
-from remat.bridges.torch.planning import Plan
+from remat.bridges.torch.plan_options import Choices
+from remat.bridges.torch.recording import Role
+from remat.bridges.torch.shim import torch
 
 Boxed = Callable[[list[Any]], Any]
+Key = tuple[int, ...]
+Runs = tuple[str, ...]
+
+
+class Chooser(Protocol):
+    """Decides in which order a call runs."""
+
+    def enter(self, orders: Orders, key: Key, arguments: list[Any]) -> Runs:
+        """Return the tasks in order, before the call runs."""
+
+    def leave(self, outputs: tuple[Any, ...], token: Any) -> None:
+        """Take note of what the call returned and saved; the token lives as long as its backward is to come."""
 
 
 class Orders:
-    """The orders in which a graph runs, and which of them is for which sizes.
+    """A training graph whose calls may run in different orders, such as for other sizes.
 
-    A call with known sizes looks its order up. New sizes ask `choose` for a plan; if its order is new, too, its graphs
-    are built. PyTorch sees one forward and one backward, and passes the number of the order from one to the other.
+    PyTorch sees one forward and one backward. The forward saves a tensor without elements, whose shape tells the
+    backward in which order the forward ran.
 
     Parameters
     ----------
     captured : Captured
-        With `symbols`.
-    choose : callable
-        Returns the plan for a captured step of fixed sizes.
+    choices : Choices
+    chooser : Chooser
+
+    Attributes
+    ----------
+    alone, least : dict
+        Orders by the sizes of a call: as the only graph of a step; with the smallest peak, and this peak.
     """
 
-    def __init__(self, captured: Captured, choose: Callable[[Captured], Plan]) -> None:
-        assert captured.symbols is not None
+    def __init__(self, captured: Captured, choices: Choices, chooser: Chooser) -> None:
         self.captured = captured
-        self.symbols = captured.symbols
-        self.choose = choose
-        self.number_of: dict[tuple[int, ...], int] = {}
-        self.runs: list[tuple[str, ...]] = []
+        self.choices = choices
+        self.chooser = chooser
+        self.alone: dict[Key, Runs] = {}
+        self.least: dict[Key, tuple[Runs, int]] = {}
+        self.outputs = len(captured.recording.outputs)
+        self.sizes = len(captured.joint.sizes)
+        self.tangents = sum(node.role is Role.TANGENT for node in captured.recording.nodes)
+        self.runs: dict[Runs, int] = {}
         self.compiled: list[tuple[Boxed, Boxed]] = []
+        self._sized: dict[Key, Captured] = {}
 
-    def first(self, inputs: Sequence[Any]) -> tuple[Any, Any]:
-        """Plan for the sizes of the trace; return the graphs of forward and backward, as PyTorch is to see them."""
-        number = self._number(self.symbols.hints, inputs)
-        return build(self.captured, emit(self.captured.joint, self.runs[number]), numbered=self._numbered)
+    def graphs(self) -> tuple[Any, Any]:
+        """Return the graphs of forward and backward for PyTorch, which never run."""
+        tasks = self.captured.joint.tasks.values()
+        return build(self.captured, emit(self.captured.joint, [task.name for task in tasks if not task.from_mask]))
 
-    @property
-    def _numbered(self) -> bool:
-        """Whether there can be several orders: sizes from inputs are passed to the backward."""
-        return bool(self.captured.joint.sizes and self.symbols.places)
+    def sized(self, key: Key) -> Captured:
+        """Return the step with the sizes of a call."""
+        if self.captured.symbols is None:
+            return self.captured
+        if key not in self._sized:
+            self._sized = {key: self.captured.at(key)}
+        return self._sized[key]
 
-    def _number(self, key: tuple[int, ...], arguments: Sequence[Any]) -> int:
-        if key not in self.number_of:
-            captured = self.captured.at(key)
-            captured.tensors = list(arguments)
-            runs = self.choose(captured).runs
-            if runs not in self.runs:
-                forward, backward = build(self.captured, emit(self.captured.joint, runs))
-                self.compiled.append((compile_boxed(forward), compile_boxed(backward)))
-                self.runs.append(runs)
-            self.number_of[key] = self.runs.index(runs)
-        return self.number_of[key]
+    def _number(self, runs: Runs) -> int:
+        if runs not in self.runs:
+            forward, backward = build(self.captured, emit(self.captured.joint, runs))
+            self.compiled.append((compile_boxed(forward), compile_boxed(backward)))
+            self.runs[runs] = len(self.runs)
+        return self.runs[runs]
 
     def forward(self, _: Any, __: Any) -> Boxed:
         """Compile the forward for PyTorch."""
+        symbols = self.captured.symbols
 
         def run(arguments: list[Any]) -> Any:
-            number = self._number(self.symbols.key(arguments), arguments)
-            outputs = self.compiled[number][0](arguments)
-            return (*outputs, number) if self._numbered else outputs
+            key = () if symbols is None else symbols.key(arguments)
+            number = self._number(self.chooser.enter(self, key, arguments))
+            returned = self.compiled[number][0](arguments)
+            token = torch.empty((number, 0))
+            self.chooser.leave(returned, token)
+            end = len(returned) - self.sizes
+            return (*returned[:end], token, *returned[end:])
 
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
@@ -73,8 +98,8 @@ class Orders:
         """Compile the backward for PyTorch."""
 
         def run(arguments: list[Any]) -> Any:
-            number = arguments.pop(len(self.captured.joint.sizes)) if self._numbered else 0
-            return self.compiled[number][1](arguments)
+            token = arguments.pop(len(arguments) - self.tangents - 1)
+            return self.compiled[token.shape[0]][1](arguments)
 
         run._boxed_call = True  # type: ignore[attr-defined]
         return run

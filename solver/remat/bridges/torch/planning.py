@@ -205,6 +205,20 @@ class Orderable:
         return None if best is None else plan_of(self.captured, best, self.split)
 
 
+def least_of(captured: Captured, choices: Choices) -> tuple[tuple[str, ...], int]:
+    """Return the order with the smallest peak that a quick search finds, and this peak without fixed bytes."""
+    instance = captured.instance(costs_of(captured, choices.costs))
+    result = _least(instance, choices)
+    if result.columns is None:
+        result = solve(instance, algorithm="keep-all")
+    return plan_of(captured, result).runs, result.peak_memory["memory"]
+
+
+def reserve_of(captured: Captured, choices: Choices) -> int:
+    """Return the bytes that stay free."""
+    return _split(captured, choices)["reserve"]
+
+
 def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str = "") -> Plan:
     """Read a plan file for a captured step, and verify it."""
     document = read_document(path)
@@ -417,4 +431,4 @@ def _cached(captured: Captured, choices: Choices) -> Path | None:
     return Path(choices.cache) / f"{key}.json"
 
 
-__all__ = ["Choices", "Plan", "TooSmallError", "judge", "load_plan", "make_plan", "plan_of"]
+__all__ = ["Choices", "Orderable", "Plan", "TooSmallError", "judge", "least_of", "load_plan", "make_plan", "plan_of"]

@@ -103,6 +103,13 @@ class Symbols:
             return int(expression)
         return -1 - self._codes.setdefault(expression, len(self._codes))
 
+    def shown(self, size: Any) -> bool:
+        """Whether a call shows the value of a size: that of a whole storage is unknown if the input is a part of it."""
+        if not is_symbol(size):
+            return True
+        known = {symbol for symbol, _, _ in self.places} | self.made_by.keys()
+        return bool(size.node.expr.free_symbols <= known)
+
     def key(self, arguments: Sequence[Any]) -> tuple[int, ...]:
         """Return the values of the symbols in a call of the graph."""
         return tuple(
@@ -113,6 +120,10 @@ class Symbols:
         """Return the values of all coded expressions."""
         sympy: Any = import_module("sympy")
         known = {symbol: sympy.Integer(value) for (symbol, _, _), value in zip(self.places, key, strict=True)}
+        for symbol, value in list(known.items()):  # PyTorch may have found it to equal another one meanwhile
+            equal = self.environment.replace(symbol)
+            if equal.is_symbol:
+                known[equal] = value
         found: list[int] = []
         for expression in self._codes:  # those of bounds come before those that need them
             value = expression.xreplace(known)

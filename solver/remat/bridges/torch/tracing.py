@@ -230,10 +230,16 @@ class Recorder:
         if key not in self.numbers:
             self.numbers[key] = len(self.sizes)
             sparse = is_sparse(tensor)
-            size = self.entries.bytes(node, tensor) if sparse else self.size(storage_bytes(node, item, tensor))
+            size = self.entries.bytes(node, tensor) if sparse else self._storage(node, item, tensor)
             self.sizes.append(size)
         shape = tuple(map(self.size, tensor.shape))
         return Held(self.numbers[key], shape, str(tensor.dtype).removeprefix("torch."))
+
+    def _storage(self, node: Any, item: int, tensor: Any) -> int:
+        size = storage_bytes(node, item, tensor)
+        if self.symbols is not None and not self.symbols.shown(size):
+            size = tensor.numel() * tensor.element_size()
+        return self.size(size)
 
     def _node(self, node: Any) -> Node:
         held = self._held(node)
