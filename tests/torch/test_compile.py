@@ -167,7 +167,7 @@ def test_a_budget_that_is_too_small_says_what_would_do():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"budget": "60mb"}, {"budget": 0.7}, {"budget": ["1GB", "x%"]}, {"reserve": "1gb"}], ids=str
+    "wrong", [{"budget": "60mb"}, {"budget": -7}, {"budget": ["1GB", "x%"]}, {"reserve": "1gb"}], ids=str
 )
 def test_a_size_is_refused_before_anything_is_compiled(wrong):
     makers = [remat.torch.Choices, remat.torch.backend, lambda **given: remat.torch.compile(Net(), **given)]

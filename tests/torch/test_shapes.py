@@ -232,6 +232,30 @@ def test_sizes_that_depend_on_data_count_as_their_largest():
         assert live_peak(planned, module, (x,)) <= planned.plan.split["activations"] + CLOSE
 
 
+class Counted(nn.Module):
+    """Repeats its result as often as the data says."""
+
+    def __init__(self, *, bounded):
+        super().__init__()
+        self.linear, self.bounded = nn.Linear(WIDTH, WIDTH), bounded
+
+    def forward(self, x, count):
+        number = count.item()
+        if self.bounded:
+            torch._check(number <= 40)
+        torch._check(number >= 2)
+        return torch.tanh(self.linear(x)).expand(number, -1, -1).exp().square().mean()
+
+
+def test_a_size_from_the_data_needs_a_bound():
+    x, count = torch.randn(16, WIDTH), torch.tensor(20)
+    captured = remat.torch.capture(Counted(bounded=True), x, count)
+    largest = max(captured.joint.values.values())
+    assert largest == 40 * 16 * WIDTH * 4
+    with pytest.raises(remat.torch.TorchError, match=r"has no upper bound; torch._check\(n <= MOST"):
+        remat.torch.capture(Counted(bounded=False), x, count)
+
+
 class Recurrent(nn.Module):
     def __init__(self, kind):
         super().__init__()
