@@ -22,6 +22,7 @@ class Chooser(Protocol):
 
     def enter(self, orders: Orders, key: Key, arguments: list[Any]) -> Runs:
         """Return the tasks in order, before the call runs."""
+        ...
 
     def leave(self, outputs: tuple[Any, ...], token: Any) -> None:
         """Take note of what the call returned and saved; the token lives as long as its backward is to come."""
