@@ -36,6 +36,22 @@ def test_a_file_and_json(run: Run, save: Save) -> None:
     assert "\nstage 3 " in table
 
 
+def test_the_step_follows_the_name_of_the_optimizer(run: Run, save: Save) -> None:
+    path = save(CONFIG, "config.json")
+
+    def step(*options: str) -> int:
+        document = run("fit", path, "--format", "json", *options).document
+        return int(document["optimizer_step"]) - sum(document["static"].values())
+
+    trained = run("fit", path, "--format", "json").document["trained"]
+    assert step("--optimizer", "adamw") == step("--optimizer", "adam-foreach") == 4 * trained
+    assert step("--optimizer", "adamw-fused") == step("--step", "fused") == step("--optimizer", "sgd-foreach") == 0
+    assert step("--optimizer", "adamw-loop") == step("--optimizer", "adam", "--step", "loop") == 3 * 4 * 64 * 1000
+    refused = run("fit", path, "--optimizer", "adamw-fused", "--step", "loop")
+    assert (refused.code, refused.err) == (2, "Error: --step: 'loop' is not how adamw-fused steps; give one of both\n")
+    assert "known are adafactor, adafactor-foreach" in run("fit", path, "--optimizer", "adafactor-fused").err
+
+
 def test_what_does_not_fit_has_its_exit_code(run: Run, save: Save) -> None:
     path = save(CONFIG, "config.json")
     assert run("fit", path, "--budget", "1MB", "--reserve", "0").code == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,14 +11,12 @@ from typing import Any
 from remat.bridges.torch.capture import (
     Captured,
     Source,
-    capture,
     compiler,
-    dynamo_settings,
     ignored_functions,
-    prepared,
     sources_of,
 )
 from remat.bridges.torch.graphs import compile_boxed
+from remat.bridges.torch.lightning_step import break_at_logs
 from remat.bridges.torch.orders import Key, Orders, Runs
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Orderable, Plan, least_of, make_plan
@@ -27,8 +24,7 @@ from remat.bridges.torch.recording import Node, Role, TorchError
 from remat.bridges.torch.shim import torch
 from remat.bridges.torch.steps import MOST_SEQUENCES, Call, Composition, Step, plan_step
 from remat.bridges.torch.tracing import source_of
-from remat.bridges.torch.unsupported import explain, is_break
-from remat.errors import OptionError, RematError
+from remat.errors import OptionError
 from remat.solving.relative_budget import share_of
 from remat.units import parse_size
 
@@ -52,6 +48,8 @@ class Backend:
         Whether it is known that the module breaks into several graphs: the first call of each then holds little.
     step : Step
         The calls of the present step, and the steps that are planned.
+    known : dict of str to Plan
+        Plans by fingerprint that a copied or loaded module brings.
     """
 
     choices: Choices
@@ -63,6 +61,7 @@ class Backend:
     largest: int = field(default=0, repr=False)
     parts: bool = field(default=False, repr=False)
     step: Step = field(default_factory=Step, repr=False)
+    known: dict[str, Plan] = field(default_factory=dict, repr=False)
 
     @property
     def plan(self) -> Plan | None:
@@ -133,7 +132,9 @@ class Backend:
         orders, captured = call.orders, call.captured
         if call.key not in orders.alone:
             captured.tensors = arguments
-            plan = self._plan_of_sizes(captured, orders.choices, again=bool(orders.alone))
+            plan = self.known.get(captured.fingerprint)
+            if plan is None:
+                plan = self._plan_of_sizes(captured, orders.choices, again=bool(orders.alone))
             captured.tensors = None
             self._add(plan)
             orders.alone[call.key] = plan.runs
@@ -247,6 +248,7 @@ def backend(budget: int | str | Sequence[int | str] | None = None, **choices: An
     algorithm, time_limit, costs, optimizer, reserve, accumulate, plan, cache
         See `Choices`.
     """
+    break_at_logs()
     return Backend(make_choices(budget, choices))
 
 
@@ -257,57 +259,6 @@ def make_choices(budget: int | str | Sequence[int | str] | None, given: dict[str
         if name not in known:
             raise OptionError(f"there is no such option; known are {', '.join(known)}", argument=name)
     return Choices(budget=budget, **given)
-
-
-def compile_module(module: Any, budget: int | str | Sequence[int | str] | None = None, **choices: Any) -> Any:
-    """Return the module with a plan; it is called, trained and saved as before.
-
-    The first call in training captures the step, solves, verifies and emits; each new shape gets a separate plan.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Returns the loss. Parameters, buffers and submodules are shared with what is returned.
-    budget, **choices
-        As for `backend`.
-
-    Returns
-    -------
-    torch.nn.Module
-        Of the module's own class, with the same keys in its `state_dict`; `.plan` is the latest `Plan`.
-    """
-    planner = Backend(make_choices(budget, choices))
-    planned = copy.copy(module)
-    planned.__dict__["plan"] = None
-    planner.module = planned
-    planner.on_plan = lambda plan: planned.__dict__.__setitem__("plan", plan)
-    whole = planner.choices.budget is None or isinstance(planner.choices.budget, (int, str))
-    planned.compile(backend=planner, fullgraph=whole)
-    compiled = [planned._compiled_call_impl]
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            with dynamo_settings(whole=not planner.parts):
-                returned = compiled[0](*args, **kwargs)
-            if planner.parts and not planner.warned and not planner.step.calls and torch.is_grad_enabled():
-                planner.warned = True
-                warnings.warn("PyTorch compiled no training graph of the module: it runs without a plan", stacklevel=2)
-            return returned
-        except Exception as error:
-            found = getattr(error, "inner_exception", None)
-            if isinstance(found, RematError):
-                raise found from None
-            if planner.parts or not is_break(error):
-                raise
-            if not prepared(module, error):
-                warnings.warn(f"{explain(error)}; it is planned as several graphs within one budget", stacklevel=2)
-                planner.parts = True
-                planned.compile(backend=planner)
-                compiled[0], planned._compiled_call_impl = planned._compiled_call_impl, call
-        return call(*args, **kwargs)
-
-    planned._compiled_call_impl = call
-    return planned
 
 
 def __getattr__(name: str) -> Any:
@@ -325,6 +276,7 @@ def __getattr__(name: str) -> Any:
 def _pass_over_loggers() -> None:
     config: Any = import_module("torch._dynamo.config")
     config.ignore_logging_functions = ignored_functions(config)
+    break_at_logs()
 
 
 def _registered(graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
@@ -372,4 +324,4 @@ def configure(budget: int | str | None = None, **choices: Any) -> None:
     _CONFIGURED["choices"] = made
 
 
-__all__ = ["Backend", "backend", "capture", "compile_module", "configure"]
+__all__ = ["Backend", "backend", "configure", "make_choices"]

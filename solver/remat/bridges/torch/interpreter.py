@@ -15,6 +15,7 @@ from remat.bridges.torch.measure import LiveStorages, allocator_peak
 from remat.bridges.torch.plans import Event, events_of
 from remat.bridges.torch.recording import Role, TorchError
 from remat.bridges.torch.shim import fx, pytree, torch
+from remat.bridges.torch.target_device import check_here
 from remat.bridges.torch.weightless import check_data
 
 
@@ -82,6 +83,7 @@ def execute(captured: Captured, schedule: Any, inputs: Any = None, *, allocator:
 
 def given_tensors(captured: Captured, inputs: Any = None) -> list[Any]:
     """Return the tensors for the inputs of the joint graph, in order."""
+    check_here(captured.target)
     if inputs is None and captured.tensors is not None:
         return captured.tensors
     if not captured.sources:

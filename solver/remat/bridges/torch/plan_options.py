@@ -34,7 +34,7 @@ class Choices:
     costs : str, Costs or mapping, optional
         As for `Captured.instance`; ``measure`` measures each operator, with the tensors of the call that is planned.
     optimizer : str, optional
-        ``sgd``, ``momentum``, ``adam``, ``adamw``, or a file (`remat.bridges.torch.costs.read_optimizer`).
+        ``adamw``, ``adamw-fused``, ... (`remat.generate.optimizers`), or a file (`remat.torch.read_optimizer`).
     reserve : int, str or None
         Bytes that are left alone: by default 1 GiB on a device, nothing on the CPU.
     accumulate : bool

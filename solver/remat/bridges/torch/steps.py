@@ -18,9 +18,9 @@ from importlib import import_module
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
-from remat.bridges.torch.costs import read_optimizer
 from remat.bridges.torch.document import instance_document
 from remat.bridges.torch.joint import BOUNDARY
+from remat.bridges.torch.optimizers import Trained, read_optimizer
 from remat.bridges.torch.orders import Key, Orders, Runs
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Plan, TooSmallError, costs_of, reserve_of
@@ -155,7 +155,7 @@ def fixed_of(calls: Sequence[Call], choices: Choices) -> dict[str, int]:
     names = {"parameter": "parameters", "buffer": "buffers"}
     split = {"parameters": 0, "buffers": 0, "inputs": 0, "constants": 0}
     seen: set[int] = set()
-    trained = elements = accumulated = 0
+    trained: list[Trained] = []
     for call in calls:
         joint = call.captured.joint
         gradients = {place: values for place, _, values in joint.gradients()}
@@ -166,14 +166,12 @@ def fixed_of(calls: Sequence[Call], choices: Choices) -> dict[str, int]:
             seen.add(entry[0])
             split[names.get(node.operator, "inputs")] += entry[1]
             if node.operator == "parameter" and place in gradients and node.tensors[0] is not None:
-                trained += entry[1]
-                elements += entry[1] // getattr(torch, node.tensors[0].dtype).itemsize
-                accumulated += entry[1]
+                trained.append(Trained(entry[1], node.tensors[0].shape))
         seen |= call.made
     for orders in {id(call.orders): call for call in calls}.values():
         split["constants"] += orders.captured.static_bytes()["constant"]
-    split["optimizer"] = read_optimizer(choices.optimizer).bytes(trained, elements)
-    split["accumulated"] = accumulated if choices.accumulate else 0
+    split["optimizer"] = read_optimizer(choices.optimizer).state_bytes(trained)
+    split["accumulated"] = sum(tensor.size for tensor in trained) if choices.accumulate else 0
     split["reserve"] = max(reserve_of(call.captured, choices) for call in calls)
     return split
 

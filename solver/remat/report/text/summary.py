@@ -40,13 +40,20 @@ def summary(result: Result, *, verbose: bool = False, option: str = OPTION) -> s
 
 
 def table(lines: Iterable[tuple[str, str]]) -> str:
-    """Align (label, text) pairs in two columns; an empty label continues the one above."""
-    listed = list(lines)
-    indent = max((len(label) for label, _ in listed), default=0) + 2
+    """Align (label, text) pairs in two columns; an empty label continues the one above.
+
+    A label that takes more than half of the width stands on lines of its own, before its text.
+    """
+    listed = [(label, printable(text)) for label, text in lines]
     width = text_width(WIDTH)
-    rows = []
+    most = width // 2
+    indent = min(max((len(label) for label, _ in listed if len(label) + 2 <= most), default=0) + 2, max(width - 1, 0))
+    rows: list[str] = []
     for label, text in listed:
-        wrapped = _wrapped(printable(text), width - indent)
+        wrapped = _wrapped(text, max(1, width - indent))
+        if len(label) + 2 > indent:
+            rows += [label[start : start + width] for start in range(0, len(label), max(1, width))]
+            label = ""
         rows += [f"{label if k == 0 else '':<{indent}}{part}".rstrip() for k, part in enumerate(wrapped)]
     return "\n".join(rows)
 
