@@ -15,15 +15,18 @@ from remat.bridges.torch.capture import (
     ignored_functions,
     sources_of,
 )
-from remat.bridges.torch.graph_emission import emit
-from remat.bridges.torch.graphs import build, compile_boxed
-from remat.bridges.torch.lightning_step import break_at_logs, lightning_hint
+from remat.bridges.torch.graphs import compile_boxed
+from remat.bridges.torch.lightning_step import break_at_logs
+from remat.bridges.torch.orders import Key, Orders, Runs
 from remat.bridges.torch.plan_options import Choices
-from remat.bridges.torch.planning import Plan, make_plan, same_order
+from remat.bridges.torch.planning import Orderable, Plan, least_of, make_plan
 from remat.bridges.torch.recording import Node, Role, TorchError
-from remat.bridges.torch.shim import fx, torch
+from remat.bridges.torch.shim import torch
+from remat.bridges.torch.steps import MOST_SEQUENCES, Call, Composition, Step, plan_step
 from remat.bridges.torch.tracing import source_of
 from remat.errors import OptionError
+from remat.solving.relative_budget import share_of
+from remat.units import parse_size
 
 BUDGET_VARIABLE = "REMAT_TORCH_BUDGET"
 
@@ -39,17 +42,26 @@ class Backend:
         One for each training graph so far.
     module : torch.nn.Module or None
         Whose graphs these are, if known: messages and plans then name parameters.
+    largest : int
+        The largest peak without recomputation so far: a budget in percent is a share of it.
+    parts : bool
+        Whether it is known that the module breaks into several graphs: the first call of each then holds little.
+    step : Step
+        The calls of the present step, and the steps that are planned.
     known : dict of str to Plan
         Plans by fingerprint that a copied or loaded module brings.
     """
 
     choices: Choices
-    plans: list[Plan] = field(default_factory=list)
-    module: Any = None
-    on_plan: Callable[[Plan], None] | None = None
-    frames: list[Any] = field(default_factory=list)
-    warned: bool = False
-    known: dict[str, Plan] = field(default_factory=dict)
+    plans: list[Plan] = field(default_factory=list, repr=False)
+    module: Any = field(default=None, repr=False)  # PyTorch shows a backend in its messages
+    on_plan: Callable[[Plan], None] | None = field(default=None, repr=False)
+    frames: list[Any] = field(default_factory=list, repr=False)
+    warned: bool = field(default=False, repr=False)
+    largest: int = field(default=0, repr=False)
+    parts: bool = field(default=False, repr=False)
+    step: Step = field(default_factory=Step, repr=False)
+    known: dict[str, Plan] = field(default_factory=dict, repr=False)
 
     @property
     def plan(self) -> Plan | None:
@@ -58,54 +70,139 @@ class Backend:
 
     def __call__(self, graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
         """Compile a graph of Dynamo's."""
-        choices = self._choices_for(graph)
-        if any(isinstance(given, torch.SymInt) for given in inputs):
-            return _by_shape(graph, lambda fixed, real: self._compile(fixed, real, choices, again=True))
-        return self._compile(graph, inputs, choices)
+        return self._compile(graph, inputs, self._choices_for(graph))
 
-    def _compile(
-        self, graph: Any, inputs: list[Any], choices: Callable[[], Choices], *, again: bool = False
-    ) -> Callable[..., Any]:
+    def _compile(self, graph: Any, inputs: list[Any], choices: Callable[[], Choices]) -> Callable[..., Any]:
         sources = _by_kind(self.module, inputs)
+        made: list[Orders] = []
 
         def partition(joint: Any, _: Any, *, num_fwd_outputs: int, **__: Any) -> tuple[Any, Any]:
-            if _has_symbols(joint):
-                return _unplanned(joint, num_fwd_outputs)
-            captured = Captured(self.module, joint, num_fwd_outputs, sources, None)
-            captured.tensors = inputs
-            plan = self.known.get(captured.fingerprint) or self._plan(captured, choices(), again=again)
+            captured, chosen = Captured(self.module, joint, num_fwd_outputs, sources, None), choices()
+            if chosen.host is not None:
+                return self._with_host(captured, chosen, inputs)
+            made.append(Orders(captured, chosen, self))
+            return made[0].graphs()
+
+        def forward(module: Any, given: Any) -> Any:
+            return made[0].forward(module, given) if made else compile_boxed(module)
+
+        def backward(module: Any, given: Any) -> Any:
+            return made[0].backward(module, given) if made else compile_boxed(module)
+
+        return compiler(forward, partition, backward)(graph, inputs)  # type: ignore[no-any-return]
+
+    def _with_host(self, captured: Captured, choices: Choices, inputs: list[Any]) -> tuple[Any, Any]:
+        """Plan a graph with a host, and return its forward and backward graphs."""
+        if captured.symbols is not None:
+            raise TorchError("plans with a host are for fixed sizes: compile with dynamic=False")
+        captured.tensors = inputs
+        plan = make_plan(captured, choices)
+        captured.tensors = None
+        self._add(plan)
+        from remat.bridges.torch.hosted_emission import build_program
+
+        assert plan.program is not None
+        return build_program(captured, plan.program)
+
+    def enter(self, orders: Orders, key: Key, arguments: list[Any]) -> Runs:
+        """Choose the order of a call: as planned for steps like this one, or for what is known of the step."""
+        last = self.step.begin()
+        one = isinstance(self.choices.budget, (int, str)) and self.choices.plan is None
+        if len(last) > 1 and one:
+            self._learn(last, orders.choices)
+        call = self.step.add(orders, key, arguments)
+        runs = self.step.planned() if one else None
+        if runs is None and one and (self.parts or len(self.step.calls) > 1):
+            return self._least(call)
+        return runs or self._alone(call, arguments)
+
+    def leave(self, outputs: tuple[Any, ...], token: Any) -> None:
+        """Take note of what a call returned and saved."""
+        self.step.leave(outputs, token)
+
+    def _learn(self, calls: list[Call], choices: Choices) -> None:
+        """Plan all graphs of a step that was seen, for the next ones."""
+        sequence = tuple(call.name for call in calls)
+        if sequence in self.step.known or len(self.step.known) >= MOST_SEQUENCES:
+            return
+        whole = Composition(calls, choices)
+        self.largest = max(self.largest, whole.kept.peak_memory["memory"])
+        for call in calls:
+            self._least(call, check=False)
+        least = [call.orders.least[call.key][0] for call in calls]
+        plan, self.step.known[sequence] = plan_step(whole, least, choices, self.largest)
+        self._add(plan)
+
+    def _least(self, call: Call, *, check: bool = True) -> Runs:
+        """Return the order of a call with the smallest peak, which has to fit beside what earlier graphs hold."""
+        orders = call.orders
+        if call.key not in orders.least:
+            orders.least[call.key] = least_of(call.captured, orders.choices)
+        runs, peak = orders.least[call.key]
+        if check:
+            self.step.check(peak, orders.choices, _begin(call.captured.graph))
+        return runs
+
+    def _alone(self, call: Call, arguments: list[Any]) -> Runs:
+        orders, captured = call.orders, call.captured
+        if call.key not in orders.alone:
+            captured.tensors = arguments
+            plan = self.known.get(captured.fingerprint)
+            if plan is None:
+                plan = self._plan_of_sizes(captured, orders.choices, again=bool(orders.alone))
             captured.tensors = None
-            self.plans.append(plan)
-            if self.on_plan is not None:
-                self.on_plan(plan)
-            return _graphs_of(captured, plan)
+            self._add(plan)
+            orders.alone[call.key] = plan.runs
+        return orders.alone[call.key]
 
-        return compiler(compile_boxed, partition)(graph, inputs)  # type: ignore[no-any-return]
+    def _add(self, plan: Plan) -> None:
+        self.plans.append(plan)
+        if self.on_plan is not None:
+            self.on_plan(plan)
 
-    def _plan(self, captured: Captured, choices: Choices, *, again: bool) -> Plan:
-        """Plan a graph; if its sizes change between calls, plan for the largest so far if that fits."""
-        if not again or not self.plans:
+    def _plan_of_sizes(self, captured: Captured, choices: Choices, *, again: bool) -> Plan:
+        """Plan a graph of certain sizes.
+
+        A share of the peak is that of the largest sizes so far. Where sizes are not fixed, an order that is known and
+        holds the budget is taken.
+        """
+        share = share_of(choices.budget)
+        if share is None and captured.symbols is None:
             return make_plan(captured, choices)
-        largest = max(self.plans, key=lambda plan: plan.peak)
-        plan = same_order(captured, largest, choices)
-        if plan is not None:
-            return plan
-        if not self.warned:
-            self.warned = True
-            inputs = [node.tensors[0] for node in captured.recording.nodes if _is_input(node)]
-            shapes = [list(held.shape) for held in inputs if held is not None]
-            warnings.warn(
-                f"a size is not fixed, and with inputs of {', '.join(map(str, shapes[:3]))} the plan of the largest so "
-                "far does not fit: a new one is made; call it with the largest first, or pass dynamic=False to "
-                "torch.compile, and each shape has its plan from the start",
-                stacklevel=2,
-            )
-        return make_plan(captured, choices)
+        step = Orderable(captured, choices)
+        if share is None:
+            budget = None if choices.budget is None else parse_size(choices.budget)
+        else:
+            whole = step.kept.peak_memory["memory"]
+            if whole < self.largest:
+                choices = replace(choices, budget=step.budget(share, self.largest))
+            self.largest = max(whole, self.largest)
+            budget = step.budget(share, self.largest)
+        if captured.symbols is None:
+            return make_plan(captured, choices)
+        if choices.plan is not None and self.plans:
+            budget = max(plan.peak for plan in self.plans)
+        plan = None if budget is None else step.within(budget, self.plans)
+        if plan is None:
+            if again and not self.warned:
+                self._warn(captured)
+            plan = make_plan(captured, choices)
+        return plan
+
+    def _warn(self, captured: Captured) -> None:
+        """Say once that new sizes needed a plan of their own."""
+        self.warned = True
+        inputs = [node.tensors[0] for node in captured.recording.nodes if _is_input(node)]
+        shapes = [list(held.shape) for held in inputs if held is not None]
+        warnings.warn(
+            f"with inputs of {', '.join(map(str, shapes[:3]))} no known order of the operators holds the budget, and a "
+            "new one is planned; call the module with the largest sizes first to plan once",
+            stacklevel=2,
+        )
 
     def _choices_for(self, graph: Any) -> Callable[[], Choices]:
-        """Find the budget of a training graph; a second graph in one step needs a separate budget."""
+        """Find the budget of a training graph: with a list of budgets, each graph of a step has its own."""
         frame = _frame()
-        resumed = frame is not None and frame[1].startswith("torch_dynamo_resume")
 
         def choices() -> Choices:
             """Ask of training graphs only: others take no budget."""
@@ -114,12 +211,6 @@ class Backend:
             number = self.frames.index(frame)
             budgets = self.choices.budget
             if budgets is None or isinstance(budgets, (int, str)):
-                if number or resumed:
-                    raise TorchError(
-                        f"a second training graph in one step{_begin(graph)}: the module breaks into several, and one "
-                        "budget cannot be for all of them; fullgraph=True shows why, and budget=['3GB', '5GB'] gives "
-                        f"each its own{lightning_hint()}"
-                    )
                 return self.choices
             if number >= len(budgets):
                 raise TorchError(
@@ -128,15 +219,6 @@ class Backend:
             return replace(self.choices, budget=budgets[number])
 
         return choices
-
-
-def _graphs_of(captured: Captured, plan: Plan) -> tuple[Any, Any]:
-    """Return the graphs of forward and backward."""
-    if plan.program is None:
-        return build(captured, emit(captured.joint, plan.runs))
-    from remat.bridges.torch.hosted_emission import build_program
-
-    return build_program(captured, plan.program)
 
 
 def _frame() -> tuple[str, str, int] | None:
@@ -153,35 +235,6 @@ def _is_input(node: Node) -> bool:
     return node.role is Role.INPUT and node.operator == "input"
 
 
-def _by_shape(graph: Any, compile_fixed: Callable[[Any, list[Any]], Callable[..., Any]]) -> Callable[..., Any]:
-    """Return a function that compiles a graph with unknown sizes for each set of sizes with which it is called."""
-    known: dict[Any, Callable[..., Any]] = {}
-
-    def run(*given: Any) -> Any:
-        tensors = [part for part in given if isinstance(part, torch.Tensor)]
-        sizes = tuple(part if not isinstance(part, torch.Tensor) else tuple(part.shape) for part in given)
-        key = (sizes, tuple(tensor.requires_grad for tensor in tensors), torch.is_grad_enabled())
-        if key not in known:
-            known[key] = compile_fixed(_with_sizes(graph, given), tensors)
-        return known[key](*tensors)
-
-    return run
-
-
-def _with_sizes(graph: Any, given: tuple[Any, ...]) -> Any:
-    """Return a graph in which numbers replace the inputs that are sizes."""
-    fixed = fx.Graph()
-    made: dict[Any, Any] = {}
-    values = iter(given)
-    for node in graph.graph.nodes:
-        value = next(values) if node.op == "placeholder" else None
-        if value is not None and not isinstance(value, torch.Tensor):
-            made[node] = value
-        else:
-            made[node] = fixed.node_copy(node, made.__getitem__)
-    return fx.GraphModule(graph, fixed)
-
-
 def _begin(graph: Any) -> str:
     """Return where in the user's code a graph begins: directly after a graph break, if it is not the first."""
     places = (source_of(node) for node in graph.graph.nodes if node.op not in ("placeholder", "output"))
@@ -196,23 +249,6 @@ def _by_kind(module: Any, inputs: list[Any]) -> tuple[Source, ...]:
         return tuple(Source("parameter" if isinstance(tensor, parameter) else "input") for tensor in inputs)
     known = sources_of(module, (), inputs)
     return tuple(Source("input") if source.kind == "constant" else source for source in known)
-
-
-def _has_symbols(joint: Any) -> bool:
-    kinds = (torch.SymInt, torch.SymFloat)
-    return any(isinstance(node.meta.get("val"), kinds) for node in joint.graph.nodes if node.op == "placeholder")
-
-
-def _unplanned(joint: Any, forward_outputs: int) -> tuple[Any, Any]:
-    sizes = [str(node.meta["val"]) for node in joint.graph.nodes if isinstance(node.meta.get("val"), torch.SymInt)]
-    warnings.warn(
-        f"a size is not fixed ({', '.join(sizes[:3])}), so this graph runs without a plan; pass dynamic=False to "
-        "torch.compile, and each shape gets a plan of its own",
-        stacklevel=2,
-    )
-    partitioners: Any = import_module("torch._functorch.partitioners")
-    found: tuple[Any, Any] = partitioners.default_partition(joint, [], num_fwd_outputs=forward_outputs)
-    return found
 
 
 def backend(budget: int | str | Sequence[int | str] | None = None, **choices: Any) -> Backend:
@@ -263,7 +299,13 @@ def _registered(graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
     choices = _choices_by_name()
     if choices is None:
         raise TorchError(f"no budget: set {BUDGET_VARIABLE}=8GB, or call remat.torch.configure(budget='8GB')")
-    return Backend(replace(choices))(graph, inputs)
+    if not _NAMED or _NAMED[0].choices != choices:
+        _NAMED[:] = [Backend(choices)]
+    return _NAMED[0](graph, inputs)
+
+
+_NAMED: list[Backend] = []
+"""The backend that compiles by name: one for all graphs, since a step may have several."""
 
 
 def _choices_by_name() -> Choices | None:

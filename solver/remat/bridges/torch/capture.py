@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +17,7 @@ from remat.bridges.torch.joint import Joint
 from remat.bridges.torch.plan_options import read_size
 from remat.bridges.torch.recording import Recording, TorchError
 from remat.bridges.torch.shim import pytree, torch
+from remat.bridges.torch.symbolic import Symbols
 from remat.bridges.torch.target_device import is_mapped, map_operators, map_statistics
 from remat.bridges.torch.tracing import Recorder, tidy
 from remat.bridges.torch.unsupported import check_module, explain, warn_of_checkpoints
@@ -60,10 +63,12 @@ class Captured:
         Its tasks and values.
     sources : tuple of Source
         One for each input of the joint graph; empty where only PyTorch knows.
+    symbols : Symbols or None
+        Of a graph whose sizes are not fixed: its recording is that for one set of sizes, and `at` returns others.
     target : str
         The type of the device that the step is for; empty for that of the inputs.
     tensors : list of tensors or None
-        What these are, while a compiler plans for the call that it sees.
+        What the inputs are, while a compiler plans for the call that it sees.
     """
 
     tensors: list[Any] | None = None
@@ -85,11 +90,28 @@ class Captured:
         warn_of_checkpoints(graph.graph)
         stands_for = tidy(graph.graph)
         graph.recompile()
+        self._template: Recording
+        self.recording: Recording
         kinds = [source.kind for source in sources]
-        self.recording: Recording = Recorder(graph, forward_outputs, stands_for, kinds).record()
+        self.symbols = Symbols.of(graph.graph)
+        recorder = Recorder(graph, forward_outputs, stands_for, kinds, self.symbols)
+        if self.symbols is None:
+            self.recording = recorder.record()
+        else:
+            with self.symbols.environment.suppress_guards():
+                self._template = recorder.record()
+            self.recording = self.symbols.fixed(self._template, self.symbols.hints)
         if is_mapped(target):
             self.recording = map_statistics(self.recording)
         self.joint = Joint(self.recording)
+
+    def at(self, key: Sequence[int]) -> Captured:
+        """Return the same step with other sizes, as `Symbols.key` reads them off a call."""
+        assert self.symbols is not None
+        other = copy.copy(self)
+        other.recording = self.symbols.fixed(self._template, key)
+        other.joint = self.joint.with_sizes(other.recording)
+        return other
 
     @property
     def fingerprint(self) -> str:
@@ -227,36 +249,76 @@ def capture_for(target: str, module: Any, args: tuple[Any, ...], kwargs: Mapping
         return compiler(forward_only, partition)(graph, inputs)
 
     device = "" if is_mapped(target) else target
-    with quiet_logging(), stand_ins(module, (args, kwargs), device) as given:
+    with dynamo_settings(), stand_ins(module, (args, kwargs), device) as given:
         called = module if module._compiled_call_impl is None else module._call_impl
         compiled = torch.compile(called, backend=backend, fullgraph=True, dynamic=False)
-        try:
-            compiled(*given[0], **given[1])
-        except Exception as error:
-            if not found:
-                raise explain(error) from error
+
+        def trace(*, again: bool = True) -> None:
+            try:
+                compiled(*given[0], **given[1])
+            except Exception as error:
+                if found:
+                    return
+                if not (again and prepared(module, error)):
+                    raise explain(error) from error
+                trace(again=False)
+
+        trace()
     if not found:
         raise forward_only()
     return found[0]
 
 
-def compiler(compile_graph: Callable[..., Any], partition: Callable[..., Any]) -> Any:
+def compiler(
+    compile_graph: Callable[..., Any], partition: Callable[..., Any], backward: Callable[..., Any] | None = None
+) -> Any:
     """Return a compiler of Dynamo's graphs that uses remat's partition."""
     common: Any = import_module("torch._dynamo.backends.common")
-    return common.aot_autograd(fw_compiler=compile_graph, partition_fn=partition, keep_inference_input_mutations=True)
+    return common.aot_autograd(
+        fw_compiler=compile_graph,
+        bw_compiler=backward or compile_graph,
+        partition_fn=partition,
+        keep_inference_input_mutations=True,
+    )
 
 
-MOST_SHAPES = 64
-"""Graphs of one module, each with shapes of its own, before PyTorch gives up."""
+UNLIMITED = 1 << 30
+"""Graphs of one module before PyTorch gives up: it must not, for it would train without a plan from then on."""
 
 
 @contextmanager
-def quiet_logging() -> Iterator[None]:
-    """Ignore logging calls while tracing, as they would break the graph; allow a separate graph for each shape."""
+def dynamo_settings(*, whole: bool = True) -> Iterator[None]:
+    """Let Dynamo trace as much as it can; numbers and sizes that depend on data only if it is to be one graph.
+
+    It ignores logging calls, which would break the graph, and traces recurrent layers and sizes that depend on data. A
+    module may have any number of graphs, each for shapes of its own.
+    """
     config: Any = import_module("torch._dynamo.config")
-    limit = max(MOST_SHAPES, config.recompile_limit)
-    with config.patch(ignore_logging_functions=ignored_functions(config), recompile_limit=limit):
+    with config.patch(
+        ignore_logging_functions=ignored_functions(config),
+        allow_rnn=True,
+        capture_scalar_outputs=whole,
+        capture_dynamic_output_shape_ops=whole,
+        recompile_limit=UNLIMITED,
+        accumulated_recompile_limit=UNLIMITED,
+    ):
         yield
+
+
+def prepared(module: Any, error: BaseException) -> bool:
+    """Do what parts of a module would do in their first call and Dynamo cannot trace; return whether there was any.
+
+    Models of transformers that collect hidden states install hooks then, under a lock.
+    """
+    capturing: Any = sys.modules.get("transformers.utils.output_capturing")
+    if capturing is None or "context manager" not in str(error):
+        return False
+    model: Any = import_module("transformers").PreTrainedModel
+    flag = "_output_capturing_hooks_installed"
+    parts = [part for part in module.modules() if isinstance(part, model) and not getattr(part, flag, False)]
+    for part in parts:
+        capturing.maybe_install_capturing_hooks(part)
+    return bool(parts)
 
 
 def ignored_functions(config: Any) -> set[Any]:

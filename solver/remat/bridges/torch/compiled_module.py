@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
 from typing import Any
+from warnings import warn
 
 from remat.bridges.torch.backend import Backend, make_choices
-from remat.bridges.torch.capture import quiet_logging
+from remat.bridges.torch.capture import dynamo_settings, prepared
 from remat.bridges.torch.lightning_step import PlannedStep, is_lightning
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Plan
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
-from remat.bridges.torch.unsupported import check_backward_hooks, explain
+from remat.bridges.torch.unsupported import check_backward_hooks, explain, is_break
 from remat.errors import RematError
 
 OWNER = "_remat"
@@ -82,25 +83,41 @@ class Planned:
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function, compiled at its first call, that checks hooks and whose errors take one line."""
         raised: Any = import_module("torch._dynamo.exc").TorchDynamoException
-        budget = self.planner.choices.budget
-        whole = budget is None or isinstance(budget, (int, str))
+        planner = self.planner
+        one = planner.choices.budget is None or isinstance(planner.choices.budget, (int, str))
         inner: list[Callable[..., Any]] = []
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             check_backward_hooks(self.module)
+            whole = one and not planner.parts
             if not inner:
-                inner.append(torch.compile(function, backend=self.planner, fullgraph=whole, dynamic=False))
+                inner.append(torch.compile(function, backend=planner, fullgraph=whole))
             try:
-                with quiet_logging(), _guarded_hooks():
-                    return inner[0](*args, **kwargs)
+                with dynamo_settings(whole=whole), _guarded_hooks():
+                    returned = inner[0](*args, **kwargs)
             except raised as error:
                 cause = getattr(error, "inner_exception", None)
                 if isinstance(cause, RematError):
                     raise cause from None
-                raise explain(error) from cause
+                if not (whole and is_break(error)):
+                    raise explain(error) from cause
+                if not prepared(self.module, error):
+                    warn(f"{explain(error)}; it is planned as several graphs within one budget", stacklevel=2)
+                    planner.parts = True
+                    inner.clear()
+                return call(*args, **kwargs)
+            self._check_planned()
+            return returned
 
         return call
+
+    def _check_planned(self) -> None:
+        """Say once that there is no graph to plan."""
+        planner = self.planner
+        if planner.parts and not planner.warned and not planner.step.calls and torch.is_grad_enabled():
+            planner.warned = True
+            warn("PyTorch compiled no training graph of the module: it runs without a plan", stacklevel=3)
 
     # ------------------------------------------------------------------------------------- copies and files
 

@@ -53,14 +53,18 @@ class Emitted:
     Attributes
     ----------
     forward, backward : Part
-        The forward returns its own outputs, and then what is `saved`; the backward takes that, and then the tangents.
+        The forward returns its own outputs, what is `saved`, and the sizes; the backward takes the sizes, what is
+        saved, and the tangents.
     saved : tuple of str
-        Nodes that are passed from the forward to the backward.
+        Nodes whose tensors are passed from the forward to the backward.
+    sizes : tuple of str
+        Numbers that are passed, whatever the order of the runs.
     """
 
     forward: Part
     backward: Part
     saved: tuple[str, ...]
+    sizes: tuple[str, ...] = ()
 
 
 def emit(joint: Joint, runs: Iterable[str]) -> Emitted:
@@ -77,23 +81,24 @@ def emit(joint: Joint, runs: Iterable[str]) -> Emitted:
         raise TorchError(f"a schedule runs {BOUNDARY} exactly once, not {order.count(BOUNDARY)} times")
     turn = order.index(BOUNDARY)
     nodes, recording = joint.recording.nodes, joint.recording
-    late = _Half(joint, [node.name for node in nodes if node.role is Role.TANGENT], takes_more=True)
+    tangents = tuple(node.name for node in nodes if node.role is Role.TANGENT)
+    late = _Half(joint, [*joint.sizes, *tangents], takes_more=True)
     for name in order[turn + 1 :]:
         late.run(joint.tasks[name])
     gradients = [None if name is None else late.line_of(name) for name in recording.gradients]
-    tangents = tuple(node.name for node in nodes if node.role is Role.TANGENT)
     early = _Half(joint, [node.name for node in nodes if node.role is Role.INPUT])
     for name in order[:turn]:
         early.run(joint.tasks[name])
     outputs = [None if name is None else early.line_of(name) for name in recording.outputs]
     behind = _needed(joint, late.lines, gradients)
     saved = tuple(name for name in late.taken if name in behind[1])
-    forward = [*outputs, *(early.line_of(name) for name in saved)]
+    forward = [*outputs, *(early.line_of(name) for name in (*saved, *joint.sizes))]
     inputs = tuple(node.name for node in nodes if node.role is Role.INPUT)
     return Emitted(
         Part(inputs, _needed(joint, early.lines, forward)[0], tuple(forward)),
-        Part((*saved, *tangents), behind[0], tuple(gradients)),
+        Part((*joint.sizes, *saved, *tangents), behind[0], tuple(gradients)),
         saved,
+        joint.sizes,
     )
 
 
@@ -115,7 +120,7 @@ class _Half:
         self.used.update((name, 1) for name in self.given)
 
     def run(self, task: Task) -> None:
-        """Copy a task's node, followed directly by the items of its result, so that the tuple is not kept alive."""
+        """Copy a task's node, followed directly by items and sizes of its result, so that these do not keep it."""
         if task.from_mask:
             read, mask, made = self.joint.mask_parts(task.node)
             operands = tuple((name, self.line_of(name)) for name in (read, mask))
@@ -127,10 +132,13 @@ class _Half:
             self.there[item] = self._add(
                 item, tuple((read, self.there[read]) for read in self.joint.nodes[item].inputs)
             )
+        for size in self.joint.sizes_of(task.node):
+            if size not in self.there:
+                self.there[size] = self._copy(size, "")
 
     def line_of(self, name: str) -> str:
         """Return the current line of a node; views of one line are made once."""
-        if not self.joint.is_view(name):
+        if name in self.there or not self.joint.is_view(name):
             if name not in self.there:
                 self._bring(name)
             return self.there[name]

@@ -9,12 +9,23 @@ from typing import Any
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.graph_emission import Emitted, Part
 from remat.bridges.torch.interpreter import from_mask, mask_scale
-from remat.bridges.torch.shim import fx
+from remat.bridges.torch.shim import fx, torch
 
 
 def build(captured: Captured, emitted: Emitted) -> tuple[Any, Any]:
     """Return the graph modules of forward and backward."""
-    return _module(captured, emitted.forward), _module(captured, emitted.backward)
+    forward, backward = _module(captured, emitted.forward), _module(captured, emitted.backward)
+    if captured.symbols is not None:
+        _hide_saved(forward, len(emitted.forward.outputs) - len(emitted.saved) - len(emitted.sizes))
+    return forward, backward
+
+
+def _hide_saved(forward: Any, first: int) -> None:
+    """Hide the shapes of saved tensors, of which PyTorch would note those with symbols: other orders save others."""
+    (returned,) = forward.graph.find_nodes(op="output")
+    for node in returned.args[0][first:]:
+        if isinstance(node.meta["val"], torch.Tensor):
+            node.meta = {key: value for key, value in node.meta.items() if key != "val"}
 
 
 def _module(captured: Captured, part: Part) -> Any:

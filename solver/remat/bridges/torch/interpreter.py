@@ -126,7 +126,7 @@ class Interpreter:
         recording = self.captured.recording
         names = [node.name for node in recording.nodes if node.role is Role.INPUT]
         for name, tensor in zip(names, self.given, strict=True):
-            self.there[name] = tensor.detach()
+            self.there[name] = tensor.detach() if isinstance(tensor, torch.Tensor) else tensor
         for node in recording.nodes:
             if node.role is Role.CONSTANT:
                 self.there[node.name] = getattr(self.captured.graph, self.captured.by_name[node.name].target)
@@ -151,12 +151,14 @@ class Interpreter:
         self.seconds[task.name] = self.seconds.get(task.name, 0.0) + time.perf_counter() - begin
 
     def _call(self, name: str) -> None:
-        returned = self.made(name, {})
-        if not self.captured.joint.nodes[name].several:
-            self.there[name] = returned
-            return
-        for item in self.captured.joint.items.get(name, ()):
-            self.there[item] = returned[self.captured.joint.nodes[item].item]
+        joint = self.captured.joint
+        self.there[name] = returned = self.made(name, {})
+        for item in joint.items.get(name, ()):
+            self.there[item] = returned[joint.nodes[item].item]
+        for size in joint.sizes_of(name):
+            self.there[size] = self.made(size, {})
+        if joint.nodes[name].several:
+            del self.there[name]
 
     def made(self, name: str, views: dict[str, Any]) -> Any:
         """Return what a node's operator returns, on the tensors that are there."""

@@ -12,10 +12,14 @@ The following rules make the order of runs safe; values of size zero (`...:done`
 - operators that draw random numbers run once, in the order of the program, so that each draws the same numbers;
 - dropout may be recomputed from its mask;
 - the forward's results are computed once and stay until the end, since the caller holds them.
+
+A size that is not fixed is a number, which takes no memory. It is read off a tensor when that is made, and its readers
+come later. The forward hands its sizes to the backward.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -69,6 +73,10 @@ class Joint:
         The values at which a node's tensors look; inputs look at none.
     maker : dict of str to str
         For each CALL that is a task, and the ITEMs of one, the task's node.
+    size_of : dict of str to str
+        Sizes that are read off the result of a task, and its node; all others follow from inputs and from these.
+    sizes : tuple of str
+        Sizes that the forward passes to the backward.
     tasks : dict of str to Task
         In the order of the program, effects of the forward right before the boundary.
     """
@@ -79,6 +87,7 @@ class Joint:
         self.values: dict[str, int] = {}
         self.owned: dict[str, tuple[str, ...]] = {}
         self.maker: dict[str, str] = {}
+        self.size_of: dict[str, str] = {}
         self._given: set[int] = set()
         self._value_of: dict[int, str] = {}
         self._written: dict[str, tuple[str, ...]] = {}
@@ -89,6 +98,7 @@ class Joint:
             if name != call:
                 self.items[call] = (*self.items.get(call, ()), name)
         self._kinds()
+        self.sizes = tuple(self._early_sizes())
         self.tasks = {task.name: task for task in self._order()}
 
     # ------------------------------------------------------------------------------------- storages
@@ -113,10 +123,30 @@ class Joint:
             self._written[node.name] = tuple(new)
         elif node.role is Role.ITEM and node.inputs[0] in self.maker:
             self.maker[node.name] = self.maker[node.inputs[0]]
+        elif node.role is Role.SIZE:
+            made = next((self.maker[name] for name in self.bases(node.inputs) if name in self.maker), None)
+            if made is not None:
+                self.size_of[node.name] = made
+
+    def with_sizes(self, recording: Recording) -> Joint:
+        """Return the same graph with other sizes: those of a recording that differs in nothing else."""
+        made = copy.copy(self)
+        made.recording = recording
+        made.nodes = {node.name: node for node in recording.nodes}
+        made.values = dict.fromkeys(self.values, 0) | {
+            name: recording.storages[storage] for storage, name in self._value_of.items()
+        }
+        return made
 
     def is_view(self, name: str) -> bool:
-        """Whether a node is only a view of another node's result."""
+        """Whether a node is only a view of another node's result, or a size that follows from others."""
+        if self.nodes[name].role is Role.SIZE:
+            return name not in self.size_of
         return self.nodes[name].role in (Role.CALL, Role.ITEM) and name not in self.maker
+
+    def sizes_of(self, task: str) -> tuple[str, ...]:
+        """Return the sizes that are read off the result of a task's node."""
+        return tuple(size for size, made in self.size_of.items() if made == task)
 
     def bases(self, names: Iterable[str]) -> Iterator[str]:
         """Yield the nodes that are no views and from which these are made, each as often as it is read."""
@@ -154,6 +184,19 @@ class Joint:
                 waiting.extend(self.nodes[name].inputs)
         self.forward = {name for name in self._written if name in wanted}
 
+    def _early_sizes(self) -> Iterator[str]:
+        """Yield the sizes that are known at the end of the forward."""
+        known: set[str] = set()
+        for node in self.recording.nodes:
+            if node.role is Role.INPUT and node.operator == "size":
+                known.add(node.name)
+            elif node.role is Role.SIZE:
+                made = self.size_of.get(node.name)
+                needs = {name for name in self.bases(node.inputs) if self.nodes[name].role in (Role.SIZE, Role.TANGENT)}
+                if made in self.forward if made is not None else known >= needs:
+                    known.add(node.name)
+        yield from known
+
     def describe(self, name: str) -> str:
         """Return the user's name of an operator."""
         node = self.nodes[name]
@@ -174,6 +217,13 @@ class Joint:
                     if tensor is not None:
                         found.setdefault(tensor.storage, []).append(name)
         return found
+
+    def _size_order(self) -> Iterator[tuple[str, str]]:
+        """Yield precedence pairs of tasks: off whose result a size is read, and who needs that size."""
+        for name in self._written if self.size_of else ():
+            for base in self.bases(self.nodes[name].inputs):
+                if base in self.size_of:
+                    yield self.size_of[base], name
 
     def _storages_read(self, name: str) -> set[int]:
         inputs = self.nodes[name].inputs
@@ -247,6 +297,7 @@ class Joint:
     def _order(self) -> list[Task]:
         """List the tasks, with values of size zero that enforce additional precedence."""
         pairs, fixed = self._effect_order()
+        pairs += self._size_order()
         random = [name for name in self._written if self.nodes[name].random]
         fixed.update(random)
         fixed.update(name for name in self._written if self.nodes[name].effect)
@@ -307,6 +358,13 @@ class Joint:
         """Values that must be there at the end: gradients, and what the forward returned, which its caller holds."""
         ends = (*self.recording.outputs, *self.recording.gradients)
         return self._values_read([name for name in ends if name is not None])
+
+    def gradients(self) -> Iterator[tuple[int, Node, tuple[str, ...]]]:
+        """Yield place, node and gradient values of each input that has a gradient."""
+        inputs = [node for node in self.recording.nodes if node.role is Role.INPUT]
+        for place, (node, name) in enumerate(zip(inputs, self.recording.gradients, strict=False)):
+            if name is not None:
+                yield place, node, self._values_read([name])
 
     def mask_parts(self, name: str) -> tuple[str, str, str]:
         """Return input, mask and output of a dropout node."""

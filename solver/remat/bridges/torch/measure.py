@@ -18,7 +18,8 @@ def storages_in(tree: Any) -> Iterator[Any]:
     """Yield the storages of all tensors in nested containers."""
     for leaf in pytree.tree_leaves(tree):
         if isinstance(leaf, torch.Tensor):
-            yield leaf.untyped_storage()
+            dense = (leaf._indices(), leaf._values()) if leaf.layout == torch.sparse_coo else (leaf,)
+            yield from (part.untyped_storage() for part in dense)
 
 
 class LiveStorages(DispatchMode):

@@ -46,7 +46,8 @@ def _measured(captured: Captured, given: list[Any], repeats: int) -> dict[str, A
     stopwatch = _Stopwatch(captured, given, repeats=repeats)
     with torch.random.fork_rng():
         stopwatch.run([Event(task.name) for task in captured.joint.tasks.values() if not task.from_mask])
-    return costs_document(str(given[0].device), stopwatch.found)
+    device = next(tensor.device for tensor in given if isinstance(tensor, torch.Tensor))
+    return costs_document(str(device), stopwatch.found)
 
 
 class _Stopwatch(Interpreter):

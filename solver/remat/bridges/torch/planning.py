@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -233,24 +235,77 @@ def costs_of(captured: Captured, costs: str | Costs | Mapping[str, Any] | None) 
     return read_costs(measure(captured) if costs == MEASURE else costs)
 
 
-def same_order(captured: Captured, plan: Plan, choices: Choices) -> Plan | None:
-    """Return a plan with the same runs for other sizes; None if it exceeds the budget."""
-    budget = choices.budget
-    if not captured.joint.tasks.keys() >= set(plan.runs):
-        return None
-    if not isinstance(budget, (int, str)) or _is_share(budget):
-        return None
-    split = _split(captured, choices)
-    optimizer = read_optimizer(choices.optimizer)
-    step = _step(captured, choices, split, optimizer)
-    costs = costs_of(captured, choices.costs)
-    instance = captured.instance(costs, static=sum(split.values()) - split["reserve"])
-    try:
-        result = schedule_of(instance, list(plan.runs))
-    except RematError:
-        return None
-    made = plan_of(captured, result, split, step, optimizer.called(device_of(captured)))
-    return made if made.whole_peak + split["reserve"] <= parse_size(budget) else None
+class Orderable:
+    """A captured step whose orders are verified one after the other.
+
+    Parameters
+    ----------
+    captured : Captured
+    choices : Choices
+    """
+
+    def __init__(self, captured: Captured, choices: Choices) -> None:
+        self.captured = captured
+        self.split = _split(captured, choices)
+        optimizer = read_optimizer(choices.optimizer)
+        self.step = _step(captured, choices, self.split, optimizer)
+        self.optimizer = optimizer.called(device_of(captured))
+        costs = costs_of(captured, choices.costs)
+        self.instance = captured.instance(costs, static=sum(self.split.values()) - self.split["reserve"])
+
+    @cached_property
+    def kept(self) -> Result:
+        """The schedule without recomputation."""
+        return schedule_of(
+            self.instance, [task.name for task in self.captured.joint.tasks.values() if not task.from_mask]
+        )
+
+    def budget(self, share: Decimal, whole: int) -> int:
+        """Return a share of a peak as a budget, which includes the reserve."""
+        return int(share * whole) + self.split["reserve"]
+
+    def within(self, budget: int, plans: Iterable[Plan]) -> Plan | None:
+        """Return the plan that recomputes least among those that hold a budget: without recomputation, or a known one.
+
+        Parameters
+        ----------
+        budget : int
+        plans : iterable of Plan
+            For other sizes, or other programs, whose order need not exist here.
+        """
+        most = budget - self.split["reserve"]
+        if sum(self.step.values()) > most:
+            return None
+        if self.kept.peak_memory["memory"] <= most:
+            return self._plan(self.kept)
+        found: list[Result] = []
+        for runs in dict.fromkeys(plan.runs for plan in plans):
+            if self.captured.joint.tasks.keys() >= set(runs):
+                try:
+                    result = schedule_of(self.instance, runs)
+                except RematError:
+                    continue
+                if result.peak_memory["memory"] <= most:
+                    found.append(result)
+        best = min(found, key=lambda result: result.makespan or 0, default=None)
+        return None if best is None else self._plan(best)
+
+    def _plan(self, result: Result) -> Plan:
+        return plan_of(self.captured, result, self.split, self.step, self.optimizer)
+
+
+def least_of(captured: Captured, choices: Choices) -> tuple[tuple[str, ...], int]:
+    """Return the order with the smallest peak that a quick search finds, and this peak without fixed bytes."""
+    instance = captured.instance(costs_of(captured, choices.costs))
+    result = _least(instance, choices)
+    if result.columns is None:
+        result = solve(instance, algorithm="keep-all")
+    return plan_of(captured, result).runs, result.peak_memory["memory"]
+
+
+def reserve_of(captured: Captured, choices: Choices) -> int:
+    """Return the bytes that stay free."""
+    return _split(captured, choices)["reserve"]
 
 
 def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str = "") -> Plan:
@@ -569,4 +624,4 @@ def _cached(captured: Captured, choices: Choices) -> Path | None:
     return Path(choices.cache) / f"{key}.json"
 
 
-__all__ = ["Choices", "Plan", "TooSmallError", "judge", "load_plan", "make_plan", "plan_of"]
+__all__ = ["Choices", "Orderable", "Plan", "TooSmallError", "judge", "least_of", "load_plan", "make_plan", "plan_of"]

@@ -19,13 +19,14 @@ class TorchError(RematError):
 
 
 class Role(StrEnum):
-    """The role of a node in the joint graph."""
+    """The role of a node in the joint graph; a SIZE is a number, not a tensor."""
 
     INPUT = "input"
     TANGENT = "tangent"
     CONSTANT = "constant"
     CALL = "call"
     ITEM = "item"
+    SIZE = "size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Node:
         Unique in its graph; another release of PyTorch may name it otherwise.
     role : Role
     operator : str
-        ``aten.mm.default``; for inputs what they are: ``parameter``, ``buffer`` or ``input``.
+        ``aten.mm.default``; for inputs what they are: ``parameter``, ``buffer``, ``input``, or ``size``.
     arguments : str
         All arguments as text, nodes as ``#`` and their index.
     inputs : tuple of str

@@ -6,11 +6,15 @@ import operator
 import re
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from remat.bridges.torch.kernel_storage import storage_bytes
 from remat.bridges.torch.recording import Held, Node, Recording, Role, TorchError
 from remat.bridges.torch.shim import fx, pytree, torch
+from remat.bridges.torch.sparse import Entries, is_sparse, storage_key
+from remat.bridges.torch.symbolic import Symbols, bytes_moved, is_symbol
 
 STATISTICS: dict[str, tuple[tuple[int, ...], tuple[int, ...], int | None]] = {
     "aten._native_batch_norm_legit_functional.default": ((3, 4), (3, 4), 5),
@@ -105,6 +109,8 @@ def _merge_equal(graph: Any) -> dict[int, int]:
             continue
         if operator_name(node).rpartition(".")[0] in UNDEFINED or kept.intersection(_storages(node)):
             continue
+        if node.meta.get("unbacked_bindings"):  # it names a size, which others have in their shapes
+            continue
         key = _frozen((node.target, node.args, node.kwargs))
         first = seen.setdefault(key, node)
         if first is not node:
@@ -133,11 +139,13 @@ def _frozen(value: Any) -> Hashable:
         return tuple((key, _frozen(part)) for key, part in sorted(value.items()))
     if isinstance(value, slice):
         return ("slice", _frozen((value.start, value.stop, value.step)))
+    if is_symbol(value):
+        return ("symbol", str(value))
     return (type(value).__name__, repr(value)) if isinstance(value, float) else (type(value).__name__, value)
 
 
 def _storages(node: Any) -> list[int]:
-    return [t.untyped_storage()._cdata for t in tensors_of(node.meta.get("val")) if t is not None]
+    return [storage_key(t) for t in tensors_of(node.meta.get("val")) if t is not None]
 
 
 # --------------------------------------------------------------------------------------------- recording
@@ -155,38 +163,53 @@ class Recorder:
         See `tidy`.
     kinds : sequence of str
         What each input is.
+    symbols : Symbols, optional
+        Of a graph whose sizes are not fixed: it gives codes to its sizes.
     """
 
-    def __init__(self, module: Any, forward_outputs: int, stands_for: dict[int, int], kinds: list[str]) -> None:
+    def __init__(
+        self,
+        module: Any,
+        forward_outputs: int,
+        stands_for: dict[int, int],
+        kinds: list[str],
+        symbols: Symbols | None = None,
+    ) -> None:
         self.module = module
         self.forward_outputs = forward_outputs
         self.stands_for = stands_for
         self.kinds = kinds
+        self.symbols = symbols
+        self.size: Callable[[Any], int] = int if symbols is None else symbols.encode
+        self.entries = Entries(self.size)
         self.numbers: dict[int, int] = {}
         self.sizes: list[int] = []
         self.place: dict[Any, int] = {}
 
     def record(self) -> Recording:
         """Return the whole graph's record."""
-        nodes: list[Node] = []
+        nodes: dict[str, Node] = {}
         outputs: list[Any] = []
         for node in self.module.graph.nodes:
             if node.op == "output":
                 outputs = list(pytree.tree_leaves(node.args, is_leaf=lambda leaf: leaf is None))
                 continue
             self.place[node] = len(nodes)
-            nodes.append(self._node(node))
+            made = self._node(node)
+            if self.symbols is None and made.role is Role.CALL:  # else `Symbols.fixed` counts
+                made = replace(made, moved=bytes_moved(made, nodes, self.sizes))
+            nodes[made.name] = made
         ends = [end.name if isinstance(end, fx.Node) else None for end in outputs]
         split = self.forward_outputs
-        return Recording(tuple(nodes), tuple(self.sizes), tuple(ends[:split]), tuple(ends[split:]))
+        return Recording(tuple(nodes.values()), tuple(self.sizes), tuple(ends[:split]), tuple(ends[split:]))
 
     def _held(self, node: Any) -> tuple[Held | None, ...]:
         value = getattr(self.module, node.target) if node.op == "get_attr" else node.meta.get("val")
         if node.op == "get_attr" and not isinstance(value, torch.Tensor):
             raise TorchError(f"{node.name} is a part of the program that is run as a whole; this cannot be planned")
-        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            raise TorchError(f"{node.name} is a size that is not fixed ({value}); capture with fixed shapes")
-        held = tuple(None if part is None else self._tensor(part) for part in tensors_of(value))
+        held = tuple(
+            None if part is None else self._tensor(node, item, part) for item, part in enumerate(tensors_of(value))
+        )
         return self._in_full_precision(node, held)
 
     def _in_full_precision(self, node: Any, held: tuple[Held | None, ...]) -> tuple[Held | None, ...]:
@@ -199,29 +222,41 @@ class Recorder:
             return held
         for index in (1, 2):
             part = node.meta["val"][index]
-            self.sizes[self.numbers[part.untyped_storage()._cdata]] = part.numel() * 4
+            self.sizes[self.numbers[storage_key(part)]] = self.size(part.numel() * 4)
         return tuple(h if h is None or i == 0 else replace(h, dtype="float32") for i, h in enumerate(held))
 
-    def _tensor(self, tensor: Any) -> Held:
-        storage = tensor.untyped_storage()
-        key = left_of(self.stands_for, storage._cdata)
+    def _tensor(self, node: Any, item: int, tensor: Any) -> Held:
+        key = left_of(self.stands_for, storage_key(tensor))
         if key not in self.numbers:
             self.numbers[key] = len(self.sizes)
-            self.sizes.append(int(storage.nbytes()))
-        shape = tuple(int(length) for length in tensor.shape)
+            sparse = is_sparse(tensor)
+            size = self.entries.bytes(node, tensor) if sparse else self._storage(node, item, tensor)
+            self.sizes.append(size)
+        shape = tuple(map(self.size, tensor.shape))
         return Held(self.numbers[key], shape, str(tensor.dtype).removeprefix("torch."))
+
+    def _storage(self, node: Any, item: int, tensor: Any) -> int:
+        size = storage_bytes(node, item, tensor)
+        if self.symbols is not None and not self.symbols.shown(size):
+            size = tensor.numel() * tensor.element_size()
+        return self.size(size)
 
     def _node(self, node: Any) -> Node:
         held = self._held(node)
         if node.op == "placeholder":
             if "tangents" in node.name:
                 return Node(node.name, Role.TANGENT, tensors=held)
+            if is_symbol(node.meta.get("val")):
+                return Node(node.name, Role.INPUT, "size")
             number = sum(1 for known in self.place if known.op == "placeholder") - 1
             kind = self.kinds[number] if number < len(self.kinds) else "input"
             return Node(node.name, Role.INPUT, kind, tensors=held)
         if node.op == "get_attr":
             return Node(node.name, Role.CONSTANT, tensors=held)
         inputs = tuple(read.name for read in node.all_input_nodes)
+        if is_symbol(node.meta.get("val")):
+            arguments = self._text((node.args, dict(node.kwargs)))
+            return Node(node.name, Role.SIZE, operator_name(node), arguments, inputs, source=source_of(node))
         if node.target is operator.getitem:
             item = node.args[1]
             return Node(node.name, Role.ITEM, "getitem", str(item), inputs, held, item=int(item))
@@ -253,9 +288,17 @@ class Recorder:
             backward=node.meta.get("partitioner_tag") == "is_backward",
             module=module_of(node),
             source=source_of(node),
-            flops=_flops(node),
-            moved=_moved(node),
+            flops=self._flops(node),
         )
+
+    def _flops(self, node: Any) -> int:
+        if self.symbols is None:
+            return int(_flops(node))
+        unknown: Any = import_module("torch.fx.experimental.symbolic_shapes").GuardOnDataDependentSymNode
+        try:
+            return self.size(_flops(node))
+        except unknown:  # PyTorch's formula compares sizes that depend on data
+            return 0
 
     def _text(self, value: Any) -> str:
         """Return arguments as text: nodes by number, since names differ between releases."""
@@ -315,18 +358,16 @@ def _values(value: Any) -> Any:
     return pytree.tree_map(lambda part: part.meta.get("val") if isinstance(part, fx.Node) else part, value)
 
 
-def _flops(node: Any) -> int:
+def _flops(node: Any) -> Any:
     """Count the operations of matrix products, convolutions and attention, as PyTorch's own counter does."""
     formula = _formula(getattr(node.target, "overloadpacket", None))
     if formula is None:
         return 0
     args, kwargs = _values((node.args, dict(node.kwargs)))
-    return int(formula(*args, **kwargs, out_val=node.meta.get("val")))
+    return formula(*args, **kwargs, out_val=node.meta.get("val"))
 
 
 def _formula(packet: Any) -> Callable[..., int] | None:
-    from importlib import import_module
-
     counter: Any = import_module("torch.utils.flop_counter")
     aten = torch.ops.aten
     same = {
@@ -335,11 +376,3 @@ def _formula(packet: Any) -> Callable[..., int] | None:
     }
     found: Callable[..., int] | None = counter.flop_registry.get(same.get(packet, packet))
     return found
-
-
-def _moved(node: Any) -> int:
-    """Add up the bytes of all tensors that a node reads and returns, none more than its storage holds."""
-    read = [part for known in node.all_input_nodes for part in tensors_of(known.meta.get("val"))]
-    made = tensors_of(node.meta.get("val"))
-    sizes = (min(t.numel() * t.element_size(), t.untyped_storage().nbytes()) for t in (*read, *made) if t is not None)
-    return int(sum(sizes))

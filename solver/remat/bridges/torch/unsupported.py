@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from importlib import import_module
 from typing import Any
 
 from remat.bridges.torch.recording import TorchError
@@ -43,6 +44,12 @@ def warn_of_checkpoints(graph: Any) -> None:
             "the model checkpoints by itself; remat plans recomputation and ignores that: switch it off",
             stacklevel=2,
         )
+
+
+def is_break(error: BaseException) -> bool:
+    """Whether a module cannot be traced as one graph, but perhaps as several."""
+    found: Any = import_module("torch._dynamo.exc")
+    return isinstance(error, (found.Unsupported, found.UserError))
 
 
 def explain(error: BaseException) -> TorchError:

@@ -1,0 +1,106 @@
+"""The orders in which a compiled graph runs: each call is executed in one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from remat.bridges.torch.capture import Captured
+from remat.bridges.torch.graph_emission import emit
+from remat.bridges.torch.graphs import build, compile_boxed
+from remat.bridges.torch.plan_options import Choices
+from remat.bridges.torch.recording import Role
+from remat.bridges.torch.shim import torch
+
+Boxed = Callable[[list[Any]], Any]
+Key = tuple[int, ...]
+Runs = tuple[str, ...]
+
+
+class Chooser(Protocol):
+    """Decides in which order a call runs."""
+
+    def enter(self, orders: Orders, key: Key, arguments: list[Any]) -> Runs:
+        """Return the tasks in order, before the call runs."""
+        ...
+
+    def leave(self, outputs: tuple[Any, ...], token: Any) -> None:
+        """Take note of what the call returned and saved; the token lives as long as its backward is to come."""
+
+
+class Orders:
+    """A training graph whose calls may run in different orders, such as for other sizes.
+
+    PyTorch sees one forward and one backward. The forward saves a tensor without elements, whose shape tells the
+    backward in which order the forward ran.
+
+    Parameters
+    ----------
+    captured : Captured
+    choices : Choices
+    chooser : Chooser
+
+    Attributes
+    ----------
+    alone, least : dict
+        Orders by the sizes of a call: as the only graph of a step; with the smallest peak, and this peak.
+    """
+
+    def __init__(self, captured: Captured, choices: Choices, chooser: Chooser) -> None:
+        self.captured = captured
+        self.choices = choices
+        self.chooser = chooser
+        self.alone: dict[Key, Runs] = {}
+        self.least: dict[Key, tuple[Runs, int]] = {}
+        self.outputs = len(captured.recording.outputs)
+        self.sizes = len(captured.joint.sizes)
+        self.tangents = sum(node.role is Role.TANGENT for node in captured.recording.nodes)
+        self.runs: dict[Runs, int] = {}
+        self.compiled: list[tuple[Boxed, Boxed]] = []
+        self._sized: dict[Key, Captured] = {}
+
+    def graphs(self) -> tuple[Any, Any]:
+        """Return the graphs of forward and backward for PyTorch, which never run."""
+        tasks = self.captured.joint.tasks.values()
+        return build(self.captured, emit(self.captured.joint, [task.name for task in tasks if not task.from_mask]))
+
+    def sized(self, key: Key) -> Captured:
+        """Return the step with the sizes of a call."""
+        if self.captured.symbols is None:
+            return self.captured
+        if key not in self._sized:
+            self._sized = {key: self.captured.at(key)}
+        return self._sized[key]
+
+    def _number(self, runs: Runs) -> int:
+        if runs not in self.runs:
+            forward, backward = build(self.captured, emit(self.captured.joint, runs))
+            self.compiled.append((compile_boxed(forward), compile_boxed(backward)))
+            self.runs[runs] = len(self.runs)
+        return self.runs[runs]
+
+    def forward(self, _: Any, __: Any) -> Boxed:
+        """Compile the forward for PyTorch."""
+        symbols = self.captured.symbols
+
+        def run(arguments: list[Any]) -> Any:
+            key = () if symbols is None else symbols.key(arguments)
+            number = self._number(self.chooser.enter(self, key, arguments))
+            returned = self.compiled[number][0](arguments)
+            token = torch.empty((number, 0))
+            self.chooser.leave(returned, token)
+            end = len(returned) - self.sizes
+            return (*returned[:end], token, *returned[end:])
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+
+    def backward(self, _: Any, __: Any) -> Boxed:
+        """Compile the backward for PyTorch."""
+
+        def run(arguments: list[Any]) -> Any:
+            token = arguments.pop(len(arguments) - self.tangents - 1)
+            return self.compiled[token.shape[0]][1](arguments)
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
