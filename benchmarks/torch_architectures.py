@@ -77,7 +77,7 @@ def examine(name: str) -> dict[str, Any]:
         live = measure.LiveStorages([*module.parameters(), *module.buffers(), *args])
         with live:
             returned_loss(planner(*args)).backward()
-        row["live - plan"] = f"{live.peak - plan.split['activations']:+,}"
+        row["live - plan"] = f"{live.peak - plan.split['activations'] - plan.split.get('gradients', 0):+,}"
     except Exception as error:
         row["refusal"] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
     return row | {"s": f"{time.process_time() - begin:.1f}"}

@@ -78,6 +78,11 @@ def reruns(result):
     return len(names) - len(set(names))
 
 
+def step_bytes(plan):
+    """What a step takes at its peak, beyond what lies in memory throughout."""
+    return plan.split["activations"] + plan.split.get("gradients", 0)
+
+
 def equal(one, other):
     """Whether two dictionaries of tensors are equal to the bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)

@@ -15,7 +15,7 @@ from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.measure import LiveStorages
 from remat.bridges.torch.planning import TooSmallError
 from tests.torch import models
-from tests.torch.studies import WORK, equal
+from tests.torch.studies import WORK, equal, step_bytes
 from tests.torch.test_drawn import CLOSE, COMMON, STEPS, WIDTH, Drawn
 
 
@@ -65,7 +65,7 @@ def examine_sizes(program, sizes):
         except TooSmallError:
             return
         assert equal(found, right)
-        assert live_peak(compiled, module, (x,)) <= compiled.plan.split["activations"] + CLOSE
+        assert live_peak(compiled, module, (x,)) <= step_bytes(compiled.plan) + CLOSE
 
 
 @settings(max_examples=3, **COMMON)
@@ -103,7 +103,7 @@ def test_networks_follow_one_capture(factory, monkeypatch):
         for net in (module, plain):
             net.load_state_dict(start)
         assert equal(step(planned, module, args, kwargs), step(plain, plain, args, kwargs))
-        assert live_peak(planned, module, args, kwargs) <= planned.plan.split["activations"] + CLOSE
+        assert live_peak(planned, module, args, kwargs) <= step_bytes(planned.plan) + CLOSE
     assert len(captures) == 2, "the first sizes, and all others"
 
 
@@ -229,7 +229,7 @@ def test_sizes_that_depend_on_data_count_as_their_largest():
     for rows in (300, 300, 200, 120):
         x = torch.randn(rows, WIDTH)
         assert equal(step(planned, module, (x,)), step(plain, plain, (x,)))
-        assert live_peak(planned, module, (x,)) <= planned.plan.split["activations"] + CLOSE
+        assert live_peak(planned, module, (x,)) <= step_bytes(planned.plan) + CLOSE
 
 
 class Counted(nn.Module):
@@ -280,4 +280,4 @@ def test_recurrent_layers_and_sparse_gradients(kind):
         one["table.weight"] = one["table.weight"].coalesce().to_dense()
     assert equal(found, right)
     assert planned.plan.overhead > 0
-    assert live_peak(planned, module, (ids,)) <= planned.plan.split["activations"] + CLOSE
+    assert live_peak(planned, module, (ids,)) <= step_bytes(planned.plan) + CLOSE
