@@ -1,4 +1,4 @@
-"""47 architectures: captured, planned half-way, trained one step; its gradients against `aot_eager`, its live peak.
+"""Many architectures: captured, planned half-way, trained one step; its gradients against `aot_eager`, its live peak.
 
     <python with torch and transformers> -m benchmarks.torch_architectures [NAME...]
 
