@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from remat.bridges.torch.costs import read_optimizer
     from remat.bridges.torch.factory import call_factory, capture_factory
     from remat.bridges.torch.fitting import fit
+    from remat.bridges.torch.inductor import Partitioner
     from remat.bridges.torch.interpreter import Execution, execute
     from remat.bridges.torch.operator_timing import measure
     from remat.bridges.torch.plan_options import Choices
@@ -23,6 +24,7 @@ _HOME = {
     "Captured": "capture",
     "Choices": "plan_options",
     "Execution": "interpreter",
+    "Partitioner": "inductor",
     "Plan": "planning",
     "TooSmallError": "planning",
     "TorchError": "recording",
@@ -46,6 +48,7 @@ __all__ = [
     "Captured",
     "Choices",
     "Execution",
+    "Partitioner",
     "Plan",
     "TooSmallError",
     "TorchError",

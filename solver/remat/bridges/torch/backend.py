@@ -20,7 +20,8 @@ from remat.bridges.torch.capture import (
 )
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.graphs import build, compile_boxed
-from remat.bridges.torch.plan_options import Choices
+from remat.bridges.torch.inductor import compile_graph
+from remat.bridges.torch.plan_options import Choices, make_choices
 from remat.bridges.torch.planning import Plan, make_plan, same_order
 from remat.bridges.torch.recording import Node, Role, TorchError
 from remat.bridges.torch.shim import fx, torch
@@ -79,6 +80,8 @@ class Backend:
                 self.on_plan(plan)
             return build(captured, emit(captured.joint, plan.runs))
 
+        if self.choices.inductor:
+            return compile_graph(graph, inputs, partition)
         return compiler(compile_boxed, partition)(graph, inputs)  # type: ignore[no-any-return]
 
     def _plan(self, captured: Captured, choices: Choices, *, again: bool) -> Plan:
@@ -214,19 +217,10 @@ def backend(budget: int | str | Sequence[int | str] | None = None, **choices: An
         Bytes of the device, ``"8GB"``, or ``"70%"`` of what it takes when nothing is recomputed: parameters, buffers,
         inputs, gradients, states of the optimizer and activations together. Without it nothing is recomputed. A list
         has one for each training graph of a step, where the module breaks into several.
-    algorithm, time_limit, costs, optimizer, reserve, accumulate, plan, cache
+    algorithm, time_limit, costs, optimizer, reserve, accumulate, plan, cache, inductor
         See `Choices`.
     """
     return Backend(make_choices(budget, choices))
-
-
-def make_choices(budget: int | str | Sequence[int | str] | None, given: dict[str, Any]) -> Choices:
-    """Read the options of `backend` and `compile`."""
-    known = Choices.__dataclass_fields__
-    for name in given:
-        if name not in known:
-            raise OptionError(f"there is no such option; known are {', '.join(known)}", argument=name)
-    return Choices(budget=budget, **given)
 
 
 def compile_module(module: Any, budget: int | str | Sequence[int | str] | None = None, **choices: Any) -> Any:

@@ -52,23 +52,28 @@ class LiveStorages(DispatchMode):
         """Let compiled functions run below it."""
         return True
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
+        """Forget the storages that are gone."""
         for key in [key for key, (storage, _) in self._alive.items() if storage.expired()]:
             self.now -= self._alive.pop(key)[1]
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator, and count what it returns."""
-        self._sweep()
+        self.sweep()
         returned = function(*args, **(kwargs or {}))
-        for storage in storages_in(returned):
-            key = storage._cdata
-            if key not in self._besides and key not in self._alive:
-                self._alive[key] = (self._weak(storage), storage.nbytes())
-                self.now += storage.nbytes()
+        self.adopt(returned)
         self.runs += 1
         if self.now > self.peak:
             self.peak, self.at = self.now, str(function)
         return returned
+
+    def adopt(self, tree: Any) -> None:
+        """Count the storages of tensors that are not counted yet."""
+        for storage in storages_in(tree):
+            key = storage._cdata
+            if key not in self._besides and key not in self._alive:
+                self._alive[key] = (self._weak(storage), storage.nbytes())
+                self.now += storage.nbytes()
 
 
 def allocator_peak(call: Callable[[], Returned]) -> tuple[Returned, int]:

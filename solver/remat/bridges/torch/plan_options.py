@@ -43,6 +43,8 @@ class Choices:
         A plan file to use instead of solving.
     cache : path, optional
         A folder of plans, by fingerprint, budget and costs.
+    inductor : bool
+        Compile the planned graphs with Inductor; otherwise PyTorch's own kernels run them one by one.
 
     Raises
     ------
@@ -60,6 +62,7 @@ class Choices:
     accumulate: bool = False
     plan: str | os.PathLike[str] | None = None
     cache: str | os.PathLike[str] | None = None
+    inductor: bool = False
 
     def __post_init__(self) -> None:
         """Read sizes and the limit; text stays as it was given, for messages, and other numbers become whole ones."""
@@ -108,3 +111,12 @@ def check_budget(budget: Any) -> int | str:
     except ValueError as error:
         raise OptionError(f"{error}", argument="budget") from None
     return check_size(budget, "budget")
+
+
+def make_choices(budget: int | str | Sequence[int | str] | None, given: dict[str, Any]) -> Choices:
+    """Read the options of `backend` and `compile`."""
+    known = Choices.__dataclass_fields__
+    for name in given:
+        if name not in known:
+            raise OptionError(f"there is no such option; known are {', '.join(known)}", argument=name)
+    return Choices(budget=budget, **given)
