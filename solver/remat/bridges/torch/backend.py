@@ -20,7 +20,7 @@ from remat.bridges.torch.capture import (
 )
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.graphs import build, compile_boxed
-from remat.bridges.torch.inductor import compile_graph
+from remat.bridges.torch.inductor import Compiler, Planner, compile_plan
 from remat.bridges.torch.plan_options import Choices, make_choices
 from remat.bridges.torch.planning import Plan, make_plan, same_order
 from remat.bridges.torch.recording import Node, Role, TorchError
@@ -67,6 +67,8 @@ class Backend:
         self, graph: Any, inputs: list[Any], choices: Callable[[], Choices], *, again: bool = False
     ) -> Callable[..., Any]:
         sources = _by_kind(self.module, inputs)
+        if self.choices.inductor:
+            return self._through_inductor(graph, inputs, sources, choices)
 
         def partition(joint: Any, _: Any, *, num_fwd_outputs: int, **__: Any) -> tuple[Any, Any]:
             if _has_symbols(joint):
@@ -80,9 +82,26 @@ class Backend:
                 self.on_plan(plan)
             return build(captured, emit(captured.joint, plan.runs))
 
-        if self.choices.inductor:
-            return compile_graph(graph, inputs, partition)
         return compiler(compile_boxed, partition)(graph, inputs)  # type: ignore[no-any-return]
+
+    def _through_inductor(
+        self, graph: Any, inputs: list[Any], sources: tuple[Source, ...], choices: Callable[[], Choices]
+    ) -> Callable[..., Any]:
+        """Compile with Inductor; a graph without a backward takes no budget."""
+
+        def captured_of(joint: Any, forward_outputs: int) -> Captured:
+            captured = Captured(self.module, joint, forward_outputs, sources, None)
+            captured.tensors = inputs
+            return captured
+
+        training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+        chosen = choices() if training else replace(self.choices, budget=None)
+        compiled, plan = compile_plan(Compiler(graph, inputs), Planner(captured_of, chosen))
+        if plan is not None:
+            self.plans.append(plan)
+            if self.on_plan is not None:
+                self.on_plan(plan)
+        return compiled
 
     def _plan(self, captured: Captured, choices: Choices, *, again: bool) -> Plan:
         """Plan a graph; if its sizes change between calls, plan for the largest so far if that fits."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +11,8 @@ from typing import Any
 
 from remat.bridges.torch.costs import Costs, read_costs, static_bytes
 from remat.bridges.torch.document import instance_document
-from remat.bridges.torch.joint import Joint
+from remat.bridges.torch.fusion import Fusion
+from remat.bridges.torch.joint import Joint, Task
 from remat.bridges.torch.plan_options import read_size
 from remat.bridges.torch.recording import Recording, TorchError
 from remat.bridges.torch.shim import pytree, torch
@@ -64,6 +65,10 @@ class Captured:
     """
 
     tensors: list[Any] | None = None
+    fusion: Fusion | None = None
+    """The groups that Inductor will compile, for plans that it executes; otherwise each operator is a task."""
+    reference: Sequence[str] | None = None
+    """Tasks in the order of Inductor's own partition, which stands for a plan without recomputation."""
 
     def __init__(self, module: Any, graph: Any, forward_outputs: int, sources: tuple[Source, ...], given: Any) -> None:
         self.module = module
@@ -80,7 +85,17 @@ class Captured:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of operators, arguments, shapes and aliasing: plans are for one fingerprint."""
-        return self.recording.fingerprint
+        fused = "" if self.fusion is None else f"-fused-{len(self.fusion.groups)}"
+        return self.recording.fingerprint + fused
+
+    @property
+    def tasks(self) -> Mapping[str, Task]:
+        """The tasks of a plan: operators, or groups of them."""
+        return self.joint.tasks if self.fusion is None else self.fusion.tasks
+
+    def members(self, runs: Sequence[str]) -> Sequence[str]:
+        """Return the runs of operators that runs of tasks are."""
+        return runs if self.fusion is None else self.fusion.members(runs)
 
     @property
     def has_loss(self) -> bool:
@@ -122,7 +137,9 @@ class Captured:
     ) -> dict[str, Any]:
         """Return the instance as a document."""
         name = type(self.module).__name__ if self.module is not None else "joint"
-        return instance_document(self.joint, read_costs(costs), name=name, static=read_size(static, "static"))
+        return instance_document(
+            self.joint, read_costs(costs), name=name, static=read_size(static, "static"), fusion=self.fusion
+        )
 
     def static_bytes(self, optimizer: str | None = None) -> dict[str, int]:
         """Bytes of parameters, buffers, inputs and constants, and of an optimizer's states."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from remat.bridges.torch.measure import LiveStorages
+from remat.bridges.torch.measure import LiveStorages, workspace_of
 from remat.bridges.torch.recording import TorchError
-from remat.bridges.torch.shim import torch
+from remat.bridges.torch.shim import pytree, torch
 
-Workspace = Callable[[str, Sequence[Any]], int]
-"""Bytes that a kernel of a library needs while it runs, from its name and arguments."""
+Workspace = Callable[[Callable[..., Any], Sequence[Any], Mapping[str, Any]], int]
+"""Bytes that a kernel of a library needs while it runs, from its function and arguments."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,7 @@ def account(
     with dispatch._disable_current_modes(), torch.no_grad(), fake.FakeTensorMode(allow_non_fake_inputs=True):
         given = [_without_data(tensor) for tensor in inputs]
         turned = [_without_data(tensor) for tensor in tangents]
-        constants = {
-            name: _without_data(tensor) for program in programs for name, tensor in program.constants.items()
-        }
+        constants = {name: _without_data(tensor) for program in programs for name, tensor in program.constants.items()}
         live = _Allocations([*given, *constants.values()], workspace)
         with live:
             returned = list(_call_of(programs[0], live, constants)(list(given)))
@@ -96,8 +94,7 @@ def account(
             kept, arguments = returned[:outputs], returned[outputs:]
             del returned
             arguments += turned
-            live.adopt(turned)
-            turned.clear()
+            live.adopt(turned)  # autograd holds them until the backward ends
             kept += _call_of(programs[1], live, constants)(arguments)
         return Account(forward, live.peak, at if forward >= live.peak else live.at)
 
@@ -124,17 +121,17 @@ class _Allocations(LiveStorages):
         self.peak = self.now
         return found
 
-    def run(self, name: str, arguments: Sequence[Any]) -> None:
+    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Count the workspace of a kernel."""
         self.sweep()
-        extra = 0 if self.workspace is None else self.workspace(name, arguments)
+        extra = 0 if self.workspace is None else self.workspace(function, args, kwargs)
         if self.now + extra > self.peak:
-            self.peak, self.at = self.now + extra, name
+            self.peak, self.at = self.now + extra, str(function)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator, and count what it needs and returns."""
         returned = super().__torch_dispatch__(function, types, args, kwargs)
-        self.run(str(function), args)
+        self.run(function, args, kwargs or {})
         return returned
 
 
@@ -170,13 +167,55 @@ class _Libraries:
         self._live = live
 
     def __getattr__(self, name: str) -> Any:
+        extern: Any = import_module("torch._inductor.select_algorithm").extern_kernels
+
         def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+            function = getattr(torch, name, None)
             if out is not None:
-                self._live.run(name, args)
+                if function is not None:
+                    self._live.run(function, args, {**kwargs, "out": out})
                 return out
-            return getattr(torch, name)(*args, **kwargs)
+            return function(*args, **kwargs) if function is not None else getattr(extern, name)(*args, **kwargs)
 
         return call
+
+
+class LibraryWorkspace:
+    """Workspace of kernels of libraries on the device where they will run: each runs once on zeros of its shapes."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+
+    def __call__(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+        """Return the bytes beyond what is read and returned."""
+        name = str(function)
+        if name.startswith(NO_KERNELS):
+            return 0
+        key = f"{name} {pytree.tree_map(_described, (list(args), dict(kwargs)))}"
+        if key not in self.known:
+            self.known[key] = self._measured(function, args, kwargs)
+        return self.known[key]
+
+    def _measured(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+        dispatch: Any = import_module("torch.utils._python_dispatch")
+        with dispatch._disable_current_modes(), torch.no_grad(), torch.random.fork_rng():
+            given = pytree.tree_map(_zeros, (list(args), dict(kwargs)))
+            function(*given[0], **given[1])
+            return workspace_of(lambda: function(*given[0], **given[1]), given)
+
+
+NO_KERNELS = ("aten.empty", "aten.as_strided", "aten.detach", "aten.view", "aten.alias")
+"""Operators that only make room or views."""
+
+
+def _described(part: Any) -> Any:
+    if not isinstance(part, torch.Tensor):
+        return part
+    return f"{part.dtype}{list(part.shape)}{list(part.stride())}{part.device}"
+
+
+def _zeros(part: Any) -> Any:
+    return _without_data(part).zero_() if isinstance(part, torch.Tensor) else part
 
 
 def _call_of(program: Program, live: _Allocations, constants: Mapping[str, Any]) -> Callable[[list[Any]], Any]:
@@ -184,10 +223,12 @@ def _call_of(program: Program, live: _Allocations, constants: Mapping[str, Any])
     tree = ast.parse(program.source)
     found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "call"]
     if len(found) != 1:
-        raise TorchError(f"Inductor's code has {len(found)} functions 'call', not one; this PyTorch writes another form")
+        raise TorchError(
+            f"Inductor's code has {len(found)} functions 'call', not one; this PyTorch writes another form"
+        )
     namespace = dict.fromkeys(_names(found[0]), _Nothing()) | _tools(live) | dict(constants)
     code = compile(ast.fix_missing_locations(ast.Module([found[0]], [])), "<generated code>", "exec")
-    exec(code, namespace)  # noqa: S102
+    exec(code, namespace)
     call: Any = namespace["call"]
     return (lambda arguments: call(None, arguments)) if len(found[0].args.args) == 2 else call
 
@@ -220,4 +261,4 @@ def _tools(live: _Allocations) -> dict[str, Any]:
     }
 
 
-__all__ = ["Account", "Program", "account"]
+__all__ = ["Account", "LibraryWorkspace", "Program", "Workspace", "account"]

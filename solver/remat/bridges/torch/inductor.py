@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remat.bridges.torch.capture import Captured, Source
 from remat.bridges.torch.costs import read_costs, read_optimizer
+from remat.bridges.torch.fusion import Fusion
+from remat.bridges.torch.generated_code import Account, LibraryWorkspace, Program, Workspace, account
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.graphs import build
 from remat.bridges.torch.plan_options import Choices, make_choices
-from remat.bridges.torch.planning import MEASURE, Plan, make_plan
+from remat.bridges.torch.planning import MEASURE, Plan, TooSmallError, in_bytes, make_plan
 from remat.bridges.torch.recording import TorchError
-from remat.bridges.torch.shim import torch
+from remat.bridges.torch.shim import fx, torch
+from remat.units import format_size, parse_size
 from remat.version import __version__
 
 if TYPE_CHECKING:
@@ -58,9 +63,15 @@ class Partitioner(CustomPartitionerFn):
     ) -> tuple[Any, Any]:
         """Return the forward and the backward graph of a joint graph."""
         captured = Captured(None, gm, num_fwd_outputs, _by_lifetime(gm, static_lifetime_input_indices or ()), None)
+        static = (
+            {}
+            if static_lifetime_input_indices is None
+            else {"static_lifetime_input_indices": static_lifetime_input_indices}
+        )
+        fuse(captured, joint_inputs, num_fwd_outputs, **static)
         plan = make_plan(captured, self.choices)
         self.plans.append(plan)
-        return build(captured, emit(captured.joint, plan.runs))
+        return build(captured, emit(captured.joint, captured.members(plan.runs)))
 
     def uuid(self) -> str | None:
         """Return what the graphs depend on; None, which switches the cache off, for costs measured at each call."""
@@ -105,34 +116,219 @@ def _by_lifetime(graph: Any, static: Sequence[int]) -> tuple[Source, ...]:
 class _Within(CustomPartitionerFn):
     """Inductor's partitioner while one graph is compiled; nothing of it enters a cache."""
 
-    def __init__(self, partition: Partition, name: str) -> None:
-        self.partition, self.name = partition, name
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
 
     def __call__(self, gm: Any, joint_inputs: Sequence[Any], **given: Any) -> tuple[Any, Any]:
         return self.partition(gm, joint_inputs, **given)
 
     def uuid(self) -> str:
         """Return a text that is the same for all: Inductor's cache of kernels goes by the graphs."""
-        return self.name
+        return f"remat {__version__}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return str, (self.name,)
+        return str, (self.uuid(),)
 
 
-def compile_graph(graph: Any, inputs: list[Any], partition: Partition) -> Callable[..., Any]:
-    """Compile a graph of Dynamo's with Inductor and a partition.
+def fuse(captured: Captured, joint_inputs: Sequence[Any], forward_outputs: int, **given: Any) -> Fusion:
+    """Group the operators of a captured step, and note the order of Inductor's own partitioner."""
+    saved = default_saved(captured.graph, joint_inputs, forward_outputs, **given)
+    captured.fusion = Fusion(captured.joint, captured.by_name, saved)
+    captured.reference = captured.fusion.order(saved)
+    return captured.fusion
 
-    The cache of AOTAutograd is left out, since it would skip the partition, and with it the plan. Inductor's cache of
-    compiled graphs is used.
+
+def default_saved(graph: Any, joint_inputs: Sequence[Any], forward_outputs: int, **given: Any) -> list[str]:
+    """Return the nodes that Inductor's own partitioner passes to the backward."""
+    partitioners: Any = import_module("torch._functorch.partitioners")
+    copied = fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    _, backward = partitioners.min_cut_rematerialization_partition(
+        copied, joint_inputs, num_fwd_outputs=forward_outputs, **{"compiler": "inductor", **given}
+    )
+    names = [node.name for node in backward.graph.find_nodes(op="placeholder")]
+    return [name for name in names if "tangents" not in name]
+
+
+class Compiler:
+    """Compiles a graph of Dynamo's with Inductor, and keeps account of what the generated code allocates.
+
+    Parameters
+    ----------
+    graph, inputs
+        Of Dynamo's.
     """
-    config: Any = import_module("torch._inductor.config")
-    functorch: Any = import_module("torch._functorch.config")
-    compiler: Any = import_module("torch._inductor.compile_fx")
-    if config.cpp_wrapper or config.fx_wrapper:
-        raise TorchError("Inductor's options cpp_wrapper and fx_wrapper are not supported with inductor=True")
-    partitioner = _Within(partition, f"remat {__version__}")
-    with (
-        config.patch(custom_partitioner_fn=partitioner),
-        functorch.patch(enable_autograd_cache=False, force_non_lazy_backward_lowering=True),
-    ):
-        return compiler.compile_fx(graph, inputs)  # type: ignore[no-any-return]
+
+    def __init__(self, graph: Any, inputs: list[Any]) -> None:
+        self.graph, self.inputs = graph, inputs
+        self.programs: list[Program] = []
+        self.given: list[Any] = []
+        self.tangents: list[Any] = []
+        self.outputs = 0
+
+    def compile(self, partition: Partition) -> Callable[..., Any]:
+        """Return the compiled graph.
+
+        The cache of AOTAutograd is left out, since it would skip the partition, and with it the plan. Inductor's cache
+        of compiled graphs is used.
+        """
+        config: Any = import_module("torch._inductor.config")
+        functorch: Any = import_module("torch._functorch.config")
+        compiler: Any = import_module("torch._inductor.compile_fx")
+        if config.cpp_wrapper or config.fx_wrapper:
+            raise TorchError("Inductor's options cpp_wrapper and fx_wrapper are not supported with inductor=True")
+        self.programs.clear()
+
+        def inner(module: Any, given: Sequence[Any], **options: Any) -> Any:
+            if not self.programs:
+                self.given = list(given)
+            compiled = compiler.compile_fx_inner(module, given, **options)
+            self.programs.append(Program(compiled.source_code, dict(compiled.constants or {})))
+            return compiled
+
+        def noted(joint: Any, joint_inputs: Any, *, num_fwd_outputs: int, **options: Any) -> tuple[Any, Any]:
+            self.outputs = num_fwd_outputs
+            nodes = joint.graph.find_nodes(op="placeholder")
+            self.tangents = [node.meta["val"] for node in nodes if "tangents" in node.name]
+            return partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **options)
+
+        graph = fx.GraphModule(self.graph, copy.deepcopy(self.graph.graph))  # Inductor changes what it is given
+        with (
+            config.patch(custom_partitioner_fn=_Within(noted)),
+            functorch.patch(enable_autograd_cache=False, force_non_lazy_backward_lowering=True),
+        ):
+            return compiler.compile_fx(graph, self.inputs, inner_compile=inner)  # type: ignore[no-any-return]
+
+    def account(self, workspace: Workspace | None = None) -> Account | None:
+        """Return what forward and backward allocate; None for a graph without a backward."""
+        if len(self.programs) != 2:
+            return None
+        return account((self.programs[0], self.programs[1]), self.given, self.tangents, self.outputs, workspace)
+
+
+ATTEMPTS = 4
+CLOSE = 0.05
+"""Compilations at most for one plan, and the unused share of a budget that makes another one worthwhile."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A plan that was compiled.
+
+    Attributes
+    ----------
+    compiled : callable
+    plan : Plan
+        With the peak of the generated code.
+    modelled : int
+        Its peak by the fusion model.
+    budget : int or None
+        In bytes.
+    recomputes : bool
+        Whether it differs from Inductor's own order.
+    """
+
+    compiled: Callable[..., Any]
+    plan: Plan
+    modelled: int
+    budget: int | None
+    recomputes: bool
+
+    @property
+    def need(self) -> int:
+        """Bytes of the plan and its reserve."""
+        return self.plan.peak + self.plan.split.get("reserve", 0)
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What a graph is planned with.
+
+    Attributes
+    ----------
+    captured_of : callable
+        Makes a captured step of a joint graph and the number of the forward's outputs.
+    choices : Choices
+    workspace : LibraryWorkspace
+    """
+
+    captured_of: Callable[[Any, int], Captured]
+    choices: Choices
+    workspace: LibraryWorkspace = field(default_factory=LibraryWorkspace)
+
+    def attempt(self, compiler: Compiler, aim: int | None) -> Attempt | Callable[..., Any]:
+        """Plan within `aim` bytes, or the budget, and compile; a graph without a backward is returned as compiled."""
+        made: list[tuple[Captured, Plan, Choices]] = []
+
+        def partition(joint: Any, given: Any, *, num_fwd_outputs: int, **options: Any) -> tuple[Any, Any]:
+            captured = self.captured_of(joint, num_fwd_outputs)
+            fuse(captured, given, num_fwd_outputs, **options).library = self.workspace
+            whole = in_bytes(captured, self.choices)
+            plan = make_plan(captured, whole if aim is None else replace(whole, budget=aim))
+            captured.tensors = None
+            made.append((captured, plan, whole))
+            return build(captured, emit(captured.joint, captured.members(plan.runs)))
+
+        compiled = compiler.compile(partition)
+        account = compiler.account(self.workspace)
+        if not made or account is None:
+            return compiled
+        captured, plan, whole = made[0]
+        budget = parse_size(whole.budget) if isinstance(whole.budget, (int, str)) and whole.plan is None else None
+        other = list(plan.runs) != list(captured.reference or ())
+        return Attempt(compiled, _as_generated(plan, account), plan.peak, budget, other)
+
+
+def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., Any], Plan | None]:
+    """Plan and compile a graph so that the generated code stays within the budget.
+
+    The fusion model predicts what Inductor will do; the generated code shows it. If that takes more than the budget,
+    the plan is made anew for a smaller one, and for a larger one if much is left.
+
+    Returns
+    -------
+    compiled, plan
+        The plan has the peak of the generated code; it is None for a graph without a backward.
+
+    Raises
+    ------
+    TooSmallError
+        If no plan was found, or the code of none stays within the budget.
+    """
+    best: Attempt | None = None
+    last: Attempt | None = None
+    aim: int | None = None
+    unforeseen = 0
+    for _ in range(ATTEMPTS):
+        try:
+            made = planner.attempt(compiler, aim)
+        except TooSmallError:
+            if best is None:
+                raise
+            break
+        if not isinstance(made, Attempt):
+            return made, None
+        if made.budget is None:
+            return made.compiled, made.plan
+        last, left = made, made.budget - made.need
+        if left >= 0 and (best is None or made.plan.overhead < best.plan.overhead):
+            best = made
+        difference = made.plan.peak - made.modelled
+        unforeseen = difference if left >= 0 else max(unforeseen, difference)
+        aim = made.budget - unforeseen - abs(unforeseen) // 20
+        if best is not None and (left < 0 or left <= CLOSE * made.budget or not made.recomputes):
+            break
+    if best is not None:
+        return best.compiled, best.plan
+    assert last is not None
+    assert last.budget is not None
+    excess = format_size(last.need - last.budget)
+    raise TooSmallError(
+        f"Inductor's code for the plan takes {excess} more than {planner.choices.budget}; a larger budget is needed",
+        proved=False,
+    )
+
+
+def _as_generated(plan: Plan, account: Account) -> Plan:
+    """Return a plan with the peak of the code that was generated for it."""
+    static = plan.peak - plan.split["activations"]
+    return replace(plan, peak=static + account.peak, split={**plan.split, "activations": account.peak})

@@ -112,8 +112,9 @@ def median_time(call: Callable[[], Any], repeats: int) -> float:
     return median(taken)
 
 
-def workspace_of(call: Callable[[], Any]) -> int:
-    """Return the peak bytes that a call takes from the allocator, beyond its result."""
+def workspace_of(call: Callable[[], Any], given: Any = ()) -> int:
+    """Return the peak bytes that a call takes from the allocator, beyond what it returns that was not `given`."""
     returned, peak = allocator_peak(call)
-    kept = {storage._cdata: int(storage.nbytes()) for storage in storages_in(returned)}
+    before = {storage._cdata for storage in storages_in(given)}
+    kept = {storage._cdata: int(storage.nbytes()) for storage in storages_in(returned) if storage._cdata not in before}
     return max(0, peak - sum(kept.values()))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import Costs, read_costs, read_optimizer
-from remat.bridges.torch.joint import Joint
 from remat.bridges.torch.operator_timing import measure
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.plans import events_of
@@ -24,6 +23,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Status
 from remat.solving.entry import solve
 from remat.solving.external_schedule import schedule_of
 from remat.solving.questions.least_budget import least_budget
+from remat.solving.relative_budget import share_of
 from remat.solving.result import Result
 from remat.units import format_size, parse_size
 
@@ -131,7 +131,7 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
     reserve = split["reserve"]
     costs = costs_of(captured, choices.costs)
     instance = captured.instance(costs, static=sum(split.values()) - reserve)
-    result = _solve(instance, choices, reserve)
+    result = _solve(instance, choices, reserve, captured.reference)
     if result.columns is None:
         proved = result.status is Status.INFEASIBLE
         if not search:
@@ -155,7 +155,7 @@ def costs_of(captured: Captured, costs: str | Costs | Mapping[str, Any] | None) 
 def same_order(captured: Captured, plan: Plan, choices: Choices) -> Plan | None:
     """Return a plan with the same runs for other sizes; None if it exceeds the budget."""
     budget = choices.budget
-    if not captured.joint.tasks.keys() >= set(plan.runs):
+    if not captured.tasks.keys() >= set(plan.runs):
         return None
     if not isinstance(budget, (int, str)) or (isinstance(budget, str) and budget.rstrip().endswith("%")):
         return None
@@ -243,14 +243,30 @@ def _tensors(captured: Captured) -> list[Any]:
     return [node for node in nodes if isinstance(node.meta.get("val"), torch.Tensor)]
 
 
-def _solve(instance: Any, choices: Choices, reserve: int) -> Result:
-    kept = solve(instance, algorithm="keep-all")
+def in_bytes(captured: Captured, choices: Choices) -> Choices:
+    """Return choices with a budget in bytes: a share is one of what the order without recomputation takes."""
+    share = share_of(choices.budget)
+    if share is None:
+        return choices
+    split = _split(captured, choices)
+    counted = sum(split.values()) - split["reserve"]
+    instance = captured.instance(costs_of(captured, choices.costs), static=counted)
+    peak = _kept(instance, captured.reference).peak_memory["memory"]
+    return replace(choices, budget=int(share * peak) + split["reserve"])
+
+
+def _kept(instance: Any, reference: Sequence[str] | None) -> Result:
+    return solve(instance, algorithm="keep-all") if reference is None else schedule_of(instance, list(reference))
+
+
+def _solve(instance: Any, choices: Choices, reserve: int, reference: Sequence[str] | None) -> Result:
+    kept = _kept(instance, reference)
     budget = choices.budget
     if budget is None:
         return kept
     if not isinstance(budget, (int, str)):
         raise TorchError(f"there are {len(budget)} budgets; here is one training graph, which takes one")
-    if not (isinstance(budget, str) and budget.rstrip().endswith("%")):
+    if share_of(budget) is None:
         whole = parse_size(budget)
         budget = whole - reserve
         if budget <= 0:
@@ -303,7 +319,7 @@ def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mappin
     said = _verdict(choices, proved=result.status is Status.INFEASIBLE)
     bound = result.memory_bounds["memory"]
     if least.columns is None:
-        by = "" if bound.task is None else _set_by(joint, result.graph.tasks[bound.task])
+        by = "" if bound.task is None else _set_by(captured, result.graph.tasks[bound.task])
         size = format_size(bound.size + reserve, both=True)
         return f"{said}: no schedule does with less than {size}{by}; of it {parts}"
     peak, refuted, capacity = least.peak_memory["memory"], bound.size, result.machine.memories[0].capacity or 0
@@ -314,7 +330,7 @@ def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mappin
     else:
         below = f", as for all below {format_size(refuted + reserve, both=True)}" if refuted > capacity + 1 else ""
         said += f"{below}: the least budget found is"
-    by = _set_by(joint, least.peak_step("memory"))
+    by = _set_by(captured, least.peak_step("memory"))
     return f"{said} {format_size(peak + reserve, both=True)}{by}; of it {parts}"
 
 
@@ -324,9 +340,10 @@ def _verdict(choices: Choices, *, proved: bool) -> str:
     return certain if proved else f"nothing found within {choices.budget}"
 
 
-def _set_by(joint: Joint, task: str) -> str:
-    node = joint.nodes.get(joint.tasks[task].node) if task in joint.tasks else None
-    return "" if node is None else f", set by {joint.describe(node.name)}"
+def _set_by(captured: Captured, task: str) -> str:
+    known = captured.tasks.get(task)
+    node = None if known is None else captured.joint.nodes.get(known.node)
+    return "" if node is None else f", set by {captured.joint.describe(node.name)}"
 
 
 def plan_of(captured: Captured, result: Result, split: Mapping[str, int] | None = None) -> Plan:
