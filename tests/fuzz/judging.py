@@ -1,5 +1,6 @@
 """Judge one answer: errors, time, its figures against each other, and its schedule against a second referee."""
 
+import itertools
 import json
 import math
 import os
@@ -21,6 +22,9 @@ LONGEST = 300
 
 MOST_STEPS = 2000
 """Longer schedules are not judged by the second referee, whose time grows with the square."""
+
+TIME_TOLERANCE = 1e-9
+"""Share of a period or makespan within which floats are one instant (docs/formats.md)."""
 
 SLOW = 15.0
 """Seconds of processor time that a tiny instance takes at most where no limit is given."""
@@ -158,7 +162,7 @@ def _judge_schedule(case, given, document):
         given.blame("rejected", f"the referee finds {report.violations[:3]}")
         return
     exact = type(report.makespan) is int and report.makespan < WHOLE and _only_whole(result.machine)
-    for name, said, found in _figures(result, report, document):
+    for name, said, found in _figures(instance, result, report, document):
         scale = result.report.run_time if name == "recompute time" else 0
         if not _same(said, found, scale, exact=exact):
             given.blame("figures", f"{name} {said}, the referee has {found}")
@@ -200,7 +204,7 @@ def _only_whole(machine):
     return moves and all(processor.speed == 1 for processor in machine.processors)
 
 
-def _figures(result, report, document):
+def _figures(instance, result, report, document):
     """Yield the name of each figure of a schedule, the result's value, and the referee's value."""
     if not _is_periodic(document):
         yield "makespan", result.makespan, report.makespan
@@ -211,13 +215,27 @@ def _figures(result, report, document):
     steady = result.steady
     yield "period", steady.period, report.period
     yield "makespan", result.makespan, report.time_per_sample
-    yield "peaks", dict(steady.peaks), report.steady_peaks
+    if not _is_blurred(instance, result):
+        yield "peaks", dict(steady.peaks), report.steady_peaks
     if document.get("stages") is not None:
         yield "micro-batches in flight", dict(enumerate(steady.in_flight)), dict(enumerate(report.in_flight))
         yield "versions", dict(enumerate(steady.versions)), dict(enumerate(report.versions))
         yield "staleness", dict(enumerate(steady.staleness)), dict(enumerate(report.staleness))
     elif document.get("pattern") is not None:
         yield "latency", steady.latency, report.latency
+
+
+def _is_blurred(instance, result):
+    """Whether different events of a period are one instant for floats, so that their order is not defined."""
+    start, period = result.columns.start, result.steady.period
+    if start.dtype == int and isinstance(period, int):
+        return False
+    slack = 2 * TIME_TOLERANCE * float(period)
+    durations = {task.time for task in lowering.lower(instance).tasks.values()}
+    if any(0 < duration <= slack for duration in durations):
+        return True
+    times = sorted({float(time) % period for time in (*start.tolist(), *result.report.end.tolist())})
+    return any(0 < after - before <= slack for before, after in itertools.pairwise(times))
 
 
 def _same(said, found, scale=0, *, exact=True):

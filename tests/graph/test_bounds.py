@@ -317,3 +317,26 @@ def test_what_is_chosen_to_run_once_can_run(tasks: list[tuple[str, list[str], li
     result = remat.solve(document, algorithm="keep-all")
     assert result.report is not None
     assert result.makespan == result.no_recompute_time == tasks[0][4] + tasks[1][4]
+
+
+def test_a_producer_that_a_later_choice_makes_redundant_does_not_count() -> None:
+    # x is read first, and its cheapest producer does not make s, which the cheapest way to y needs.
+    tasks = [
+        {"id": "plain", "time": 1, "reads": [], "writes": ["x"], "required": False},
+        {"id": "saving", "time": 1, "reads": [], "writes": ["x", "s"], "required": False},
+        {"id": "loss", "time": 0, "reads": ["x"], "writes": ["g"]},
+        {"id": "fast", "time": 2, "reads": ["g", "s"], "writes": ["y"], "required": False},
+        {"id": "slow", "time": 9, "reads": ["g", "x"], "writes": ["y"], "required": False},
+        {"id": "last", "time": 0, "reads": ["y"], "writes": []},
+    ]
+    case = Case(dag(tasks, {"x": 1, "s": 1, "g": 1, "y": 1}))
+    assert no_recompute_time(case.graph) == 3
+
+
+def test_whole_times_of_copies_add_up_exactly_beyond_int64() -> None:
+    layers = [{"forward_time": 2**59 + 1, "backward_time": 2**59 + 1}] * 2
+    cluster = {"devices": [{"name": "gpu", "count": 2}], "levels": [{"devices": 2}, {}]}
+    document = {"kind": "pipeline", "layers": layers, "micro_batches": 6, "cluster": cluster, "copies": 2}
+    result = remat.solve(remat.load({"schema": "remat.instance/3", **document}), algorithm="1f1b")
+    assert result.no_recompute_time == 24 * (2**59 + 1)
+    assert result.recompute_time == 0

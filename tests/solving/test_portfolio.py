@@ -389,8 +389,8 @@ def test_orders_are_told_apart():
     problem: Problem = make_problem(remat.load(costly_order()), budget=12)
     free = remat.solve(costly_order(), budget=12)
     listed = remat.solve(costly_order(), algorithm="keep-all")
-    assert not portfolio.in_listed_order(problem, free.columns)
-    assert portfolio.in_listed_order(problem, listed.columns)
+    assert not portfolio.in_listed_order(problem.graph, free.columns)
+    assert portfolio.in_listed_order(problem.graph, listed.columns)
 
 
 def test_answers_of_several_algorithms_are_told_apart():

@@ -279,3 +279,19 @@ def test_instances_that_contradict_themselves(change, path):
     with pytest.raises(InstanceError) as caught:
         remat.verify({**INSTANCE, **change}, PLAN)
     assert caught.value.path == path
+
+
+@pytest.mark.parametrize("exponent", [57, 58, 59, 60])
+@pytest.mark.parametrize("count", [1, 2])
+def test_plans_of_any_length_verify_after_a_round_trip(exponent, count):
+    """Times beyond 2^62 are floats: short operations keep their places beside long ones."""
+    layers = [
+        {"forward_time": 2**exponent + 6, "backward_time": 1, "saved_size": 1, "output_size": 6},
+        {"forward_time": 2 ** (exponent + 1) + 3, "backward_time": 6, "saved_size": 2, "parameter_size": 5},
+    ]
+    cluster = {"devices": [{"name": "gpu", "count": count}], "levels": [{"latency": 2**exponent + 6}]}
+    instance = INSTANCE | {"layers": layers, "micro_batches": 3, "weights": "predicted", "cluster": cluster}
+    result = remat.solve(remat.load(instance), algorithm="1f1b-star")
+    report = remat.verify(instance, result.to_dict())
+    assert report.ok, report.violations
+    assert report.steady.period == result.steady.period

@@ -107,7 +107,37 @@ def needed_tasks(graph: TaskGraph) -> NeededTasks:
                     undecided = settle(undecided)
             missing = _never_made(graph, chosen, reads, writes)
         _leave_out_idle(graph, chosen, forced, reads, writes)
+    else:
+        _leave_out_redundant(graph, chosen, forced, reads, writes)
     return NeededTasks(forced, np.array(chosen, dtype=bool), packed_time)
+
+
+def _leave_out_redundant(
+    graph: TaskGraph, chosen: list[bool], forced: BoolArray, reads: list[list[int]], writes: list[list[int]]
+) -> None:
+    """Drop chosen tasks whose outputs other chosen tasks write as well, the most expensive first.
+
+    A producer chosen for one value may be made redundant by a later choice. Nothing is dropped if the rest cannot run.
+    """
+    producers = dict.fromkeys(graph.available, 1)
+    for task, wanted in enumerate(chosen):
+        for value in writes[task] if wanted else ():
+            producers[value] = producers.get(value, 0) + 1
+    readers: dict[int, int] = {place.value: 1 for place in graph.outputs}
+    for task, wanted in enumerate(chosen):
+        for value in reads[task] if wanted else ():
+            readers[value] = readers.get(value, 0) + 1
+    kept = list(chosen)
+    optional = [task for task, wanted in enumerate(chosen) if wanted and not forced[task]]
+    for task in sorted(optional, key=lambda task: -graph.time[task]):
+        if all(producers[value] > 1 or not readers.get(value) for value in writes[task]):
+            kept[task] = False
+            for value in writes[task]:
+                producers[value] -= 1
+            for value in reads[task]:
+                readers[value] -= 1
+    if kept != chosen and not _never_made(graph, kept, reads, writes):
+        chosen[:] = kept
 
 
 def _first_producers(graph: TaskGraph, reads: list[list[int]]) -> list[list[int]]:
@@ -204,7 +234,9 @@ def no_recompute_time(graph: TaskGraph, needed: NeededTasks | None = None) -> Nu
 
 def _total(graph: TaskGraph, mask: BoolArray) -> Number:
     times = graph.time[mask]
-    return int(times.sum()) if graph.exact_times else float(np.cumsum(times)[-1]) if len(times) else 0.0
+    if graph.exact_times:
+        return int(times.sum()) if float(times.astype(np.float64).sum()) < 2.0**62 else sum(times.tolist())
+    return float(np.cumsum(times)[-1]) if len(times) else 0.0
 
 
 def makespan_bound(graph: TaskGraph, machine: Machine, needed: NeededTasks | None = None) -> Number:

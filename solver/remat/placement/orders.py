@@ -147,7 +147,16 @@ class _Waits:
 
     @cached_property
     def task_time(self) -> NumberArray:
-        """Time of each task of the operations on its processor."""
+        """Time of each task of the operations on its processor; floats if some transfer takes no integer time.
+
+        One type for all times: sums of integers and floats would round otherwise than the sums of start and duration.
+        """
+        _, occupied, delay = self.links
+        times = self._time_on_processor()
+        whole = all(type(time) is int for time in (*occupied, *delay))
+        return times if whole else times.astype(np.float64)
+
+    def _time_on_processor(self) -> NumberArray:
         machine, graph, tasks = self.machine, self.graph, self.operations.items
         on = self.processors[self.operations.rows]
         times: NumberArray = graph.time[tasks]

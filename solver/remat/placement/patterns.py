@@ -13,7 +13,7 @@ from remat.placement.durations import copy_time, instants, run_time
 from remat.schedule.orders import Pass, Phase, PipelineTasks
 from remat.schedule.patterns import Beat, Pattern
 from remat.schedule.steps import WHOLE, StepKind, Steps
-from remat.units import Number
+from remat.units import LARGEST_SIZE, Number
 
 ROUNDING = 1e-9
 """Rounding tolerance for two equal instants, as a share of the time of all steps."""
@@ -201,9 +201,9 @@ class _Template:
         return last
 
     def _slack(self, batches: int) -> float:
-        """Return the tolerance below which two instants are equal: for rounding, if times are not integers."""
-        if isinstance(self.pattern.period, int) and all(isinstance(time, int) for time in self.length):
-            return 0
+        """Return the tolerance below which two instants are equal: for rounding, if times are not exact integers."""
         ends = zip(self.start, self.shift, self.length, strict=True)
         last = max(start + shift * self.pattern.period + length for start, shift, length in ends)
-        return ROUNDING * (last + (batches - 1) * self.pattern.period)
+        last += (batches - 1) * self.pattern.period
+        exact = isinstance(self.pattern.period, int) and all(isinstance(time, int) for time in self.length)
+        return 0 if exact and last <= LARGEST_SIZE else ROUNDING * float(last)

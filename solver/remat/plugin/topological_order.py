@@ -7,6 +7,7 @@ import heapq
 import numpy as np
 
 from remat.graph.taskgraph import BoolArray, IntArray, TaskGraph
+from remat.schedule.steps import StepKind, Steps
 
 
 def reference_order(graph: TaskGraph, chosen: BoolArray) -> IntArray:
@@ -60,3 +61,16 @@ def _is_topological(graph: TaskGraph, order: IntArray) -> bool:
     first[[place.value for place in graph.inputs]] = -1
     reads = graph.reads.gather(order)
     return bool((first[reads.items] < reads.rows).all())
+
+
+def in_listed_order(graph: TaskGraph, steps: Steps) -> bool:
+    """Whether the first runs of all needed tasks are in the reference order, which is the listed one if that works."""
+    runs = steps.item[steps.kind == int(StepKind.RUN)]
+    tasks, first = np.unique(runs, return_index=True)
+    chosen = np.zeros(len(graph.tasks), dtype=bool)
+    chosen[tasks] = True
+    order = reference_order(graph, chosen)
+    place = np.empty(len(chosen), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    sequence = place[tasks[np.argsort(first, kind="stable")]]
+    return bool((np.diff(sequence) > 0).all())

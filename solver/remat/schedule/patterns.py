@@ -15,7 +15,7 @@ from remat.errors import InstanceError
 from remat.graph.machine import Machine
 from remat.messages import brief
 from remat.schedule.orders import Phase, Stage, read_stages, stages_document
-from remat.units import LARGEST_TOTAL, Number, Units, parse_time
+from remat.units import LARGEST_SIZE, LARGEST_TOTAL, Number, Units, parse_time
 
 MOST_SHIFTS = 10**6
 """Largest shift of a beat."""
@@ -62,6 +62,14 @@ class Pattern:
     beats: tuple[Beat, ...]
     versions: tuple[int, ...] | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.period, int) and self.period > LARGEST_SIZE:  # documents hold such sums as floats
+            period = float(self.period)
+            placed = (in_period(beat.start, beat.shift, period) for beat in self.beats)
+            beats = (beat._replace(start=at, shift=k) for beat, (at, k) in zip(self.beats, placed, strict=True))
+            object.__setattr__(self, "period", period)
+            object.__setattr__(self, "beats", tuple(beats))
+
     def __len__(self) -> int:
         return len(self.beats)
 
@@ -80,6 +88,11 @@ class Pattern:
             for beat in self.beats
         ]
         return {"stages": stages, "period": self.period, "pattern": pattern}
+
+
+def in_period(start: Number, shift: int, period: Number) -> tuple[Number, int]:
+    """Return a start within a float period, and its shift: a start that rounds to the period belongs to the next."""
+    return (0.0, shift + 1) if start >= period else (float(start), shift)
 
 
 _OPERATION = re.compile(r"(BW|F|B|W)(0|[1-9][0-9]{0,8})")

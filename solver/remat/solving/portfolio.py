@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import Field
 
 from remat.errors import AlgorithmError, OptionError, RematError
@@ -23,8 +22,7 @@ from remat.plugin.options import Options, make_options
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Author, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.selection import Candidate
-from remat.plugin.topological_order import reference_order
-from remat.schedule.steps import StepKind, Steps
+from remat.plugin.topological_order import in_listed_order
 from remat.solving.conclusion import OWN_SOURCES, conclude, holds
 from remat.solving.minimum_budget import at_peak, budgeted_memories, smallest_named
 from remat.solving.problem_setup import last_end_of, run, values_of, with_reported
@@ -228,7 +226,7 @@ class _Portfolio:
         for candidate in chosen.early + chosen.cheap:
             self._ask(candidate, share=EARLY_SHARE)
         self._in_turn(self._ordered(chosen.ending), with_others=len(chosen.anytime))
-        self._explore_and_commit(self._ordered(chosen.anytime))
+        self._explore_and_commit(self._ordered(chosen.anytime), chosen.others + chosen.covered)
         if self.problem.exceeded is not None:
             return
         # Within a user's time limit, covered algorithms may still beat others in their share of the time.
@@ -259,12 +257,13 @@ class _Portfolio:
         for k, candidate in enumerate(listed):
             self._ask(candidate, share=1 / (len(listed) - k + with_others))
 
-    def _explore_and_commit(self, listed: Sequence[Candidate]) -> None:
+    def _explore_and_commit(self, listed: Sequence[Candidate], others: Sequence[Candidate]) -> None:
         """Ask all for a while, and then the one that did best for as long as there is time.
 
         So whoever is best alone has more than half of the time, whoever else is asked. Those that were stopped before
-        they had any schedule are asked once more, since that says nothing of how good they are. If the user gave no
-        limit, each goes on until its own limit of work, as long as the others have their share of the time.
+        they had any schedule are asked once more, since that says nothing of how good they are. As long as nobody has a
+        schedule, the `others` are asked before anybody is asked again. If the user gave no limit, each goes on until
+        its own limit of work, as long as the others have their share of the time.
         """
         if len(listed) < 2 or not self.context.limit_given:
             # On small instances an exact search ends soon, and its proof saves the other algorithms' whole work.
@@ -272,6 +271,8 @@ class _Portfolio:
             self._in_turn(sorted(listed, key=lambda one: small and one.algorithm.guarantee != "exact"))
             return
         unfinished = self._explore(listed, EXPLORATION)
+        if self.best is None and self.problem.exceeded is None:
+            self._explore(others, EXPLORATION)
         unknown = [candidate for candidate, answer in unfinished if answer.result.makespan is None]
         if unknown:
             known = [entry for entry in unfinished if entry[0] not in unknown]
@@ -299,7 +300,7 @@ class _Portfolio:
 
     def _admissible(self, answer: _Answer) -> bool:
         columns = answer.result.columns
-        return self.options.order == "free" or (columns is not None and in_listed_order(self.problem, columns))
+        return self.options.order == "free" or (columns is not None and in_listed_order(self.problem.graph, columns))
 
     @property
     def settled(self) -> bool:
@@ -319,7 +320,7 @@ class _Portfolio:
         self.asked.add(candidate.key)
         solver, options = candidate.algorithm, candidate.trial.options
         problem, listed = self.problem, self.options.order == "listed"
-        admits = (lambda steps: in_listed_order(problem, steps)) if listed else None
+        admits = (lambda steps: in_listed_order(problem.graph, steps)) if listed else None
         whole = speaks_for_all(problem.machine, solver)
         context = self.context.part(solver.name, share=share, admits=admits, speaks_for_all=whole)
         try:
@@ -481,7 +482,8 @@ class _Portfolio:
         if self.problem.kind != "dag" or self.problem.instance.is_stream:
             return
         solved = [answer for answer in self.answers if answer.result.columns is not None]
-        listed = [a for a in solved if a.result.columns is not None and in_listed_order(self.problem, a.result.columns)]
+        graph = self.problem.graph
+        listed = [a for a in solved if a.result.columns is not None and in_listed_order(graph, a.result.columns)]
         mine = best.result.makespan
         assert mine is not None
         if self.options.order == "listed":
@@ -584,16 +586,3 @@ class _Lowering:
             )
             self.least = replace(self.least, scope=scope)
         return False
-
-
-def in_listed_order(problem: Problem, steps: Steps) -> bool:
-    """Whether the first runs of all needed tasks are in the reference order, which is the listed one if that works."""
-    runs = steps.item[steps.kind == int(StepKind.RUN)]
-    tasks, first = np.unique(runs, return_index=True)
-    chosen = np.zeros(len(problem.graph.tasks), dtype=bool)
-    chosen[tasks] = True
-    order = reference_order(problem.graph, chosen)
-    place = np.empty(len(chosen), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    sequence = place[tasks[np.argsort(first, kind="stable")]]
-    return bool((np.diff(sequence) > 0).all())

@@ -1,6 +1,7 @@
 """Bytes moved, idle times, overlap and the recompute time of timed steps."""
 
 import re
+from collections import Counter
 
 
 def count(graph, machine, actions, report):
@@ -107,7 +108,34 @@ def _closure_time(graph, chosen):
         if open_choices:  # one choice at a time: it may supply other values, too
             value = min(open_choices, key=position.__getitem__)
             add(min(producers[value], key=lambda name: graph.tasks[name].time))
+    needed -= _redundant(graph, needed)
     return sum(task.time for name, task in graph.tasks.items() if name in needed)
+
+
+def _redundant(graph, needed):
+    """Return tasks, the dearest first, whose values others of the needed tasks write, too."""
+    left = set(needed)
+    writers = Counter(value for name in needed for value in graph.tasks[name].writes)
+    writers.update(value for value, _ in graph.inputs)
+    readers = Counter(value for name in needed for value in graph.tasks[name].reads)
+    readers.update(value for value, _ in graph.outputs)
+    optional = [name for name, task in graph.tasks.items() if name in needed and not (task.required or task.once)]
+    for name in sorted(optional, key=lambda name: -graph.tasks[name].time):
+        task = graph.tasks[name]
+        if all(writers[value] > 1 or not readers[value] for value in task.writes) and _runnable(graph, left - {name}):
+            left.remove(name)
+            writers.subtract(task.writes)
+            readers.subtract(task.reads)
+    return needed - left
+
+
+def _runnable(graph, names):
+    """Whether tasks can run one after the other, and leave the outputs."""
+    made, waiting = {value for value, _ in graph.inputs}, set(names)
+    while ready := {name for name in waiting if made.issuperset(graph.tasks[name].reads)}:
+        waiting -= ready
+        made.update(value for name in ready for value in graph.tasks[name].writes)
+    return not waiting and made.issuperset(value for value, _ in graph.outputs)
 
 
 def _first_made(task):

@@ -12,6 +12,7 @@ import math
 from pydantic import Field
 
 from remat.plugin import (
+    ALL_SCHEDULES,
     Bound,
     Context,
     LeastBudget,
@@ -140,7 +141,7 @@ def _within(
 def _too_small(persistent: Proposal, size: int, *, plain: bool) -> Proposal:
     """Answer a budget below `size`, the minimum of the table, which is an upper bound unless the class is plain.
 
-    Outside the class that the needs describe exactly, only the answer of `rotor` is proved, which may also be stronger.
+    Outside the class that the needs describe exactly, nothing is proved beyond what holds for all schedules.
     """
     if persistent.steps is not None:
         return _without_table(persistent, "too little memory for the table: this is the schedule of rotor")
@@ -149,20 +150,25 @@ def _too_small(persistent: Proposal, size: int, *, plain: bool) -> Proposal:
         named = known
     else:
         named = LeastBudget(size, None, sufficient=True)
-    return Proposal(infeasible_within=FLOATING if plain else persistent.infeasible_within, least=named)
+    return Proposal(infeasible_within=FLOATING if plain else _over_all(persistent.infeasible_within), least=named)
+
+
+def _over_all(scope: str | None) -> str | None:
+    """Return a scope if it is all schedules: proofs of `rotor` over its own class say nothing about floating ones."""
+    return scope if scope == ALL_SCHEDULES else None
 
 
 def _without_table(persistent: Proposal, note: str, context: Context | None = None) -> Proposal:
-    if persistent.infeasible_within is not None:
-        return persistent
+    """Answer with the schedule of `rotor`, or with what its failure proves."""
     return Proposal(
         steps=persistent.steps,
         makespan=persistent.makespan,
         bounds=persistent.bounds,
-        optimal_within=persistent.optimal_within,
+        optimal_within=_over_all(persistent.optimal_within),
+        infeasible_within=_over_all(persistent.infeasible_within),
         least=persistent.least,
         termination=persistent.termination if context is None else context.termination,
-        notes=(*persistent.notes, note),
+        notes=(*persistent.notes, note) if persistent.steps is not None else persistent.notes,
     )
 
 

@@ -6,7 +6,7 @@
 
 On a star, a memory receives a value at least for the excess of its reading share over its producing share of the
 samples. It sends at least the opposite excess. In a chain of units, samples can be assigned such that these minima are
-attained. On other machines, the program omits transfers, and the results are measured with them.
+attained. On other machines, transfers cost nothing in the program, and the results are measured with them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from remat_algorithms.kit.programs.duals import solve_linear
-from remat_algorithms.kit.programs.program import FloatArray, ProgramBuilder
+from remat_algorithms.kit.programs.program import FloatArray, Program, ProgramBuilder
 from remat_algorithms.parallel.placement.model import Model
+
+ROUNDING = 1e-9
+"""Relative difference up to which shares count as reaching the bound on the time per sample."""
 
 Copies = Mapping[tuple[int, int], bool]
 """Whether an input is in a memory, by (value, memory); other pairs are undecided."""
@@ -70,11 +73,15 @@ class Fractions:
             for processor in range(model.processors):
                 if model.time[processor, unit] and math.isfinite(model.time[processor, unit]):
                     busy[processor].append((self.share[unit][processor], float(model.time[processor, unit])))
-        if model.star is not None:
-            self._send(builder, busy)
-        builder.upper[self.period] = longest(busy.values())
+        self.transfers: list[int] = []
+        self._send(builder, busy)
+        # A power of two near the longest time: the tolerances of the solver are absolute, and dividing is exact.
+        longest_time = max((time for own in busy.values() for _, time in own), default=1.0)
+        self.unit = 2.0 ** math.frexp(longest_time)[1]
+        builder.upper[self.period] = longest(busy.values()) / self.unit
         for resource in sorted(busy):
-            builder.add_row([*busy[resource], (self.period, -1.0)], upper=0.0)
+            scaled = [(column, time / self.unit) for column, time in busy[resource]]
+            builder.add_row([*scaled, (self.period, -1.0)], upper=0.0)
         self.program = builder.build()
 
     def _hold(self, builder: ProgramBuilder, values: Sequence[int], less: Sequence[int]) -> None:
@@ -88,11 +95,11 @@ class Fractions:
                 builder.add_row(entries, upper=room / largest)
 
     def _send(self, builder: ProgramBuilder, busy: dict[int, list[tuple[int, float]]]) -> None:
+        """Add the shares of each flow that a memory sends and receives; on a star, they occupy the links."""
         model, star = self.model, self.model.star
-        assert star is not None
         for flow in model.flows:
             for memory in self.memories:
-                if memory == star.hub:
+                if star is not None and memory == star.hub:
                     continue
                 made = self._inside(flow.maker, memory)
                 sent, received = builder.add_column(), builder.add_column()
@@ -102,9 +109,11 @@ class Fractions:
                     difference = [*((c, 1.0) for c in read), *((c, -1.0) for c in made)]
                     builder.add_row([(received, 1.0), *((c, -f) for c, f in difference)], lower=0.0)
                     builder.add_row([(sent, 1.0), *difference], lower=0.0)
-                for link, used in ((star.away[memory], sent), (star.back[memory], received)):
-                    for resource in model.machine.held_by_link[link]:
-                        busy.setdefault(resource, []).append((used, float(model.copy_time(link, flow.size))))
+                self.transfers += sent, received
+                if star is not None:
+                    for link, used in ((star.away[memory], sent), (star.back[memory], received)):
+                        for resource in model.machine.held_by_link[link]:
+                            busy.setdefault(resource, []).append((used, float(model.copy_time(link, flow.size))))
 
     def _inside(self, unit: int, memory: int) -> list[int]:
         return [self.share[unit][p] for p in range(self.model.processors) if self.model.memory_of[p] == memory]
@@ -118,17 +127,31 @@ class Fractions:
             A proved lower bound on the time per sample with these copies, infinite if infeasible. And the best shares,
             or None if the solver found none.
         """
+        program = self._fixed(copies)
+        solved = solve_linear(program)
+        return solved.bound * self.unit, None if solved.solution is None else self._split(solved.solution)
+
+    def with_fewest_transfers(self, copies: Copies, bound: float) -> Split | None:
+        """Return the shares that move the fewest values, among those that reach a bound except for rounding."""
+        program = self._fixed(copies)
+        program.upper[self.period] = bound / self.unit * (1 + ROUNDING)
+        cost = np.zeros(program.columns)
+        cost[self.transfers] = 1.0
+        solved = solve_linear(replace(program, cost=cost))
+        return None if solved.solution is None else self._split(solved.solution)
+
+    def _fixed(self, copies: Copies) -> Program:
         lower, upper = self.program.lower.copy(), self.program.upper.copy()
         for place, there in copies.items():
             column = self.copy[place]
             lower[column] = upper[column] = 1.0 if there else 0.0
-        solved = solve_linear(replace(self.program, lower=lower, upper=upper))
-        if solved.solution is None:
-            return solved.bound, None
-        share = np.array([[solved.solution[c] for c in row] for row in self.share], dtype=np.float64)
+        return replace(self.program, lower=lower, upper=upper)
+
+    def _split(self, solution: FloatArray) -> Split:
+        share = np.array([[solution[c] for c in row] for row in self.share], dtype=np.float64)
         share = np.maximum(share, 0.0)
-        found = {place: float(solved.solution[column]) for place, column in self.copy.items()}
-        return solved.bound, Split(share / share.sum(axis=1, keepdims=True), found)
+        found = {place: float(solution[column]) for place, column in self.copy.items()}
+        return Split(share / share.sum(axis=1, keepdims=True), found)
 
     def fits(self, copies: Copies) -> bool:
         """Whether the inputs fixed in memories respect the capacities and the numbers of copies."""

@@ -170,8 +170,9 @@ class _Search:
         time = self.best.time
         if split is None or (time is not None and bound >= float(time) * (1 - SAME / 2)):
             return
-        for homes in self._candidates(split):
-            self.best.consider_all(homes)
+        for found in (split, self.fractions.with_fewest_transfers(copies, bound)):
+            for homes in () if found is None else self._candidates(found):
+                self.best.consider_all(homes)
 
     def _candidates(self, split: Split) -> Iterator[list[list[int]]]:
         """Yield the most promising placements of the samples of a period."""
