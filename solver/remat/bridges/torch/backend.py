@@ -20,7 +20,7 @@ from remat.bridges.torch.capture import (
 )
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.graphs import build, compile_boxed
-from remat.bridges.torch.inductor import Compiler, Planner, compile_plan
+from remat.bridges.torch.inductor import Compiler, Planner, by_shape, compile_plan
 from remat.bridges.torch.plan_options import Choices, make_choices
 from remat.bridges.torch.planning import Plan, make_plan, same_order
 from remat.bridges.torch.recording import Node, Role, TorchError
@@ -59,6 +59,8 @@ class Backend:
     def __call__(self, graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
         """Compile a graph of Dynamo's."""
         choices = self._choices_for(graph)
+        if self.choices.inductor:
+            return by_shape(graph, inputs, lambda fixed, real: self._through_inductor(fixed, real, choices))
         if any(isinstance(given, torch.SymInt) for given in inputs):
             return _by_shape(graph, lambda fixed, real: self._compile(fixed, real, choices, again=True))
         return self._compile(graph, inputs, choices)
@@ -67,8 +69,6 @@ class Backend:
         self, graph: Any, inputs: list[Any], choices: Callable[[], Choices], *, again: bool = False
     ) -> Callable[..., Any]:
         sources = _by_kind(self.module, inputs)
-        if self.choices.inductor:
-            return self._through_inductor(graph, inputs, sources, choices)
 
         def partition(joint: Any, _: Any, *, num_fwd_outputs: int, **__: Any) -> tuple[Any, Any]:
             if _has_symbols(joint):
@@ -84,10 +84,9 @@ class Backend:
 
         return compiler(compile_boxed, partition)(graph, inputs)  # type: ignore[no-any-return]
 
-    def _through_inductor(
-        self, graph: Any, inputs: list[Any], sources: tuple[Source, ...], choices: Callable[[], Choices]
-    ) -> Callable[..., Any]:
+    def _through_inductor(self, graph: Any, inputs: list[Any], choices: Callable[[], Choices]) -> Callable[..., Any]:
         """Compile with Inductor; a graph without a backward takes no budget."""
+        sources = _by_kind(self.module, inputs)
 
         def captured_of(joint: Any, forward_outputs: int) -> Captured:
             captured = Captured(self.module, joint, forward_outputs, sources, None)

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remat.bridges.torch.capture import Captured, Source
-from remat.bridges.torch.costs import read_costs, read_optimizer
+from remat.bridges.torch.costs import Costs, read_costs, read_optimizer
 from remat.bridges.torch.fusion import Fusion
 from remat.bridges.torch.generated_code import Account, LibraryWorkspace, Program, Workspace, account
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.graphs import build
 from remat.bridges.torch.plan_options import Choices, make_choices
-from remat.bridges.torch.planning import MEASURE, Plan, TooSmallError, in_bytes, make_plan
+from remat.bridges.torch.planning import MEASURE, Plan, TooSmallError, costs_of, in_bytes, make_plan
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import fx, torch
 from remat.units import format_size, parse_size
@@ -249,11 +249,23 @@ class Planner:
         Makes a captured step of a joint graph and the number of the forward's outputs.
     choices : Choices
     workspace : LibraryWorkspace
+    measured : list of Costs
+        Costs that were measured, for all attempts.
     """
 
     captured_of: Callable[[Any, int], Captured]
     choices: Choices
     workspace: LibraryWorkspace = field(default_factory=LibraryWorkspace)
+    measured: list[Costs] = field(default_factory=list)
+
+    def _choices(self, captured: Captured) -> Choices:
+        """Return the choices with a budget in bytes, and with costs that are measured only once."""
+        choices = self.choices
+        if choices.costs == MEASURE:
+            if not self.measured:
+                self.measured.append(costs_of(captured, choices.costs))
+            choices = replace(choices, costs=self.measured[0])
+        return in_bytes(captured, choices)
 
     def attempt(self, compiler: Compiler, aim: int | None) -> Attempt | Callable[..., Any]:
         """Plan within `aim` bytes, or the budget, and compile; a graph without a backward is returned as compiled."""
@@ -262,7 +274,7 @@ class Planner:
         def partition(joint: Any, given: Any, *, num_fwd_outputs: int, **options: Any) -> tuple[Any, Any]:
             captured = self.captured_of(joint, num_fwd_outputs)
             fuse(captured, given, num_fwd_outputs, **options).library = self.workspace
-            whole = in_bytes(captured, self.choices)
+            whole = self._choices(captured)
             plan = make_plan(captured, whole if aim is None else replace(whole, budget=aim))
             captured.tensors = None
             made.append((captured, plan, whole))
@@ -330,5 +342,36 @@ def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., An
 
 def _as_generated(plan: Plan, account: Account) -> Plan:
     """Return a plan with the peak of the code that was generated for it."""
-    static = plan.peak - plan.split["activations"]
-    return replace(plan, peak=static + account.peak, split={**plan.split, "activations": account.peak})
+    gradients = plan.split.get("gradients", 0)
+    static = plan.peak - plan.split["activations"] - gradients
+    split = {**plan.split, "activations": account.peak - gradients}
+    return replace(plan, peak=static + account.peak, split=split)
+
+
+def by_shape(graph: Any, inputs: list[Any], compile_fixed: Callable[[Any, list[Any]], Any]) -> Callable[..., Any]:
+    """Compile a graph; if sizes are among its inputs, for each set of sizes with which it is called."""
+    if not any(isinstance(given, torch.SymInt) for given in inputs):
+        return compile_fixed(graph, inputs)  # type: ignore[no-any-return]
+    known: dict[Any, Callable[..., Any]] = {}
+
+    def run(*given: Any) -> Any:
+        tensors = [part for part in given if isinstance(part, torch.Tensor)]
+        sizes = tuple(tuple(part.shape) if isinstance(part, torch.Tensor) else part for part in given)
+        key = (sizes, tuple(tensor.requires_grad for tensor in tensors), torch.is_grad_enabled())
+        if key not in known:
+            known[key] = compile_fixed(_with_sizes(graph, given), tensors)
+        return known[key](*tensors)
+
+    return run
+
+
+def _with_sizes(graph: Any, given: Sequence[Any]) -> Any:
+    """Return a graph in which numbers replace the inputs that are sizes."""
+    fixed = fx.Graph()
+    made: dict[Any, Any] = {}
+    values = iter(given)
+    for node in graph.graph.nodes:
+        value = next(values) if node.op == "placeholder" else None
+        is_size = value is not None and not isinstance(value, torch.Tensor)
+        made[node] = value if is_size else fixed.node_copy(node, made.__getitem__)
+    return fx.GraphModule(graph, fixed)
