@@ -28,7 +28,7 @@ from typing import Any
 
 from benchmarks.harness import table
 from benchmarks.torch_inductor import predicted_of
-from benchmarks.torch_networks import network
+from benchmarks.torch_networks import compiler_of, network
 
 NETWORKS = ("llama", "resnet", "diffusion")
 TYPES = ("bfloat16", "float32")
@@ -43,25 +43,21 @@ class Device:
     """Where the networks run, and how memory and time are measured there."""
 
     def __init__(self, name: str, seconds: float) -> None:
-        self.torch: Any = import_module("torch")
+        self.torch: Any = compiler_of(one_thread=name != "cuda")
         self.face: Any = import_module("remat.torch")
         self.measure: Any = import_module("remat.bridges.torch.measure")
         self.logging: Any = import_module("remat.bridges.torch.capture").quiet_logging
         self.name, self.cuda = name, name == "cuda"
         self.until = time.perf_counter() + seconds
-        if not self.cuda:
-            self.torch.set_num_threads(1)
-            import_module("torch._inductor.config").compile_threads = 1
-        import_module("torch._dynamo.config").recompile_limit = 64
 
     def left(self) -> bool:
         """Whether there is time for more."""
         return time.perf_counter() < self.until
 
-    def made(self, name: str, dtype: str, scale: str, *, here: bool = True) -> tuple[Any, tuple[Any, ...]]:
-        """Return a network in a type, on the device or on the CPU."""
+    def made(self, name: str, dtype: str, scale: str) -> tuple[Any, tuple[Any, ...]]:
+        """Return a network in a type, on the device."""
         module, args = network(name, scale)
-        kind, place = getattr(self.torch, dtype), self.name if here else "cpu"
+        kind, place = getattr(self.torch, dtype), self.name
         given = tuple(tensor.to(place, kind) if tensor.is_floating_point() else tensor.to(place) for tensor in args)
         return module.to(place, kind), given
 
@@ -103,20 +99,25 @@ def plan_file(folder: Path, name: str, dtype: str, scale: str) -> Path:
     return folder / f"{name}-{dtype}-{scale}.json.gz"
 
 
+def factory(name: str, dtype: str, scale: str) -> tuple[Any, tuple[Any, ...]]:
+    """Return a network on the CPU, and what it is called with."""
+    return Device("cpu", 0.0).made(name, dtype, scale)
+
+
 def make_plans(asked: Any) -> None:
     """Plan each network for the device without using it."""
     device = Device("cpu", asked.seconds)
     face = device.face
-    known = inspect.signature(face.capture).parameters
-    if asked.device == "cuda" and "target" not in known:
+    target = {"target": asked.device} if asked.device != "cpu" else {}
+    if target and "target" not in inspect.signature(face.capture_factory).parameters:
         sys.stderr.write("this remat cannot capture for a device that is not there: plans are those of the CPU\n")
+        target = {}
     planning: Any = import_module("remat.bridges.torch.planning")
     for name in asked.networks:
         for dtype in TYPES:
             device.torch._dynamo.reset()
-            module, args = device.made(name, dtype, asked.scale, here=False)
-            target = {"target": asked.device} if "target" in known and asked.device != "cpu" else {}
-            captured = face.capture(module, *args, **target)
+            given = {"name": name, "dtype": dtype, "scale": asked.scale}
+            captured = face.capture_factory("benchmarks.cuda_check:factory", **target, **given)
             plan = planning.make_plan(captured, face.Choices(budget=SHARE, time_limit=asked.limit))
             path = plan_file(asked.folder, name, dtype, asked.scale)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@
 
 `times`: process CPU seconds of forward and backward on one thread. The competitors are Inductor as it is, with
 PyTorch's `activation_memory_budget` at .5, .2 and .05, and with each block checkpointed. For each of their measured
-peaks there is a plan within that peak, with measured costs of operators. In a round each makes one step, in an order
+peaks there is a plan within that peak, with a roofline of this processor: a product of matrices and a copy. In a round each makes one step, in an order
 that is drawn anew. `peaks`: ten networks at three budgets.
 
 Peaks are the allocator's, without parameters and inputs; gradients count. Results are kept in `--store`, so that a
@@ -22,6 +22,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -29,7 +30,7 @@ from typing import Any
 
 from benchmarks.harness import table
 from benchmarks.torch_checkpoints import checkpointed
-from benchmarks.torch_networks import NETWORKS, PEAKS, TIMES, blocks, network
+from benchmarks.torch_networks import NETWORKS, PEAKS, TIMES, blocks, compiler_of, network
 from benchmarks.torch_times import ratio
 
 BUDGETS = (0.5, 0.2, 0.05)
@@ -44,10 +45,7 @@ class Bench:
     """The competitors of one network, each with a copy of it."""
 
     def __init__(self, name: str, store: Path, scale: str) -> None:
-        self.torch: Any = import_module("torch")
-        self.torch.set_num_threads(1)
-        import_module("torch._inductor.config").compile_threads = 1
-        import_module("torch._dynamo.config").recompile_limit = 64
+        self.torch: Any = compiler_of()
         self.face: Any = import_module("remat.torch")
         self.measure: Any = import_module("remat.bridges.torch.measure")
         self.logging: Any = import_module("remat.bridges.torch.capture").quiet_logging
@@ -92,8 +90,19 @@ class Bench:
         """Return our step, within a peak."""
         static = sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers(), *self.args))
         budget = None if peak is None else static + peak
-        planned = self.face.compile(module, budget=budget, inductor=True, costs="measure", time_limit=LIMIT)
+        planned = self.face.compile(module, budget=budget, inductor=True, costs=self.costs(), time_limit=LIMIT)
         return lambda: planned(*self.args)
+
+    def costs(self) -> Any:
+        """Return a roofline of this processor, measured once."""
+        if "roofline" not in self.known:
+            matrix, vector = self.torch.randn(1024, 1024), self.torch.randn(1 << 24)
+            product = min(_seconds(lambda: matrix @ matrix) for _ in range(5))
+            copied = min(_seconds(vector.clone) for _ in range(5))
+            self.known["roofline"] = {"rate": 2 * 1024**3 / product, "bandwidth": 2 * vector.nbytes / copied}
+            self.keep()
+        costs: Any = import_module("remat.bridges.torch.costs")
+        return costs.Costs("this processor", **self.known["roofline"])
 
     def ready(self, who: str, make: Callable[[Any], Step]) -> Step | None:
         """Make a step, run it, and note peak and gradients; None if there is no plan."""
@@ -140,7 +149,9 @@ class Bench:
         """Compile all, as far as the time allows."""
         steps: dict[str, Step | None] = {BASE: self.ready(BASE, lambda module: self.inductor(module, None))}
         steps[KEPT] = self.ready(KEPT, lambda module: self.ours(module, None))
-        others = {f"Inductor, budget {b}": lambda module, b=b: self.inductor(module, b) for b in BUDGETS}
+        others: dict[str, Callable[[Any], Step]] = {
+            f"Inductor, budget {budget}": partial(self.inductor, budget=budget) for budget in BUDGETS
+        }
         if blocks(self.module):
             others[BLOCKS] = self.checkpointed
         for who, make in others.items():
@@ -148,7 +159,7 @@ class Bench:
                 break
             steps[who] = self.ready(who, make)
             peak = self.known[who]["peak"]
-            steps[OURS + who] = self.ready(OURS + who, lambda module, peak=peak: self.ours(module, peak))
+            steps[OURS + who] = self.ready(OURS + who, partial(self.ours, peak=peak))
         return {who: step for who, step in steps.items() if step is not None}
 
     def rounds(self, steps: dict[str, Step], number: int, until: float) -> list[dict[str, float]]:
@@ -174,6 +185,12 @@ class Bench:
         return taken
 
 
+def _seconds(call: Callable[[], Any]) -> float:
+    begin = time.process_time()
+    call()
+    return time.process_time() - begin
+
+
 def predicted_of(plan: Any) -> int:
     """Return what a plan says that forward and backward allocate, gradients included."""
     return int(plan.split["activations"] + plan.split.get("gradients", 0))
@@ -190,7 +207,7 @@ def rows(name: str, known: dict[str, Any], rounds: list[dict[str, float]]) -> li
 
     found: list[tuple[str, ...]] = []
     for who, entry in known.items():
-        if who.startswith(OURS) or entry["peak"] is None:
+        if who == "roofline" or who.startswith(OURS) or entry["peak"] is None:
             continue
         mine = known.get(OURS + who, known[KEPT] if who == BASE else {})
         ours = KEPT if who == BASE else OURS + who
@@ -228,9 +245,7 @@ def run_times(asked: Any) -> None:
 
 def run_peaks(asked: Any) -> None:
     """Compare measured and predicted peaks, and print the table."""
-    torch: Any = import_module("torch")
-    torch.set_num_threads(1)
-    import_module("torch._inductor.config").compile_threads = 1
+    torch: Any = compiler_of()
     face: Any = import_module("remat.torch")
     measure: Any = import_module("remat.bridges.torch.measure")
     found: list[tuple[Any, ...]] = []

@@ -12,6 +12,18 @@ BLOCKS = ("LlamaDecoderLayer", "GPT2Block", "Bottleneck", "ResnetBlock", "Mixer"
 Made = tuple[Any, tuple[Any, ...]]
 
 
+def compiler_of(*, one_thread: bool = True) -> Any:
+    """Return PyTorch, ready to compile many graphs in this process."""
+    torch: Any = import_module("torch")
+    dynamo: Any = import_module("torch._dynamo.config")
+    inductor: Any = import_module("torch._inductor.config")
+    dynamo.recompile_limit = 64
+    if one_thread:
+        torch.set_num_threads(1)
+        inductor.compile_threads = 1
+    return torch
+
+
 def blocks(module: Any) -> list[Any]:
     """Return the blocks of a network, in order."""
     return [part for part in module.modules() if type(part).__name__ in BLOCKS]
@@ -43,7 +55,7 @@ def _llama(small: bool) -> Made:
 def _with_loss(model: Any) -> Any:
     torch: Any = import_module("torch")
 
-    class Loss(torch.nn.Module):  # type: ignore[misc,name-defined]
+    class Loss(torch.nn.Module):  # type: ignore[misc]
         """A language model that returns its loss, and no logits."""
 
         def __init__(self) -> None:

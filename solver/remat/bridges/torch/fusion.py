@@ -371,14 +371,15 @@ class Fusion:
             yield self._made(maker, members, self.plain[maker].writes, alone=True)
 
     def _from_memory(self, name: str, primary: Mapping[str, Group]) -> set[str]:
-        """Return an operator and those that it needs, back to the values that groups write."""
+        """Return an operator and those that it needs, back to what groups write or the other partition keeps."""
         found: set[str] = set()
         waiting = [name]
         while waiting:
             member = waiting.pop()
             if member not in found:
                 found.add(member)
-                missing = (value for value in self.plain[member].reads if value not in primary)
+                reads = self.plain[member].reads
+                missing = (value for value in reads if value not in primary and value not in self.wanted)
                 waiting += [self.maker[value] for value in missing if value in self.maker]
         return found
 
@@ -404,10 +405,14 @@ class Fusion:
                 if not left[later]:
                     heapq.heappush(ready, (first[later], later))
         assert len(rank) == len(groups), "the groups depend on each other in a circle"
+        after_value = {value: rank[index] for value, index in maker.items()}
         behind: dict[int, list[Group]] = {}
-        for group in optional:
-            known = [rank[maker[value]] for value in (*group.task.reads, *group.task.writes) if value in maker]
-            behind.setdefault(max(known, default=-1), []).append(group)
+        for group in sorted(optional, key=lambda group: self.place[group.task.node]):
+            known = (after_value.get(value, -1) for value in (*group.task.reads, *group.task.writes))
+            place = max(known, default=-1)
+            behind.setdefault(place, []).append(group)
+            for value in group.task.writes:
+                after_value.setdefault(value, place)
         yield from behind.get(-1, ())
         for index in sorted(rank, key=rank.__getitem__):
             yield groups[index]
@@ -446,32 +451,29 @@ class Fusion:
             Nodes that the forward passes to the backward.
         """
         kept = {value for name in saved for value in self.joint.owned.get(name, ())}
-        makers = self._makers()
-        alone = {value: group for value, group in makers.items() if not group.required}
+        makers = self._makers(required=True)
+        alone = self._makers(required=False)
+        optional = kept & alone.keys() - makers.keys()
         required = [group for group in self.groups.values() if group.required]
         turn = next(index for index, group in enumerate(required) if group.task.name == BOUNDARY)
         found: list[str] = []
         there: set[str] = set()
         for group in required[: turn + 1]:
-            self._run(group, makers, there, found)
-            ripe = [v for v in kept if v in alone and v not in there and there.issuperset(alone[v].task.reads)]
+            if group.task.name not in found:
+                self._run(group, {**alone, **makers}, there, found)
+            ripe = [value for value in optional - there if there.issuperset(alone[value].task.reads)]
             for value in sorted(ripe, key=lambda value: self.place[self.maker[value]]):
-                self._run(alone[value], makers, there, found)
-        there &= kept | self.ends | set(self.groups[BOUNDARY].task.writes)
-        there |= {value for group in required[:turn] for value in group.task.writes if value not in self.joint.values}
-        there |= {value for value in there if value.endswith(DONE)}
+                self._run(alone[value], alone, there, found)
+        done = {value for value in there if value.endswith(DONE)}
+        there &= kept | self.ends | done | set(self.groups[BOUNDARY].task.writes)
         for group in required[turn + 1 :]:
             self._run(group, {**makers, **alone}, there, found)
         return found
 
-    def _makers(self) -> dict[str, Group]:
-        """Return the group that makes each value: the one that must run, if there is one."""
-        found: dict[str, Group] = {}
-        for group in self.groups.values():
-            for value in group.task.writes:
-                if value not in found or group.required:
-                    found[value] = group
-        return found
+    def _makers(self, *, required: bool) -> dict[str, Group]:
+        """Return the group that makes each value: the one that must run, or the one that makes it alone."""
+        groups = [group for group in self.groups.values() if group.required is required]
+        return {value: group for group in groups for value in group.task.writes}
 
     def _run(self, group: Group, makers: Mapping[str, Group], there: set[str], found: list[str]) -> None:
         """Run a group after what makes the values that it reads, unless they are there."""
@@ -479,6 +481,8 @@ class Fusion:
         while waiting:
             last, ready = waiting.pop()
             missing = [makers[value] for value in last.task.reads if value not in there]
+            if last is not group and there.issuperset(last.task.writes):
+                continue
             if ready or not missing:
                 found.append(last.task.name)
                 there.update(last.task.writes)
