@@ -5,8 +5,8 @@
 
 `times`: process CPU seconds of forward and backward on one thread. The competitors are Inductor as it is, with
 PyTorch's `activation_memory_budget` at .5, .2 and .05, and with each block checkpointed. For each of their measured
-peaks there is a plan within that peak, with a roofline of this processor: a product of matrices and a copy. In a round each makes one step, in an order
-that is drawn anew. `peaks`: ten networks at three budgets.
+peaks there is a plan within that peak, with a roofline of this processor (a product of matrices, and a copy). In a
+round each makes one step, in an order that is drawn anew. `peaks`: ten networks at three budgets.
 
 Peaks are the allocator's, without parameters and inputs; gradients count. Results are kept in `--store`, so that a
 second run goes on where the first has stopped (`--seconds`).
@@ -35,7 +35,8 @@ from benchmarks.torch_times import ratio
 
 BUDGETS = (0.5, 0.2, 0.05)
 BASE, KEPT, OURS, BLOCKS = "Inductor", "remat, no budget", "remat at ", "blocks checkpointed"
-SHARES = ("none", "80%", "60%")
+SHARES = (1.0, 0.75, 0.5)
+"""Budgets: none, and so much of what is not gradients."""
 LIMIT = 8.0
 
 Step = Callable[[], Any]
@@ -53,6 +54,7 @@ class Bench:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.module, self.args = network(name, scale)
         self.modules: dict[str, Any] = {}
+        self.planned: dict[int, Any] = {}
         self.gradients: list[Any] = []
         path = self.folder / "known.json"
         self.known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
@@ -91,6 +93,7 @@ class Bench:
         static = sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers(), *self.args))
         budget = None if peak is None else static + peak
         planned = self.face.compile(module, budget=budget, inductor=True, costs=self.costs(), time_limit=LIMIT)
+        self.planned[id(module)] = planned
         return lambda: planned(*self.args)
 
     def costs(self) -> Any:
@@ -126,8 +129,8 @@ class Bench:
         module.zero_grad(set_to_none=True)
         _, known["peak"] = self.measure.allocator_peak(lambda: step().backward())
         module.zero_grad(set_to_none=True)
-        plan = getattr(module, "plan", None) or getattr(self.modules[who], "plan", None)
-        if plan is not None:
+        if id(module) in self.planned:
+            plan = self.planned[id(module)].plan
             known["predicted"], known["overhead"] = predicted_of(plan), plan.overhead
         sys.stderr.write(f"{self.name}: {who}: {known}\n")
         self.keep()
@@ -218,7 +221,7 @@ def rows(name: str, known: dict[str, Any], rounds: list[dict[str, float]]) -> li
         if reached is None:
             found.append((*cells, "no plan", "", "", "", ""))
             continue
-        share = f"{reached / mine['predicted']:.4f}"
+        share = f"{reached / mine['predicted']:.4f}" if "predicted" in mine else ""
         exact = f"{mine['difference']:.1e}" if mine["difference"] else "bitwise"
         found.append((*cells, f"{reached / 1e6:.1f}", share, against(ours, BASE), against(ours, who), exact))
     return found
@@ -236,8 +239,8 @@ def run_times(asked: Any) -> None:
     until = time.perf_counter() + asked.seconds
     for name in asked.networks or TIMES:
         bench = Bench(name, asked.store, asked.scale)
-        steps = bench.prepare(until)
-        rounds = bench.rounds(steps, asked.rounds, until + asked.seconds)
+        steps = {} if asked.shown else bench.prepare(until)
+        rounds = bench.rounds(steps, 0 if asked.shown else asked.rounds, until + asked.seconds)
         sys.stderr.write(f"{name}: {len(rounds)} rounds\n")
         found += rows(name, bench.known, rounds)
     table("Plans through Inductor against its own partitioner", HEAD, found)
@@ -245,35 +248,49 @@ def run_times(asked: Any) -> None:
 
 def run_peaks(asked: Any) -> None:
     """Compare measured and predicted peaks, and print the table."""
-    torch: Any = compiler_of()
-    face: Any = import_module("remat.torch")
-    measure: Any = import_module("remat.bridges.torch.measure")
-    found: list[tuple[Any, ...]] = []
+    compiler_of()
+    found: list[tuple[str, ...]] = []
     shares: list[float] = []
     until = time.perf_counter() + asked.seconds
     for name in asked.networks or PEAKS:
+        whole: int | None = None
         for share in SHARES:
             if time.perf_counter() > until:
                 break
-            module, args = network(name, asked.scale)
-            torch._dynamo.reset()
-            planned = face.compile(module, budget=None if share == "none" else share, inductor=True, time_limit=LIMIT)
-            try:
-                planned(*args).backward()
-            except face.TooSmallError as error:
-                found.append((name, share, "", "", "", "", str(error).split(";", maxsplit=1)[0][:100]))
-                continue
-            module.zero_grad(set_to_none=True)
-            _, peak = measure.allocator_peak(lambda call=planned, given=args: call(*given).backward())
-            predicted = predicted_of(planned.plan)
-            shares.append(peak / predicted)
-            row = (name, share, f"{predicted / 1e6:.3f}", f"{peak / 1e6:.3f}", f"{peak / predicted:.5f}")
-            verdict = "above" if peak > predicted else ""
-            found.append((*row, f"{planned.plan.overhead:.2%}", verdict))
-            sys.stderr.write(f"{found[-1]}\n")
+            row, predicted, peak = _peak_row(name, share, whole, asked.scale)
+            found.append(row)
+            sys.stderr.write(f"{row}\n")
+            whole = whole or predicted
+            if predicted:
+                shares.append(peak / predicted)
     table("Peaks under Inductor", ("network", "budget", "predicted MB", "measured MB", "ratio", "overhead", ""), found)
     if shares:
-        sys.stdout.write(f"\nmedian ratio {median(shares):.4f}, least {min(shares):.4f}, most {max(shares):.4f}\n")
+        sys.stdout.write(f"\nmedian ratio {median(shares):.5f}, least {min(shares):.5f}, most {max(shares):.5f}\n")
+
+
+def _peak_row(name: str, share: float, whole: int | None, scale: str) -> tuple[tuple[str, ...], int, int]:
+    """Return a row, the predicted peak, and the measured one; zeros if there is no plan."""
+    torch: Any = import_module("torch")
+    face: Any = import_module("remat.torch")
+    measure: Any = import_module("remat.bridges.torch.measure")
+    module, args = network(name, scale)
+    torch._dynamo.reset()
+    gradients = sum(tensor.nbytes for tensor in module.parameters())
+    static = sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers(), *args))
+    budget = None if whole is None else static + gradients + int(share * (whole - gradients))
+    planned = face.compile(module, budget=budget, inductor=True, time_limit=LIMIT)
+    shown = "none" if budget is None else f"{share:.0%} of the rest"
+    try:
+        planned(*args).backward()
+    except face.TooSmallError as error:
+        return (name, shown, "", "", "", "", str(error).split(";", maxsplit=1)[0][:100]), 0, 0
+    peak = 0
+    while not peak:  # the profiler sometimes hands over no events
+        module.zero_grad(set_to_none=True)
+        _, peak = measure.allocator_peak(lambda: planned(*args).backward())
+    predicted = predicted_of(planned.plan)
+    figures = (f"{predicted / 1e6:.3f}", f"{peak / 1e6:.3f}", f"{peak / predicted:.5f}", f"{planned.plan.overhead:.2%}")
+    return (name, shown, *figures, "above" if peak > predicted else ""), predicted, peak
 
 
 def run(arguments: list[str] | None = None) -> None:
@@ -285,6 +302,7 @@ def run(arguments: list[str] | None = None) -> None:
     parser.add_argument("--scale", choices=("small", "full"), default="full")
     parser.add_argument("--seconds", type=float, default=1800.0, help="prepare nothing more after so long")
     parser.add_argument("--store", type=Path, default=Path("build/torch_inductor"))
+    parser.add_argument("--shown", action="store_true", help="print what is known")
     asked = parser.parse_args(arguments)
     (run_times if asked.what == "times" else run_peaks)(asked)
 

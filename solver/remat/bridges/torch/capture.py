@@ -69,6 +69,8 @@ class Captured:
     """The groups that Inductor will compile, for plans that it executes; otherwise each operator is a task."""
     reference: Sequence[str] | None = None
     """Tasks in the order of Inductor's own partition, which stands for a plan without recomputation."""
+    others: Callable[[], list[list[str]]] | None = None
+    """Makes the orders of Inductor's partitions at smaller budgets: a plan is never slower than one that fits."""
 
     def __init__(self, module: Any, graph: Any, forward_outputs: int, sources: tuple[Source, ...], given: Any) -> None:
         self.module = module
@@ -85,8 +87,7 @@ class Captured:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of operators, arguments, shapes and aliasing: plans are for one fingerprint."""
-        fused = "" if self.fusion is None else f"-fused-{len(self.fusion.groups)}"
-        return self.recording.fingerprint + fused
+        return self.recording.fingerprint if self.fusion is None else self.fusion.fingerprint
 
     @property
     def tasks(self) -> Mapping[str, Task]:

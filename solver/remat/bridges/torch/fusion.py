@@ -16,6 +16,7 @@ backward reads has no other task, so that a schedule computes it in the forward 
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -147,6 +148,12 @@ class Fusion:
         self.values = {
             value: sizes[value] for group in self.groups.values() for value in group.task.writes if value in sizes
         }
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the joint graph and of the groups."""
+        parts = (f"{name}: {' '.join(group.members)}" for name, group in self.groups.items())
+        return hashlib.sha256("\n".join((self.joint.recording.fingerprint, *parts)).encode()).hexdigest()
 
     # ------------------------------------------------------------------------------------- lowering
 

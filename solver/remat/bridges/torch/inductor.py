@@ -69,7 +69,7 @@ class Partitioner(CustomPartitionerFn):
             else {"static_lifetime_input_indices": static_lifetime_input_indices}
         )
         fuse(captured, joint_inputs, num_fwd_outputs, **static)
-        plan = make_plan(captured, self.choices)
+        plan = make_plan(captured, in_bytes(captured, self.choices))
         self.plans.append(plan)
         return build(captured, emit(captured.joint, captured.members(plan.runs)))
 
@@ -130,21 +130,34 @@ class _Within(CustomPartitionerFn):
         return str, (self.uuid(),)
 
 
+OTHERS = (0.5, 0.2, 0.05)
+"""Budgets of Inductor's own partitioner whose orders a plan competes with."""
+
+
 def fuse(captured: Captured, joint_inputs: Sequence[Any], forward_outputs: int, **given: Any) -> Fusion:
-    """Group the operators of a captured step, and note the order of Inductor's own partitioner."""
+    """Group the operators of a captured step, and note the orders of Inductor's own partitioner."""
     saved = default_saved(captured.graph, joint_inputs, forward_outputs, **given)
-    captured.fusion = Fusion(captured.joint, captured.by_name, saved)
-    captured.reference = captured.fusion.order(saved)
-    return captured.fusion
+    fusion = Fusion(captured.joint, captured.by_name, saved)
+
+    def others() -> list[list[str]]:
+        found = (default_saved(captured.graph, joint_inputs, forward_outputs, share, **given) for share in OTHERS)
+        return [fusion.order(names) for names in found]
+
+    captured.fusion, captured.reference, captured.others = fusion, fusion.order(saved), others
+    return fusion
 
 
-def default_saved(graph: Any, joint_inputs: Sequence[Any], forward_outputs: int, **given: Any) -> list[str]:
-    """Return the nodes that Inductor's own partitioner passes to the backward."""
+def default_saved(
+    graph: Any, joint_inputs: Sequence[Any], forward_outputs: int, share: float = 1.0, **given: Any
+) -> list[str]:
+    """Return the nodes that Inductor's own partitioner passes to the backward, at a budget of its own kind."""
     partitioners: Any = import_module("torch._functorch.partitioners")
+    config: Any = import_module("torch._functorch.config")
     copied = fx.GraphModule(graph, copy.deepcopy(graph.graph))
-    _, backward = partitioners.min_cut_rematerialization_partition(
-        copied, joint_inputs, num_fwd_outputs=forward_outputs, **{"compiler": "inductor", **given}
-    )
+    with config.patch(activation_memory_budget=share):
+        _, backward = partitioners.min_cut_rematerialization_partition(
+            copied, joint_inputs, num_fwd_outputs=forward_outputs, **{"compiler": "inductor", **given}
+        )
     names = [node.name for node in backward.graph.find_nodes(op="placeholder")]
     return [name for name in names if "tangents" not in name]
 

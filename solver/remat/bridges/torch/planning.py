@@ -131,7 +131,7 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
     reserve = split["reserve"]
     costs = costs_of(captured, choices.costs)
     instance = captured.instance(costs, static=sum(split.values()) - reserve)
-    result = _solve(instance, choices, reserve, captured.reference)
+    result = _solve(instance, choices, reserve, captured)
     if result.columns is None:
         proved = result.status is Status.INFEASIBLE
         if not search:
@@ -259,8 +259,8 @@ def _kept(instance: Any, reference: Sequence[str] | None) -> Result:
     return solve(instance, algorithm="keep-all") if reference is None else schedule_of(instance, list(reference))
 
 
-def _solve(instance: Any, choices: Choices, reserve: int, reference: Sequence[str] | None) -> Result:
-    kept = _kept(instance, reference)
+def _solve(instance: Any, choices: Choices, reserve: int, captured: Captured) -> Result:
+    kept = _kept(instance, captured.reference)
     budget = choices.budget
     if budget is None:
         return kept
@@ -274,13 +274,21 @@ def _solve(instance: Any, choices: Choices, reserve: int, reference: Sequence[st
             raise TooSmallError(message, proved=True)
         if kept.peak_memory["memory"] <= budget:
             return kept
-    return solve(
+    found = solve(
         instance,
         algorithm=choices.algorithm,
         budget=budget,
         options=choices.options,
         time_limit=choices.seconds,
     )
+    if captured.others is None or isinstance(budget, str):
+        return found
+    for order in captured.others():
+        other = schedule_of(instance, order)
+        fits = other.peak_memory["memory"] <= budget
+        if fits and (found.columns is None or (other.makespan or 0) < (found.makespan or 0)):
+            found = other
+    return found
 
 
 def _least(instance: Any, choices: Choices) -> Result:
