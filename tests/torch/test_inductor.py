@@ -219,3 +219,5 @@ def call(args):
     found = account((early, late), [torch.zeros(2)], [torch.zeros(1)], 0, lambda *_: 1000)
     assert found.forward == 128 + 128 + 1000
     assert found.backward == 128 + 4 + 128 + 128 + 1000
+    blocks = Program(source.replace("empty_strided_cpu", "empty_strided_cuda"))
+    assert account((blocks, late), [torch.zeros(2)], [torch.zeros(1)], 0).forward == 512 + 512

@@ -16,6 +16,9 @@ from remat.bridges.torch.shim import pytree, torch
 Workspace = Callable[[Callable[..., Any], Sequence[Any], Mapping[str, Any]], int]
 """Bytes that a kernel of a library needs while it runs, from its function and arguments."""
 
+CUDA_BLOCK = 512
+"""Bytes of which CUDA's allocator hands out multiples."""
+
 
 @dataclass(frozen=True)
 class Program:
@@ -113,6 +116,11 @@ class _Allocations(LiveStorages):
     def __init__(self, besides: Sequence[Any], workspace: Workspace | None) -> None:
         super().__init__(tensor for tensor in besides if isinstance(tensor, torch.Tensor))
         self.workspace = workspace
+
+    def size_of(self, tensor: Any) -> int:
+        """Bytes that the allocator hands out: on CUDA a multiple of 512."""
+        size = super().size_of(tensor)
+        return -(-size // CUDA_BLOCK) * CUDA_BLOCK if tensor.device.type == "cuda" else size
 
     def restart(self) -> tuple[int, str]:
         """Return the peak so far and its place, and follow a new one."""

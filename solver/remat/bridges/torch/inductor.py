@@ -215,7 +215,16 @@ class Compiler:
         """Return what forward and backward allocate; None for a graph without a backward."""
         if len(self.programs) != 2:
             return None
-        return account((self.programs[0], self.programs[1]), self.given, self.tangents, self.outputs, workspace)
+        programs = self.programs[0], self.programs[1]
+        try:
+            return account(programs, self.given, self.tangents, self.outputs, workspace)
+        except TorchError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            raise TorchError(
+                f"the memory of Inductor's code cannot be followed ({said}); inductor=False plans without Inductor"
+            ) from error
 
 
 ATTEMPTS = 4

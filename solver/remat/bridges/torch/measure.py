@@ -69,11 +69,19 @@ class LiveStorages(DispatchMode):
 
     def adopt(self, tree: Any) -> None:
         """Count the storages of tensors that are not counted yet."""
-        for storage in storages_in(tree):
+        for leaf in pytree.tree_leaves(tree):
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            storage = leaf.untyped_storage()
             key = storage._cdata
             if key not in self._besides and key not in self._alive:
-                self._alive[key] = (self._weak(storage), storage.nbytes())
-                self.now += storage.nbytes()
+                size = self.size_of(leaf)
+                self._alive[key] = (self._weak(storage), size)
+                self.now += size
+
+    def size_of(self, tensor: Any) -> int:
+        """Bytes of a tensor's storage."""
+        return int(tensor.untyped_storage().nbytes())
 
 
 def allocator_peak(call: Callable[[], Returned]) -> tuple[Returned, int]:
