@@ -2,6 +2,7 @@
 
 Written from the rules alone: stages in a chain, micro-batches ascending for each stage and phase, one operation at a
 time on a device, bytes from the start of F to the end of B, others to the end of W, a release before an acquisition.
+With copies of the stages there are several chains, each with micro-batches of its own.
 """
 
 import itertools
@@ -13,7 +14,8 @@ def best_figure(pipeline, *, span=False):
     Parameters
     ----------
     pipeline : object
-        With `place`, `batches`, `forward`, `backward`, `weight`, `hop`, `activation`, `kept`, `fixed`, `capacity`.
+        With `place`, `batches`, `forward`, `backward`, `weight`, `hop`, `activation`, `kept`, `fixed`, `capacity`,
+        and `chains`: pairs of a first stage and a number of micro-batches, or none for one chain.
     span : bool
     """
     devices = range(len(pipeline.fixed))
@@ -27,16 +29,28 @@ def best_figure(pipeline, *, span=False):
     return best
 
 
+def micro_batches(pipeline):
+    """Return, for each stage, its micro-batches and whether it is the first and the last of its chain."""
+    chains = list(pipeline.chains) or [(0, pipeline.batches)]
+    firsts = [first for first, _ in chains]
+    count = [
+        next(number for first, number in reversed(chains) if first <= stage) for stage in range(len(pipeline.place))
+    ]
+    ends = [stage + 1 in [*firsts, len(pipeline.place)] for stage in range(len(pipeline.place))]
+    return count, [stage in firsts for stage in range(len(pipeline.place))], ends
+
+
 def words(pipeline, device):
     """Yield the orders of a device that fit into its bytes and run no B before its F, no W before its B."""
     own = [stage for stage, place in enumerate(pipeline.place) if place == device]
     phases = [(phase, stage) for stage in own for phase in "FBW" if phase != "W" or pipeline.weight[stage]]
     limit = pipeline.capacity[device]
+    count, _, _ = micro_batches(pipeline)
 
     def used(done, running):
         total = pipeline.fixed[device]
         for stage in own:
-            for batch in range(pipeline.batches):
+            for batch in range(count[stage]):
                 begun = [phase for phase in "FBW" if batch < done.get((phase, stage), 0)]
                 now = running[0] if running and running[1:] == (stage, batch) else None
                 sizes = [0]
@@ -48,13 +62,13 @@ def words(pipeline, device):
         return total
 
     def go(done, listed):
-        if len(listed) == len(phases) * pipeline.batches:
+        if len(listed) == sum(count[stage] for _, stage in phases):
             yield tuple(listed)
             return
         for phase, stage in phases:
             batch = done.get((phase, stage), 0)
             before = {"B": "F", "W": "B"}.get(phase)
-            if batch == pipeline.batches or (before and done.get((before, stage), 0) <= batch):
+            if batch == count[stage] or (before and done.get((before, stage), 0) <= batch):
                 continue
             op = (phase, stage, batch)
             if limit is not None and used(done, op) > limit:
@@ -68,7 +82,7 @@ def words(pipeline, device):
 def run(pipeline, lists, delayed=(), ways=None):
     """Return start and end of each operation, as early as lists and data allow; None for a deadlock."""
     time = {"F": pipeline.forward, "B": pipeline.backward, "W": pipeline.weight}
-    last = len(pipeline.place) - 1
+    _, is_first, is_last = micro_batches(pipeline)
     found = {}
     going = True
     while going:
@@ -81,11 +95,11 @@ def run(pipeline, lists, delayed=(), ways=None):
                     clock = found[op][1]
                     continue
                 sources = []
-                if phase == "F" and stage:
+                if phase == "F" and not is_first[stage]:
                     sources = [(("F", stage - 1, batch), stage - 1)]
                 elif phase == "B":
                     sources = [(("F", stage, batch), None)]
-                    if stage < last:
+                    if not is_last[stage]:
                         sources.append((("B", stage + 1, batch), stage))
                 elif phase == "W":
                     sources = [(("B", stage, batch), None)]

@@ -51,3 +51,8 @@ def has_groups(problem: Problem) -> bool:
 def small_step(problem: Problem) -> bool:
     """Whether a pipeline runs once and has few operations."""
     return runs_once(problem) and len(problem.graph.tasks) <= MOST_PROVED
+
+
+def small_step_of_copies(problem: Problem) -> bool:
+    """Whether a pipeline runs once, has few operations, and may have two copies of its layers."""
+    return small_step(problem) and getattr(problem.instance, "copies", 1) > 1

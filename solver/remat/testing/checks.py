@@ -13,6 +13,7 @@ import numpy as np
 
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.plugin.registry import Algorithm
+from remat.solving.minimum_budget import budgeted_memories
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of
 from remat.units import Number
@@ -151,11 +152,17 @@ def check_budgets(algorithm: Algorithm, memory: str, rungs: Sequence[Rung]) -> N
 
 
 def _check_not_above(found: Rung, proof: Rung, memory: str) -> None:
-    """Check that no reported minimum budget exceeds the peak of a schedule of the same algorithm."""
-    least, peak = proof.result.least_budget, found.result.peak_memory[memory]
+    """Check that no reported minimum budget exceeds the peak of a schedule of the same algorithm.
+
+    Of pipelines, a minimum budget is that of every device, and the peak that of the fullest one.
+    """
+    least, machine = proof.result.least_budget, proof.result.machine
     if least is None or not least.sufficient:
         return
-    if proof.result.machine.memories[least.memory].name == memory:
+    if machine.memories[least.memory].name == memory:
+        assert proof.result.instance is not None
+        budgeted = budgeted_memories(proof.result.instance, machine, least.memory)
+        peak = max(found.result.peak_memory[machine.memories[index].name] for index in budgeted)
         here = f"(budget {found.budget}: peak {peak}; budget {proof.budget}: least {least.size})"
         require(least.size <= peak, f"the least budget is above the peak of a schedule {here}")
 

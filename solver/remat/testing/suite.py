@@ -405,7 +405,7 @@ class AlgorithmSuite:
                     where = f"(at budget {rung.budget})"
                     raise AssertionError(f"{least.size} in {name} is said to be enough {where}: {again}")
             if least.size > 0 and rung.result.scope is not None:
-                less = self._trials.solve(document, given, budgets=budgets | {name: least.size - 1})
+                less = self._trials.solve(document, given, budgets=budgets | _all_at(machine, named, least.size - 1))
                 solved = not isinstance(less, Refusal) and less.columns is not None
                 require(not solved, f"{least.size} in {name} is said to be the least, and one less is enough")
 

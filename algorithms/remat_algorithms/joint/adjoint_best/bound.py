@@ -28,7 +28,10 @@ def lower_bound(problem: Problem, context: Context) -> Number:
     optimum then includes the minimum time for a write and a read of s - (M - s - y) bytes. The e states that the first
     backward finds in the working memory, completely or in part, save one write and one read each, which are subtracted.
 
-    If tapes can be stored, the bound is 0, and only the core's bound applies.
+    If tapes can be stored, k counts the smallest states and tapes, and the first argument applies with one difference:
+    replace each stored tape by the state that its step read. The result is a schedule without tapes that runs a step
+    once more if its last tape was made before its backward was due. So the forward time of all steps, once each, is
+    subtracted.
 
     Parameters
     ----------
@@ -40,22 +43,29 @@ def lower_bound(problem: Problem, context: Context) -> Number:
     chain, machine = problem.chain, problem.machine
     backward = problem_backward_time(problem)
     n = chain.length + 1
-    if n == 1 or len(machine.processors) > 1 or chain.saves:
+    if n == 1 or len(machine.processors) > 1:
         return 0
-    sizes = sorted(chain.activation_size[:n].tolist())
+    sizes = chain.activation_size[:n].tolist()
+    forward = chain.forward_time[: n - 1]
+    early: Number = 0  # the time of advances that may be the making of a tape
+    if chain.saves:
+        sizes += chain.saved_size[: n - 1].tolist()
+        forward = np.minimum(forward, chain.saving_forward_time[: n - 1])
+        early = forward.sum().item()
+    sizes.sort()
     capacities = [memory.capacity for memory in machine.memories]
     room = None if None in capacities else sum(c for c in capacities if c is not None) - chain.static_memory
     slots = n if room is None else max(1, _fitting(sizes, room) - 1)
-    forward = chain.forward_time[: n - 1]
     if n > MOST_STEPS or table_work(n, min(slots, n)) > MOST_WORK:
         least = forward.min().item()
-        return forward.sum().item() + (advances(n, slots) - (n - 1)) * least + backward  # type: ignore[no-any-return]
+        advanced = forward.sum().item() + (advances(n, slots) - (n - 1)) * least
+        return max(0, advanced - early) + backward  # type: ignore[no-any-return]
     free = Splits.of(forward, slots, context=context)
     if free is None:
         return 0
-    best: Number = free.lower_bound
+    best: Number = max(0, free.lower_bound - early)
     capacity = capacities[0]
-    if capacity is not None:
+    if capacity is not None and not chain.saves:
         alone = capacity - chain.static_memory
         spare = max(0, alone - sizes[0] - int(chain.gradient_size.min()))
         costs = _least_transfers(problem, sizes[0] - spare)

@@ -56,6 +56,8 @@ class Facts(NamedTuple):
         Time of an operation without recomputation, its device, and the number of operations.
     delay : (stages,)
         Transfer time into each stage from the one before it.
+    head, tail : (stages,) int
+        Whether a stage is the first or the last one, 0 or 1.
     levels : (stages,) int
         Number of levels of a stage.
     again : (stages, levels) float64
@@ -77,6 +79,8 @@ class Facts(NamedTuple):
     device: IntArray
     runs: IntArray
     delay: FloatArray
+    head: IntArray
+    tail: IntArray
     levels: IntArray
     again: FloatArray
     held: IntArray

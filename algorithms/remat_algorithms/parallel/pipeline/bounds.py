@@ -19,6 +19,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 
 from remat_algorithms.parallel.pipeline.model import B, F, Op, PipelineModel, W, needed
 
@@ -27,16 +28,16 @@ def waits(model: PipelineModel) -> Iterator[tuple[Op, Op]]:
     """Yield pairs of operations where the memory requires the first to end before the second, a forward, starts.
 
     When a forward of stage s starts, let b be the last micro-batch whose backward has passed s. The micro-batches after
-    b are held by s and by all stages before s on the same device.
+    b are held by s and by all stages before s on the same device, in the same chain.
     """
-    for free, own in zip(model.free, model.on, strict=True):
+    for free, own in ((free, own) for free, parts in zip(model.free, model.on_by_chain, strict=True) for own in parts):
         if free is None:
             continue
         held = 0
         for stage in own:
             held += model.activation[stage]
             lasting = min(model.activation[stage], model.kept[stage])
-            for batch in range(model.batches):
+            for batch in range(model.count[stage]):
                 if held and batch >= free // held:
                     yield (B, stage, batch - free // held), (F, stage, batch)
                 if lasting and batch >= (most := 1 + (free - model.activation[stage]) // lasting):
@@ -75,11 +76,11 @@ class _Graph:
 
     def __init__(self, model: PipelineModel, *, memory: bool) -> None:
         self.model = model
-        stages = range(model.stages)
-        one = (
-            [(F, s) for s in stages] + [(B, s) for s in reversed(stages)] + [(W, s) for s in stages if model.weight[s]]
-        )
-        self.order: list[Op] = [(phase, s, batch) for batch in range(model.batches) for phase, s in one]
+        self.order: list[Op] = []
+        for _, stages, count in model.by_chain:
+            one = [(F, s) for s in stages] + [(B, s) for s in reversed(stages)]
+            one += [(W, s) for s in stages if model.weight[s]]
+            self.order += [(phase, s, batch) for batch in range(count) for phase, s in one]
         self.time = {op: model.times[op[0]][op[1]] for op in self.order}
         self.sources: dict[Op, list[tuple[Op, float]]] = {op: needed(model, op) for op in self.order}
         for phase, stage, batch in self.order:
@@ -147,29 +148,35 @@ def _jackson(graph: _Graph, own: list[Op], heads: dict[Op, float], tails: dict[O
 
 def _little(model: PipelineModel, graph: _Graph, *, span: bool) -> float:
     """Return the minimum time in which a device can hold its activations for their minimum lifetimes."""
-    there: float = 0
-    ways: list[float] = []
-    for stage in range(model.stages):
-        there += model.delays[stage]
-        ways.append(there)
-        there += model.forward[stage]
-    back = there
-    lasts = [0.0] * model.stages
-    for stage in reversed(range(model.stages)):
-        back += model.backward[stage]
-        lasts[stage] = back - ways[stage]
-        back += model.delays[stage]
+    ways: list[float] = [0] * model.stages
+    lasts: list[float] = [0] * model.stages
+    homewards: list[float] = [0] * model.stages  # from the end of a stage's backward to that of the first stage
+    for _, stages, _ in model.by_chain:
+        there: float = 0
+        for stage in stages:
+            there += model.delays[stage]
+            ways[stage] = there
+            there += model.forward[stage]
+        back = there
+        for stage in reversed(stages):
+            back += model.backward[stage]
+            lasts[stage] = back - ways[stage]
+            back += model.delays[stage]
+        for before, stage in pairwise(stages):
+            homewards[stage] = homewards[before] + model.backward[before] + model.delays[stage]
     most: float = 0
-    for free, own in zip(model.free, model.on, strict=True):
-        if not free or not own:
+    for free, own, parts in zip(model.free, model.on, model.on_by_chain, strict=True):
+        heads = [part[0] for part in parts]
+        if not free or not heads:
             continue
-        begin = ways[own[0]]
-        held = model.batches * sum(model.activation[s] * lasts[s] for s in own)
-        late = model.batches * sum(
-            model.kept[s] * model.weight[s] + max(0, model.kept[s] - model.activation[s]) * model.backward[s]
+        begin = min(ways[s] for s in heads)
+        held = sum(model.count[s] * model.activation[s] * lasts[s] for s in own)
+        late = sum(
+            model.count[s]
+            * (model.kept[s] * model.weight[s] + max(0, model.kept[s] - model.activation[s]) * model.backward[s])
             for s in own
         )
-        # Activations are freed when the last backward on the device ends. The gradient then continues to stage 0.
-        outside = 0 if span else begin + sum(model.delays[: own[0] + 1]) + sum(model.backward[: own[0]])
+        # Activations are freed when the last backward on the device ends. The gradient then continues to its stage 0.
+        outside = 0 if span else begin + min(homewards[s] for s in heads)
         most = max(most, held / free + outside, (held + late) / free + (0 if span else begin))
     return most

@@ -142,6 +142,11 @@ ALGORITHMS: tuple[Algorithm, ...] = (
                 applies="remat_algorithms.parallel.applicability:small_step",
                 options={"work": 20.0},
             ),
+            Trial(
+                when="at most 300 tasks, two copies of the layers",
+                applies="remat_algorithms.parallel.applicability:small_step_of_copies",
+                options={"placement": "bidirectional", "work": 20.0},
+            ),
         ),
     ),
     Algorithm(

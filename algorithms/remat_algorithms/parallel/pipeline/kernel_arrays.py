@@ -15,10 +15,11 @@ from remat_algorithms.parallel.pipeline.priority_keys import Progress
 
 def shared_facts(model: PipelineModel, kind: type) -> dict[str, Any]:
     """Return the fields common to the facts of all kernels (see `local_search.Facts`), with times of a numeric type."""
-    stages, batches = model.stages, model.batches
+    stages = model.stages
     phases = 3 if model.split else 2
     duration: Any = np.array([time for row in model.times[:phases] for time in row], dtype=kind)
-    count = [batches] * (2 * stages) + [batches if time else 0 for time in model.weight]
+    count = [*model.count, *model.count]
+    count += [own if time else 0 for own, time in zip(model.count, model.weight, strict=True)]
     device = np.array(list(model.place) * phases, dtype=np.int64)
     work = np.bincount(device, weights=duration, minlength=model.devices)
     return {
@@ -26,11 +27,13 @@ def shared_facts(model: PipelineModel, kind: type) -> dict[str, Any]:
         "device": device,
         "runs": np.array(count[: phases * stages], dtype=np.int64),
         "delay": np.array(model.delays, dtype=kind),
+        "head": np.array(model.is_head, dtype=np.int64),
+        "tail": np.array(model.is_tail, dtype=np.int64),
         "first_own": np.cumsum([0, *map(len, model.on)], dtype=np.int64),
         "own": np.array([stage for own in model.on for stage in own], dtype=np.int64),
         "stages": stages,
         "devices": model.devices,
-        "batches": batches,
+        "batches": model.batches,
         "step": float(work.sum()) / max(1, 2 * stages + sum(map(bool, model.weight))),
         "load": float(work.max()),
     }
@@ -48,6 +51,7 @@ def facts_of(model: PipelineModel, *, span: bool) -> Facts:
         left=np.array([*model.activation, *left, *(-kept for kept in model.kept)][:classes], dtype=np.int64),
         room=np.array([LARGEST if free is None else free for free in model.free], dtype=np.int64),
         spared=np.array([max((more[stage] for stage in own), default=0) for own in model.on], dtype=np.int64),
+        second=model.chains[1][0] if len(model.chains) > 1 else model.stages,
         spans=span,
     )
 
@@ -82,6 +86,7 @@ def state_of(facts: Facts, seed: int) -> State:
     return State(
         **shared_state(facts, seed),
         held=whole(devices),
+        spare=whole(devices),
         reach=np.zeros((devices, devices)),
         path=np.zeros((devices + 1, devices)),
     )

@@ -10,7 +10,8 @@ Deadlock is impossible by construction, because all admitted micro-batches can f
 admitted only if its device keeps enough free memory for the oldest micro-batch that has not passed all of its stages.
 That memory covers the micro-batch's forwards in the device's other stages. Its backwards need no additional memory, and
 the next micro-batch reuses what it frees. A check of the forward's device and of that oldest micro-batch suffices:
-other devices do not change, and younger micro-batches hold less when their turn comes.
+other devices do not change, and younger micro-batches hold less when their turn comes. With two chains, no order of
+finishing is given, and all micro-batches in flight are checked.
 
 `drift` looks for regular schedules. In these, every micro-batch repeats the previous one a period later, until memory
 or a busy device delays it. Few numbers describe them for any number of micro-batches. `walk` changes a few keys of the
@@ -64,6 +65,8 @@ class Facts(NamedTuple):
         Time, device and number of the operations.
     delay : (stages,)
         Hop into each stage from the previous one.
+    head, tail : (stages,) int
+        Whether a stage is the first or the last one of its chain, 0 or 1. There are at most two chains.
     taken, left : (classes,) int
         Bytes that an operation allocates at its start, and its net change of the bytes held.
     room : (devices,) int
@@ -73,6 +76,8 @@ class Facts(NamedTuple):
     first_own, own : (devices + 1,), (stages,)
         Stages of device d, ascending: ``own[first_own[d]:first_own[d + 1]]``.
     stages, devices, batches : int
+    second : int
+        First stage of the second chain; `stages` if there is one chain.
     spans : bool
         Whether the objective is the largest span of a device instead of the makespan.
     step, load : float
@@ -83,6 +88,8 @@ class Facts(NamedTuple):
     device: IntArray
     runs: IntArray
     delay: Array
+    head: IntArray
+    tail: IntArray
     taken: IntArray
     left: IntArray
     room: IntArray
@@ -92,6 +99,7 @@ class Facts(NamedTuple):
     stages: int
     devices: int
     batches: int
+    second: int
     spans: bool
     step: float
     load: float
@@ -111,7 +119,8 @@ class State(NamedTuple):
         Number of operations scheduled.
     ready : (classes,)
         Time at which the data of the next operation are available; negative while unknown.
-    clock, held : (devices,)
+    clock, held, spare : (devices,)
+        When each device is free, the bytes held, and those not needed by the micro-batches that have not finished.
     order, used : (devices, operations), (devices,)
         Classes in the order of each device.
     best_order : (devices, operations)
@@ -134,6 +143,7 @@ class State(NamedTuple):
     ready: Array
     clock: Array
     held: IntArray
+    spare: IntArray
     order: IntArray
     used: IntArray
     best_order: IntArray
@@ -154,6 +164,8 @@ def _admitted(facts: Facts, state: State, index: int) -> bool:
     room = facts.room[device] - facts.spared[device]
     if state.held[device] + facts.taken[index] > room:
         return False
+    if facts.second < stages:
+        return _is_safe(facts, state, index)
     first, last = facts.first_own[device], facts.first_own[device + 1]
     oldest = state.done[facts.own[last - 1]]
     if oldest >= state.done[index]:
@@ -164,6 +176,52 @@ def _admitted(facts: Facts, state: State, index: int) -> bool:
         passed = state.done[stage] + (1 if stage == index else 0)
         total += facts.taken[stage] * max(1, passed - oldest)
     return bool(total <= room)
+
+
+def _is_safe(facts: Facts, state: State, index: int) -> bool:
+    """Whether all micro-batches of two chains can finish one after another if a forward runs (Dijkstra 1965).
+
+    The oldest micro-batch of a chain finishes if the forwards that it lacks fit on every device, and frees what it
+    holds. Pending W's count as done: they need no memory.
+    """
+    stages = facts.stages
+    for device in range(facts.devices):
+        state.spare[device] = facts.room[device] - facts.spared[device]
+        for place in range(facts.first_own[device], facts.first_own[device + 1]):
+            stage = facts.own[place]
+            there = state.done[stage] - state.done[stages + stage] + (1 if stage == index else 0)
+            state.spare[device] -= facts.taken[stage] * there
+    finished, finished_too = state.done[stages], state.done[stages + facts.second]
+    begun = state.done[0] + (1 if index == 0 else 0)
+    begun_too = state.done[facts.second] + (1 if index == facts.second else 0)
+    moving = True
+    while moving:
+        moving = False
+        while finished < begun and _finishes(facts, state, index, 0, facts.second, finished):
+            finished += 1
+            moving = True
+        while finished_too < begun_too and _finishes(facts, state, index, facts.second, stages, finished_too):
+            finished_too += 1
+            moving = True
+    return bool(finished == begun and finished_too == begun_too)
+
+
+def _finishes(facts: Facts, state: State, index: int, first: int, end: int, batch: int) -> bool:
+    """Let a micro-batch of the chain of stages `first` to `end` finish, if there is enough memory for it."""
+    stages = facts.stages
+    for device in range(facts.devices):
+        lacking = 0
+        for place in range(facts.first_own[device], facts.first_own[device + 1]):
+            stage = facts.own[place]
+            if first <= stage and stage < end and state.done[stage] + (1 if stage == index else 0) <= batch:
+                lacking += facts.taken[stage]
+        if lacking > state.spare[device]:
+            return False
+    for stage in range(first, end):
+        passed = state.done[stage] + (1 if stage == index else 0)
+        if passed > batch and state.done[stages + stage] <= batch:
+            state.spare[facts.device[stage]] += facts.taken[stage]
+    return True
 
 
 def schedule(facts: Facts, state: State, patience: float) -> None:
@@ -307,13 +365,13 @@ def _longest(facts: Facts, state: State, source: int) -> None:
                 stage = index % stages
                 before = -math.inf
                 if index < stages:
-                    if stage > 0:
+                    if not facts.head[stage]:
                         moving = state.done[index - 1] > batch
                         before = state.key[index - 1, batch] + facts.delay[stage] if moving else before
                 elif index >= 2 * stages:
                     moving = state.done[index - stages] > batch
                     before = state.key[index - stages, batch] if moving else before
-                elif stage == stages - 1:
+                elif facts.tail[stage]:
                     moving = state.done[stage] > batch
                     before = state.key[stage, batch] if moving else before
                 else:
@@ -406,8 +464,10 @@ def _lay_out(facts: Facts, state: State, period: float) -> None:
         index = step if step < stages else 3 * stages - 1 - step
         stage = index % stages
         if step < stages:
-            clock += facts.delay[stage]
-        elif stage < stages - 1:
+            clock = 0.0 if facts.head[stage] else clock + facts.delay[stage]
+        elif facts.tail[stage]:
+            clock = state.offset[stage] + facts.duration[stage]
+        else:
             clock += facts.delay[stage + 1]
         clock += state.gap[0, step]
         state.offset[index] = clock

@@ -4,6 +4,9 @@ Stages form a chain 0..n-1. Micro-batch b runs forwards (F) through all of them,
 stage has a separate time for the gradient of its parameters, that operation (W) follows its B at any time. A device
 runs one operation at a time.
 
+If layers have several copies, the stages form several such chains, and each micro-batch runs through one of them.
+Within a chain, micro-batches are numbered from 0.
+
 Micro-batches are identical, so each stage takes them in ascending order in each phase. Exchanging the names of two
 micro-batches brings any schedule into this form, with the same bytes and no later end. A device runs its list strictly
 in order. The bytes that it holds therefore depend only on its list, not on the times.
@@ -14,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 Op: TypeAlias = tuple[int, int, int]
@@ -35,7 +39,7 @@ class PipelineModel:
     place : tuple of int
         Device of each stage.
     batches : int
-        Number of micro-batches.
+        Number of micro-batches; with several chains, the largest number that runs through one of them.
     forward, backward, weight : tuple of int or float
         Times of a stage for one micro-batch. A stage without `weight` has no W: its B is whole.
     hop : tuple of int or float
@@ -50,6 +54,8 @@ class PipelineModel:
         Bytes that a device always holds, such as parameters; includes devices without a stage.
     capacity : tuple of int or None
         Bytes of each device; None means unlimited.
+    chains : tuple of (int, int)
+        First stage and number of micro-batches of each chain; empty for one chain of all stages.
     """
 
     place: tuple[int, ...]
@@ -62,6 +68,7 @@ class PipelineModel:
     kept: tuple[int, ...]
     fixed: tuple[int, ...]
     capacity: tuple[int | None, ...]
+    chains: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         stages = len(self.place)
@@ -74,6 +81,8 @@ class PipelineModel:
             raise ValueError("expected fixed bytes and a capacity for each device")
         if min(map(min, (*per_stage, self.hop or (0,), self.fixed))) < 0:
             raise ValueError("times and bytes are at least 0")
+        if self.chains and (self.chains[0][0] != 0 or self.batches != max(count for _, count in self.chains)):
+            raise ValueError("the first chain begins with stage 0, and one of the chains has all `batches`")
         if any(kept and not weight for kept, weight in zip(self.kept, self.weight, strict=True)):
             raise ValueError("a stage without W keeps nothing after B")
 
@@ -100,9 +109,46 @@ class PipelineModel:
 
     @cached_property
     def delays(self) -> tuple[float, ...]:
-        """Hop into each stage from the previous one; 0 on the same device."""
-        pairs = zip(self.place[:-1], self.place[1:], self.hop, strict=True)
-        return (0, *(hop if one != other else 0 for one, other, hop in pairs))
+        """Hop into each stage from the previous one; 0 on the same device, and for the first stage of a chain."""
+        pairs = zip(self.place[:-1], self.place[1:], self.hop, self.is_head[1:], strict=True)
+        return (0, *(hop if one != other and not head else 0 for one, other, hop, head in pairs))
+
+    @cached_property
+    def count(self) -> tuple[int, ...]:
+        """Number of micro-batches of each stage."""
+        return tuple(count for _, own, count in self.by_chain for _ in own)
+
+    @cached_property
+    def is_head(self) -> tuple[bool, ...]:
+        """Whether each stage is the first one of its chain."""
+        return tuple(stage == own[0] for _, own, _ in self.by_chain for stage in own)
+
+    @cached_property
+    def is_tail(self) -> tuple[bool, ...]:
+        """Whether each stage is the last one of its chain."""
+        return tuple(stage == own[-1] for _, own, _ in self.by_chain for stage in own)
+
+    @cached_property
+    def by_chain(self) -> tuple[tuple[int, range, int], ...]:
+        """Number, stages and micro-batches of each chain."""
+        chains = self.chains or ((0, self.batches),)
+        ends = (*(first for first, _ in chains[1:]), self.stages)
+        return tuple(
+            (number, range(first, end), count)
+            for number, ((first, count), end) in enumerate(zip(chains, ends, strict=True))
+        )
+
+    @cached_property
+    def batches_before(self) -> tuple[int, ...]:
+        """Number of micro-batches of the chains before each chain."""
+        return tuple(accumulate((count for _, _, count in self.by_chain[:-1]), initial=0))
+
+    @cached_property
+    def on_by_chain(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """Stages on each device, ascending, separately for each chain with micro-batches that has some there."""
+        used = [stages for _, stages, count in self.by_chain if count]
+        own = [[tuple(stage for stage in stages if stage in here) for stages in used] for here in self.on]
+        return tuple(tuple(part for part in parts if part) for parts in own)
 
     @cached_property
     def times(self) -> tuple[tuple[float, ...], ...]:
@@ -131,7 +177,8 @@ class PipelineModel:
     @property
     def feasible(self) -> bool:
         """Whether any order fits: the stages of each device can hold one micro-batch and run its backwards."""
-        for free, own in zip(self.free, self.on, strict=True):
+        pairs = ((free, own) for free, parts in zip(self.free, self.on_by_chain, strict=True) for own in parts)
+        for free, own in pairs:
             more = max((self.kept[stage] - self.activation[stage] for stage in own), default=0)
             if free is not None and sum(self.activation[stage] for stage in own) > free:
                 return False
@@ -155,7 +202,7 @@ class PipelineModel:
             for phase in (F, B, W)
             for stage in range(self.stages)
             if phase != W or self.weight[stage]
-            for batch in range(self.batches)
+            for batch in range(self.count[stage])
         ]
 
 
@@ -181,10 +228,10 @@ def needed(model: PipelineModel, op: Op) -> list[tuple[Op, float]]:
     """Return the operations whose results an operation waits for, with their delays; B also represents BW."""
     phase, stage, batch = op
     if phase == F:
-        return [((F, stage - 1, batch), model.delays[stage])] if stage else []
+        return [] if model.is_head[stage] else [((F, stage - 1, batch), model.delays[stage])]
     if phase == W:
         return [((B, stage, batch), 0)]
-    if stage == model.stages - 1:
+    if model.is_tail[stage]:
         return [((F, stage, batch), 0)]
     return [((F, stage, batch), 0), ((B, stage + 1, batch), model.delays[stage + 1])]
 
@@ -199,12 +246,13 @@ def flow(op: Op) -> tuple[int, int, int]:
 
 
 def one_by_one(model: PipelineModel) -> Lists:
-    """Return the lists that run one micro-batch after the other, forward and back, with minimum memory."""
+    """Return the lists that run one micro-batch after the other, forward and back; they fit if any order does."""
     lists: list[list[Op]] = [[] for _ in model.fixed]
-    for batch in range(model.batches):
-        for stage in range(model.stages):
+    turns = [(batch, stages) for _, stages, count in model.by_chain for batch in range(count)]
+    for batch, stages in sorted(turns, key=lambda turn: turn[0]):
+        for stage in stages:
             lists[model.place[stage]].append((F, stage, batch))
-        for stage in reversed(range(model.stages)):
+        for stage in reversed(stages):
             lists[model.place[stage]].append((B, stage, batch))
             if model.weight[stage]:
                 lists[model.place[stage]].append((W, stage, batch))
@@ -281,7 +329,7 @@ def complete(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> Lists | Non
     for device, listed in enumerate(lists):
         own: list[Op] = []
         for phase, stage, batch in listed:
-            if not 0 <= stage < model.stages or not 0 <= batch < model.batches or model.place[stage] != device:
+            if not 0 <= stage < model.stages or model.place[stage] != device:
                 return None
             for part in (B, W) if phase == BW and model.weight[stage] else (B if phase == BW else phase,):
                 batches = seen.setdefault((part, stage), set())
@@ -291,5 +339,5 @@ def complete(model: PipelineModel, lists: Sequence[Sequence[Op]]) -> Lists | Non
                 batches.add(batch)
         renamed.append(tuple(own))
     wanted = {(phase, stage) for phase, stage, _ in model.operations()}
-    whole = seen.keys() == wanted and all(len(batches) == model.batches for batches in seen.values())
+    whole = seen.keys() == wanted and all(len(own) == model.count[stage] for (_, stage), own in seen.items())
     return tuple(renamed) if whole else None

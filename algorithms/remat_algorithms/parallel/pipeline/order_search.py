@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import Field
@@ -20,17 +22,21 @@ from remat.plugin import (
     Proposal,
     Termination,
 )
+from remat_algorithms.parallel.pipeline.bounds import lower_bound
 from remat_algorithms.parallel.pipeline.model import Lists, one_by_one
 from remat_algorithms.parallel.pipeline.named_schedules import named_orders
 from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps, search_hosted
 from remat_algorithms.parallel.pipeline.offload.selective_offload import offload_selectively
 from remat_algorithms.parallel.pipeline.pipe_exact import prove
 from remat_algorithms.parallel.pipeline.pipe_search import search
-from remat_algorithms.parallel.pipeline.stages import SHAPES, Staging, placed, staging
+from remat_algorithms.parallel.pipeline.stages import ONE_COPY, SHAPES, Staging, placed, staging
 
 ROUNDS = 5
 """Maximum number of retries with less memory per device, when transient values do not fit along with the kept ones."""
 
+
+SPLITS = 3
+"""Numbers of micro-batches in the first of two directions that the search tries."""
 
 LARGE = 1_000
 """Number of tasks from which a named order is reported first; smaller pipelines are solved immediately."""
@@ -46,17 +52,25 @@ class PlacementOptions(Options):
     chunks: int = Field(default=2, ge=2, le=64, description="stages a device, where they are interleaved")
 
 
-class SearchOptions(PlacementOptions):
+class SearchOptions(Options):
     """Options of `pipe-search`."""
 
+    placement: Literal["any", "chain", "v", "interleaved", "bidirectional"] = Field(
+        default="any",
+        description="one stage a device (chain), two in a V, several in turns (interleaved), two copies of the layers "
+        "in opposite directions (bidirectional), or whichever is quickest",
+    )
+    chunks: int = Field(default=2, ge=2, le=64, description="stages a device, where they are interleaved")
     moves: int = Field(default=6_000, ge=1, le=100_000_000, description="schedules a placement, at most")
 
 
 class ExactOptions(Options):
     """Options of `pipe-exact`."""
 
-    placement: Literal["chain", "v", "interleaved"] = Field(
-        default="chain", description="one stage a device (chain), two in a V, several in turns (interleaved)"
+    placement: Literal["chain", "v", "interleaved", "bidirectional"] = Field(
+        default="chain",
+        description="one stage a device (chain), two in a V, several in turns (interleaved), two copies of the layers "
+        "in opposite directions (bidirectional)",
     )
     chunks: int = Field(default=2, ge=2, le=64, description="stages a device, where they are interleaved")
     moves: int = Field(default=20_000, ge=1, le=100_000_000, description="schedules of the search before it")
@@ -76,6 +90,7 @@ class BestOrders:
         self.orders: Orders | None = None
         self.hanging: Orders | None = None
         self.makespan: Number | None = None
+        self.least: LeastBudget | None = None  # with which one of the orders fits
 
     @property
     def answer(self) -> Orders | None:
@@ -95,6 +110,9 @@ class BestOrders:
         steps, makespan, peaks = outcome
         machine = self.problem.machine
         limits = [machine.memories[processor.memory].capacity for processor in machine.processors]
+        most = max(range(len(peaks)), key=lambda device: (peaks[device], -device))
+        if self.least is None or peaks[most] < self.least.size:
+            self.least = LeastBudget(peaks[most], None, True, machine.processors[most].memory)
         excess = [
             0 if capacity is None else max(0, peak - capacity) for peak, capacity in zip(peaks, limits, strict=True)
         ]
@@ -145,7 +163,7 @@ def searched(problem: Problem, options: SearchOptions, context: Context) -> tupl
     for orders in named_orders(problem):
         best.weigh(orders)
     limited: dict[str, Lists] = {}
-    for staged in stagings(problem, options):
+    for staged in _with_splits(problem, options):
         for _ in range(ROUNDS):
             if context.stopped:
                 break
@@ -173,6 +191,8 @@ def _search_hosted(
 ) -> BestSteps:
     """Search for plans with host offloading that beat all plans without, some of which are given."""
     best = BestSteps(problem, context, others.makespan)
+    if options.placement == "bidirectional":
+        return best
     for staged in stagings(problem, options):
         if not context.stopped:
             offload_selectively(best, staged)
@@ -181,9 +201,26 @@ def _search_hosted(
     return best
 
 
-def stagings(problem: Problem, options: PlacementOptions) -> Iterator[Staging]:
+def _with_splits(problem: Problem, options: SearchOptions) -> Iterator[Staging]:
+    """Yield the placements, for two copies with a few numbers of micro-batches in each direction."""
+    for staged in stagings(problem, options, SHAPES):
+        yield staged
+        if len(staged.model.chains) > 1:
+            batches = staged.instance.micro_batches
+            for forth in splits_of(batches)[1:SPLITS]:
+                yield staging(problem, "bidirectional", forth=forth)
+
+
+def splits_of(batches: int) -> list[int]:
+    """Return all numbers of micro-batches in the first direction, the most even splits first."""
+    return sorted(range(batches + 1), key=lambda forth: (abs(2 * forth - batches), -forth))
+
+
+def stagings(
+    problem: Problem, options: PlacementOptions | SearchOptions, every: Sequence[str] = ONE_COPY
+) -> Iterator[Staging]:
     """Yield the placements for which the layers suffice; raise the first refusal if there are none."""
-    shapes = SHAPES if options.placement == "any" else (options.placement,)
+    shapes = every if options.placement == "any" else (options.placement,)
     refused: OptionError | None = None
     found = False
     for shape in shapes:
@@ -207,54 +244,78 @@ def solve_exact(problem: Problem, options: ExactOptions, context: Context) -> Pr
     if its makespan, after placement, equals the bound. If some stage reads nothing from the previous one, stages of
     different branches could run at the same time. Then only infeasibility is proved.
     """
-    report_named(problem, context)
-    staged = staging(problem, options.placement, options.chunks)
-    scope, best = staged.name, BestOrders(problem, context)
-    bound: Number = 0
-    for turn in range(ROUNDS):
-        proof = prove(
-            staged.model,
-            starts=staged.starts,
-            seed=context.seed,
-            threads=context.threads or 1,
-            moves=options.moves,
-            work=options.work,
-            stop=lambda: context.stopped,
-            bounded=_reported(context, scope) if turn == 0 and staged.chained else (lambda value: None),
+    best = BestOrders(problem, context)
+    for orders in named_orders(problem):
+        if not context.stopped:
+            best.weigh(orders)
+    first = staging(problem, options.placement, options.chunks)
+    searched = _Exact(problem, options, context, best, first)
+    splits = splits_of(first.instance.micro_batches) if first.model.chains else [None]
+    for number, forth in enumerate(splits):
+        searched.prove(first if number == 0 else staging(problem, options.placement, forth=forth))
+    scope, bound = first.name, min(searched.bounds)
+    if best.orders is None:
+        # No order needs less memory; also after a timeout: a budget reported as sufficient needs orders.
+        best.consider(first, one_by_one(first.model))
+    if math.isinf(bound):
+        none = best.orders is None
+        return Proposal(
+            orders=best.orders, makespan=best.makespan, infeasible_within=scope if none else None, least=best.least
         )
-        if turn == 0:
-            if proof.lists is None and proof.proved:
-                return Proposal(infeasible_within=scope, least=_least(problem, staged))
-            bound = proof.bound
-        excess = [] if proof.lists is None else best.consider(staged, proof.lists)
-        if not any(excess) or context.stopped:
-            break
-        staged = staged.tightened(excess)
-    if best.orders is None:  # also after a timeout: a budget reported as sufficient needs orders
-        best.consider(staged, one_by_one(staged.model))
-    met = staged.chained and best.makespan is not None and best.makespan <= bound
+    met = first.chained and best.makespan is not None and best.makespan == bound
     return Proposal(
         orders=best.answer,
         makespan=best.makespan,
-        bounds=(Bound(bound, scope, "constraint program on orders"),) if staged.chained else (),
+        bounds=(Bound(bound, scope, "constraint program on orders"),) if first.chained else (),
         optimal_within=scope if met else None,
         termination=context.termination if context.stopped else Termination.COMPLETED,
     )
 
 
+@dataclass
+class _Exact:
+    """The proofs for the placements of one class, and their lower bounds."""
+
+    problem: Problem
+    options: ExactOptions
+    context: Context
+    best: BestOrders
+    first: Staging
+    bounds: list[float] = field(default_factory=list[float])
+
+    def prove(self, staged: Staging) -> None:
+        """Search the orders of a placement for one that is faster than the best one known, and add a bound."""
+        best, context = self.best, self.context
+        least = lower_bound(staged.model) if staged.model.feasible else math.inf
+        if (self.bounds and best.makespan is not None and least >= best.makespan) or context.stopped:
+            self.bounds.append(least)
+            return
+        alone = not staged.model.chains
+        for turn in range(ROUNDS):
+            proof = prove(
+                staged.model,
+                starts=staged.starts,
+                seed=context.seed,
+                threads=context.threads or 1,
+                moves=self.options.moves,
+                work=self.options.work,
+                stop=lambda: context.stopped,
+                bounded=_reported(context, staged.name) if turn == 0 and alone and staged.chained else _ignored,
+            )
+            if turn == 0:
+                self.bounds.append(proof.bound)
+                if proof.lists is None and proof.proved:
+                    return
+            excess = [] if proof.lists is None else best.consider(staged, proof.lists)
+            if not any(excess) or context.stopped:
+                return
+            staged = staged.tightened(excess)
+
+
+def _ignored(bound: float) -> None:
+    """Report nothing: a bound of one of several placements is none of their class."""
+
+
 def _reported(context: Context, scope: str) -> Callable[[float], object]:
     """Return a callback that reports bounds."""
     return lambda value: context.report(bound=value, scope=scope)
-
-
-def _least(problem: Problem, staged: Staging) -> LeastBudget | None:
-    """Return the minimum budget, equal for all devices, of any order on a placement; None if none can run.
-
-    No order needs less memory than one micro-batch after the other.
-    """
-    outcome = placed(problem, staged.orders(one_by_one(staged.model)))
-    if outcome is None:
-        return None
-    _, _, peaks = outcome
-    most = max(range(len(peaks)), key=lambda device: (peaks[device], -device))
-    return LeastBudget(peaks[most], None, True, problem.machine.processors[most].memory)

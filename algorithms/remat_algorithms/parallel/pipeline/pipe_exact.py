@@ -15,7 +15,8 @@ The program asks for an order that is better than that of `pipe_search`. If ther
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from remat_algorithms.kit.integral_bounds import common_step
@@ -213,12 +214,11 @@ class _Program:
         program.add_no_overlap([program.new_fixed_size_interval_var(self.start[op], self.time[op], "") for op in ops])
         begin = self.start[F, own[0], 0] if span else 0
         for op in ops:
-            if op[2] == model.batches - 1:
+            if op[2] == model.count[op[1]] - 1:
                 program.add(self.figure >= self._end(op) - begin)
         free = model.free[device]
-        if free is not None and free < model.batches * sum(
-            max(model.activation[stage], model.kept[stage]) for stage in own
-        ):
+        most = sum(model.count[stage] * max(model.activation[stage], model.kept[stage]) for stage in own)
+        if free is not None and free < most:
             self._hold(own, free)
 
     def _hold(self, own: tuple[int, ...], free: int) -> None:
@@ -230,7 +230,7 @@ class _Program:
             self.holds = False
         intervals, demands, products = [], [], []
         for stage in own:
-            for batch in range(model.batches):
+            for batch in range(model.count[stage]):
                 ends = self._end((B, stage, batch))
                 held = [(self.start[F, stage, batch], ends, model.activation[stage])]
                 if model.kept[stage]:
@@ -260,8 +260,24 @@ class _Program:
         return {op: value(start) for op, start in self.start.items()}
 
     def lists_of(self, starts: dict[Op, int]) -> Lists:
-        """Return the lists ordered by start; zero-length operations come first, in data order."""
+        """Return the lists ordered by start; of operations that start together, those of zero length come first."""
         lists: list[list[Op]] = [[] for _ in self.pipeline.fixed]
-        for op in sorted(self.ops, key=lambda op: (starts[op], starts[op] + self.time[op], flow(op))):
-            lists[self.pipeline.place[op[1]]].append(op)
+        for _, together in groupby(sorted(self.ops, key=starts.__getitem__), key=starts.__getitem__):
+            ops = list(together)
+            instant = self._in_data_order({op for op in ops if not self.time[op]})
+            for op in (*instant, *(op for op in ops if self.time[op])):
+                lists[self.pipeline.place[op[1]]].append(op)
         return tuple(map(tuple, lists))
+
+    def _in_data_order(self, ops: set[Op]) -> Iterator[Op]:
+        """Yield operations of one instant after those that they wait for, and those that free bytes early."""
+        waiting = {op: {source for source, _ in needed(self.pipeline, op)} & ops for op in ops}
+        for op in ops:
+            if (before := (op[0], op[1], op[2] - 1)) in waiting:
+                waiting[op].add(before)
+        while waiting:
+            op = min((op for op, sources in waiting.items() if not sources), key=lambda op: (op[0] == F, flow(op)))
+            del waiting[op]
+            for sources in waiting.values():
+                sources.discard(op)
+            yield op

@@ -20,7 +20,7 @@ from remat_algorithms.parallel.pipeline.bounds import lower_bound
 from remat_algorithms.parallel.pipeline.device_span import least_span
 from remat_algorithms.parallel.pipeline.kernel_arrays import facts_of, lists_of, start_keys, state_of
 from remat_algorithms.parallel.pipeline.local_search import Facts
-from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, PipelineModel, W, complete, evaluate
+from remat_algorithms.parallel.pipeline.model import Lists, Op, PipelineModel, complete, evaluate, one_by_one
 from remat_algorithms.parallel.pipeline.successive_halving import halve
 
 Report = Callable[[Lists, float], object]
@@ -230,26 +230,12 @@ class _Search:
             self._offer_walked()
 
 
-def one_by_one(model: PipelineModel) -> Lists:
-    """Return the order with one micro-batch in flight at a time; it fits if any order does."""
-    stages = range(model.stages)
-    lists: list[list[Op]] = [[] for _ in model.fixed]
-    for batch in range(model.batches):
-        for stage in stages:
-            lists[model.place[stage]].append((F, stage, batch))
-        for stage in reversed(stages):
-            own = lists[model.place[stage]]
-            own.append((B, stage, batch))
-            if model.weight[stage]:
-                own.append((W, stage, batch))
-    return tuple(map(tuple, lists))
-
-
 def _rules(facts: Facts) -> Iterator[Any]:
     """Yield keys: backwards first, then the deepest forward, then W; also groups of micro-batches at distances."""
     stages, batches, classes = facts.stages, facts.batches, len(facts.runs)
     number = np.arange(batches, dtype=np.float64)
-    stage = np.arange(stages, dtype=np.float64)[:, None]
+    first = np.maximum.accumulate(np.where(facts.head, np.arange(stages), 0))
+    stage = (np.arange(stages, dtype=np.float64) - first)[:, None]
     largest = float(stages * batches)
     keys = np.concatenate([largest * (stages - stage) + number, number + stage - largest, number + 0 * stage])
     keys = np.concatenate([keys, largest * (stages + 1) + number + stage])[
@@ -276,18 +262,21 @@ def _groups(batches: int) -> list[int]:
 
 
 def _first_times(facts: Facts) -> tuple[Any, float]:
-    """Return the start times of a single micro-batch, and its return time."""
+    """Return the start times of a single micro-batch of each chain, and the latest return time."""
     stages = facts.stages
     time = facts.duration.astype(np.float64)
     offset = np.zeros(len(facts.runs))
-    clock = 0.0
+    clock = longest = 0.0
     for stage in range(stages):
-        clock += facts.delay[stage]
+        clock = 0.0 if facts.head[stage] else clock + facts.delay[stage]
         offset[stage] = clock
         clock += time[stage]
     for stage in reversed(range(stages)):
+        if facts.tail[stage]:
+            clock = offset[stage] + time[stage]
         offset[stages + stage] = clock
         clock += time[stages + stage] + facts.delay[stage]
+        longest = max(longest, clock)
     for index in range(2 * stages, len(offset)):
         offset[index] = offset[index - stages] + time[index - stages]
-    return offset, clock
+    return offset, longest

@@ -61,14 +61,14 @@ def find_ready(facts: Facts, state: State, index: int) -> None:
         return
     stage = index % stages
     if index < stages:
-        if stage == 0:
+        if facts.head[stage]:
             state.ready[index] = 0
         elif state.done[index - 1] > batch:
             state.ready[index] = state.end[index - 1, batch] + facts.delay[stage]
     elif index >= 2 * stages:
         if state.done[index - stages] > batch:
             state.ready[index] = state.end[index - stages, batch]
-    elif stage == stages - 1:
+    elif facts.tail[stage]:
         if state.done[stage] > batch:
             state.ready[index] = state.end[stage, batch]
     elif state.done[index + 1] > batch:
@@ -85,10 +85,10 @@ def put(facts: Facts, state: State, index: int) -> None:
     find_ready(facts, state, index)
     stage = index % stages
     if index < stages:
-        after = index + 1 if stage + 1 < stages else index + stages
+        after = index + stages if facts.tail[stage] else index + 1
         find_ready(facts, state, after)
     elif index < 2 * stages:
-        if stage:
+        if not facts.head[stage]:
             find_ready(facts, state, index - 1)
         if 3 * stages <= len(facts.runs):
             find_ready(facts, state, index + stages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -35,8 +36,11 @@ from remat_algorithms.parallel.pipeline import rules
 from remat_algorithms.parallel.pipeline.model import Lists, PipelineModel
 from remat_algorithms.parallel.pipeline.partition import balanced_cuts
 
-SHAPES = ("chain", "v", "interleaved")
+ONE_COPY = ("chain", "v", "interleaved")
 """One stage per device; two per device, the second in reverse; several, round-robin."""
+
+SHAPES = (*ONE_COPY, "bidirectional")
+"""Also two copies of the layers, which micro-batches pass in opposite directions."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,12 @@ class Staging:
     chained: bool = True
 
     def orders(self, lists: Lists) -> Orders:
-        """Convert lists to orders."""
-        return Orders(self.stages, tuple(tuple(_passes(listed)) for listed in lists))
+        """Convert lists to orders; the micro-batches of a second chain follow those of the first one."""
+        first = [0] * self.model.stages
+        for (_, stages, _), before in zip(self.model.by_chain, self.model.batches_before, strict=True):
+            for stage in stages:
+                first[stage] = before
+        return Orders(self.stages, tuple(tuple(_passes(listed, first)) for listed in lists))
 
     def tightened(self, excess: Sequence[int]) -> Staging:
         """Return the same with additional bytes reserved on each device for values outside the model."""
@@ -75,9 +83,9 @@ class Staging:
         return replace(self, model=replace(self.model, fixed=fixed))
 
 
-def _passes(listed: Sequence[tuple[int, int, int]]) -> Iterator[Pass]:
+def _passes(listed: Sequence[tuple[int, int, int]], first: Sequence[int]) -> Iterator[Pass]:
     for phase, stage, batch in listed:
-        yield Pass(Phase(phase), stage, batch)
+        yield Pass(Phase(phase), stage, first[stage] + batch)
 
 
 def needs_flush(instance: PipelineInstance) -> None:
@@ -106,36 +114,57 @@ def check_copies(instance: PipelineInstance, copies: int) -> None:
         )
 
 
-def staging(problem: Problem, shape: str, chunks: int = 2) -> Staging:
+def staging(problem: Problem, shape: str, chunks: int = 2, *, forth: int | None = None) -> Staging:
     """Cut the layers evenly for a placement of this shape.
+
+    Parameters
+    ----------
+    problem : Problem
+    shape : str
+        One of `SHAPES`.
+    chunks : int
+        Stages per device of an interleaved placement.
+    forth : int, optional
+        Of a bidirectional placement, the micro-batches that begin on the first device; by default half, rounded up.
 
     Raises
     ------
     OptionError
-        If there are too few layers.
+        If there are too few layers, or if layers may not have two copies.
     """
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
     needs_flush(instance)
-    devices = len(problem.machine.processors)
+    devices, batches = len(problem.machine.processors), instance.micro_batches
     row = list(range(devices))
-    place = {"chain": row, "v": row + row[::-1], "interleaved": row * chunks}[shape]
-    cuts = balanced_cuts(instance, [[device] for device in place])
+    place = {"chain": row, "v": row + row[::-1], "interleaved": row * chunks, "bidirectional": row + row[::-1]}[shape]
+    chains: tuple[tuple[int, int], ...] = ()
+    if shape == "bidirectional":
+        check_copies(instance, 2)
+        forth = -(-batches // 2) if forth is None else forth
+        chains = ((0, forth), (devices, batches - forth))
+        cuts = balanced_cuts(instance, [sorted({device, devices - 1 - device}) for device in row])
+        cuts = [*cuts, *(len(instance.each_layer()) + end for end in cuts[1:])]
+    else:
+        cuts = balanced_cuts(instance, [[device] for device in place])
     stages = tuple(
-        Stage(tuple(range(first, end)), device) for first, end, device in zip(cuts[:-1], cuts[1:], place, strict=True)
+        Stage(tuple(layer % len(instance.each_layer()) for layer in range(first, end)), device)
+        for first, end, device in zip(cuts[:-1], cuts[1:], place, strict=True)
     )
     name = {
         "chain": "one stage a device",
         "v": "two stages a device in a V",
         "interleaved": f"{chunks} stages a device",
+        "bidirectional": "two copies in opposite directions",
     }
-    model = model_of(problem, instance, stages)
-    starts = tuple(_named(shape, devices, instance.micro_batches, chunks, split=instance.is_split))
+    model = model_of(problem, instance, stages, chains)
+    starts = tuple(_named(shape, devices, batches, chunks, split=instance.is_split))
     # The model does not cover pairs of simultaneous operations.
     alone = ", one operation at a time" if any(layer.paired_time is not None for layer in instance.layers) else ""
     if instance.cluster.host is not None:
         alone += ", nothing at the host"
-    chained = all(_between(instance.sources(), one, other) for one, other in pairwise(stages))
+    pairs = [pair for pair, head in zip(pairwise(stages), model.is_head[1:], strict=True) if not head]
+    chained = all(_between(instance.sources(), one, other) for one, other in pairs)
     scope = f"orders of evenly cut layers, {name[shape]}{alone}, nothing runs again"
     return Staging(scope, instance, stages, model, starts, chained)
 
@@ -153,12 +182,21 @@ def _named(shape: str, devices: int, batches: int, chunks: int, *, split: bool) 
         yield from (rule(devices, batches, split=split).lists for rule in whole)
     if split:
         yield from (rule(devices, batches).lists for rule in halves.get(shape, ()))
+    if shape == "bidirectional":
+        for rule in (rules.chimera, rules.gems):
+            with suppress(OptionError):
+                yield rule(devices, batches, split=split).lists
     if shape == "interleaved" and batches % devices == 0:
         yield rules.interleaved(devices, batches, chunks=chunks, split=split).lists
 
 
-def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, ...]) -> PipelineModel:
-    """Return the times and bytes of stages as a relaxation (see `Staging.model`)."""
+def model_of(
+    problem: Problem,
+    instance: PipelineInstance,
+    stages: tuple[Stage, ...],
+    chains: tuple[tuple[int, int], ...] = (),
+) -> PipelineModel:
+    """Return the times and bytes of stages as a relaxation (see `Staging.model`); `chains` as in `PipelineModel`."""
     layers, machine, sources = instance.each_layer(), problem.machine, instance.sources()
     types = [processor.type for processor in machine.processors]
 
@@ -180,8 +218,11 @@ def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, 
         return min(map(max, there_and_back))
 
     held = []
-    counted: dict[int, set[int]] = {}  # by device: outputs counted for an earlier stage there
-    for stage in stages:
+    counted: dict[int, set[int]] = {}  # by device: outputs counted for an earlier stage of the chain there
+    heads = {first for first, _ in chains}
+    for number, stage in enumerate(stages):
+        if number in heads:
+            counted = {}
         here = counted.setdefault(stage.device, set())
         outputs = _kept_outputs(instance, layers, stage.layers) - here
         here |= outputs
@@ -193,7 +234,7 @@ def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, 
         fixed[device] = sum(sum(layers[layer].of_parameters) for layer in own)
     return PipelineModel(
         place=tuple(stage.device for stage in stages),
-        batches=instance.micro_batches,
+        batches=max((count for _, count in chains), default=instance.micro_batches),
         forward=tuple(time(stage, "forward_time") for stage in stages),
         backward=tuple(time(stage, "backward_time") for stage in stages),
         weight=tuple(time(stage, "weight_time") for stage in stages),
@@ -202,6 +243,7 @@ def model_of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, 
         kept=tuple(sum(layers[layer].weight_saved_size for layer in stage.layers) for stage in stages),
         fixed=tuple(fixed),
         capacity=tuple(machine.memories[processor.memory].capacity for processor in machine.processors),
+        chains=chains,
     )
 
 

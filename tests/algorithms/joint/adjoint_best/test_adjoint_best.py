@@ -24,6 +24,7 @@ from remat_algorithms.joint.adjoint_best.search import Search
 from remat_algorithms.joint.adjoint_best.window_search import Windows
 from tests import places
 from tests.oracles import levels, search
+from tests.seeds import seeds
 
 UNIT = {"time": "unit", "memory": "unit"}
 OTHERS = [entry.name for entry in catalogue if entry.accepts("adjoint") and entry.name not in ("adjoint-best", "fixed")]
@@ -516,3 +517,21 @@ def test_a_schedule_outside_the_class_is_not_the_best_of_it() -> None:
         left_it += bool(parked)
         assert not (parked and result.optimal_within == "schedules that move whole states, one at a time"), budget
     assert left_it
+
+
+@pytest.mark.parametrize("seed", seeds(30, 600))
+def test_the_bound_with_tapes_holds(seed: int) -> None:
+    """Against the optimum over all schedules, for equal and unequal steps, and tapes smaller and larger than states."""
+    rng = random.Random(seed)
+    n = rng.randint(1, 4)
+    times = {"forward_time": rng.randint(0, 4), "backward_time": rng.randint(0, 4), "tape_time": rng.randint(0, 4)}
+    own = [{"forward_time": rng.randint(0, 4), "backward_time": rng.randint(0, 4)} for _ in range(n)]
+    document = {"schema": "remat.instance/1", "kind": "adjoint", "units": UNIT, "tape_size": rng.randint(0, 4)}
+    document |= {"state_size": rng.randint(1, 3), "adjoint_size": rng.randint(0, 2)}
+    document |= {"steps": own} if rng.random() < 0.5 else {"steps": n, **times}
+    (whole,) = remat.solve(document, algorithm="store-all").peak_memory.values()
+    for budget in range(document["state_size"], whole + 1):
+        best = remat.solve(document, algorithm="dag-exact", budget=budget)
+        if best.makespan is not None:
+            assert best.optimal_within == "all schedules"
+            assert lower_bound(make_problem(remat.load(document), budget=budget), Context()) <= best.makespan

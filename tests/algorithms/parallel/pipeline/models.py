@@ -61,3 +61,31 @@ def drawn(seed, *, recomputed=False):
         fixed=fixed,
         capacity=tuple(rng.choice((None, size - 1, size, size, size + 1, size + 2, size + 4)) for size in least),
     )
+
+
+BOTH_WAYS = ((0, 1, 1, 0), (0, 1, 1, 0), (0, 0), (0, 1, 0, 1), (1, 0, 0, 1))
+
+
+def drawn_both_ways(seed):
+    """Return a tiny model of two chains, which pass two devices in opposite or in equal directions."""
+    rng = random.Random(seed)
+    place = rng.choice(BOTH_WAYS)
+    stages, devices = len(place), max(place) + 1
+    chains = ((0, rng.randint(1, 2)), (stages // 2, rng.randint(0, 2 if stages == 2 else 1)))
+    split = rng.random() < 0.3 and stages == 2
+    weight = tuple(rng.randint(0, 2) if split else 0 for _ in place)
+    activation = tuple(rng.randint(0, 4) for _ in place)
+    least = [max(size for size, on in zip(activation, place, strict=True) if on == device) for device in range(devices)]
+    return PipelineModel(
+        place=place,
+        batches=max(count for _, count in chains),
+        forward=tuple(rng.randint(0, 3) for _ in place),
+        backward=tuple(rng.randint(0, 4) for _ in place),
+        weight=weight,
+        hop=tuple(rng.randint(0, 2) for _ in place[1:]),
+        activation=activation,
+        kept=tuple(rng.randint(0, own) if time else 0 for own, time in zip(activation, weight, strict=True)),
+        fixed=(0,) * devices,
+        capacity=tuple(rng.choice((None, size - 1, size, size, size + 1, size + 2, size + 4)) for size in least),
+        chains=chains,
+    )

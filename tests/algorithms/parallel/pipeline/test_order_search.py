@@ -52,6 +52,26 @@ def test_never_slower_than_a_named_schedule_that_fits(document, share):
         assert max(size for name, size in result.peak_memory.items() if name != "host") <= budget
 
 
+@pytest.mark.parametrize(("batches", "kept", "best"), [(4, 3, 18), (8, 3, 32), (8, 4, 28), (4, 4, 16)])
+def test_two_copies_in_opposite_directions(batches, kept, best):
+    """Each micro-batch takes one of them; the program proves the optimum of the class, which the search finds, too."""
+    layers = [{"forward_time": 1, "backward_time": 2, "saved_size": 1, "output_size": 0}] * 4
+    cluster = {"devices": [{"name": "gpu", "count": 4, "memory": kept}], "levels": [{}]}
+    document = {"kind": "pipeline", "layers": layers, "micro_batches": batches, "copies": 2, "cluster": cluster}
+    document |= {"schema": "remat.instance/3"}
+    exact = remat.solve(document, algorithm="pipe-exact", options={"placement": "bidirectional"})
+    assert exact.makespan == best
+    assert "two copies in opposite directions" in exact.optimal_within
+    assert remat.solve(document, algorithm="pipe-search").makespan == best
+    chain = remat.solve(document, algorithm="pipe-exact")
+    assert chain.makespan <= min((one.makespan for one in named(document, None)), default=chain.makespan)
+
+
+def test_two_copies_need_the_permission_of_the_instance():
+    with pytest.raises(remat.OptionError, match='"copies": 2'):
+        remat.solve(generate("pipeline", "uniform"), algorithm="pipe-exact", options={"placement": "bidirectional"})
+
+
 @settings(max_examples=12, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 @given(pipelines(largest=3, streams=False, tensor=True), st.sampled_from(["chain", "v", "interleaved"]))
 def test_bounds_of_the_program_hold(document, placement):

@@ -7,7 +7,7 @@ import pytest
 from remat_algorithms.parallel.pipeline.bounds import lower_bounds
 from remat_algorithms.parallel.pipeline.pipe_exact import prove
 from remat_algorithms.parallel.pipeline.pipe_search import figure_of
-from tests.algorithms.parallel.pipeline.models import OPTIMA, certified, drawn
+from tests.algorithms.parallel.pipeline.models import OPTIMA, certified, drawn, drawn_both_ways
 from tests.oracles import pipeline_orders
 from tests.seeds import seeds
 
@@ -44,6 +44,18 @@ def test_best_of_all_orders(seed):
         assert (proof.lists is None) == (best is None)
         if best is not None:
             assert proof.figure == proof.bound == best == figure_of(model, proof.lists, span=span)
+
+
+@pytest.mark.parametrize("seed", seeds(25, 400))
+def test_best_of_all_orders_of_two_chains(seed):
+    model = drawn_both_ways(seed)
+    proof = prove(model, moves=0)
+    best = pipeline_orders.best_figure(model)
+    assert proof.proved
+    assert (proof.lists is None) == (best is None)
+    if best is not None:
+        assert max(lower_bounds(model).values()) <= best
+        assert proof.figure == proof.bound == best == figure_of(model, proof.lists)
 
 
 @pytest.mark.parametrize("number", [14, 21, 28])

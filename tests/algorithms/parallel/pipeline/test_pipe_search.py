@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from remat_algorithms.parallel.pipeline import kernel_arrays, local_search, local_search_kernel
+from remat_algorithms.parallel.pipeline.bounds import lower_bound
 from remat_algorithms.parallel.pipeline.device_span import least_span
-from remat_algorithms.parallel.pipeline.model import BW, B, F, PipelineModel, W, complete, evaluate, peaks
-from remat_algorithms.parallel.pipeline.pipe_search import figure_of, one_by_one, search
-from tests.algorithms.parallel.pipeline.models import OPTIMA, certified, drawn
+from remat_algorithms.parallel.pipeline.model import BW, B, F, PipelineModel, W, complete, evaluate, one_by_one, peaks
+from remat_algorithms.parallel.pipeline.pipe_search import figure_of, search
+from tests.algorithms.parallel.pipeline.models import OPTIMA, certified, drawn, drawn_both_ways
 from tests.oracles import pipeline_orders
 from tests.seeds import seeds
 
@@ -61,6 +62,57 @@ def test_whatever_fits_is_found(seed):
         assert all(
             order in pipeline_orders.words(model, device) for device, order in enumerate(as_letters(lists)) if order
         )
+
+
+@pytest.mark.parametrize("seed", seeds(40, 400))
+def test_best_of_all_orders_of_two_chains(seed):
+    """On tiny pipelines with two copies of their stages, the search finds the optimum, and bounds hold."""
+    model = drawn_both_ways(seed)
+    lists, figure = search(model, moves=20_000, seed=seed)
+    best = pipeline_orders.best_figure(model)
+    assert (lists is None) == (best is None)
+    if lists is not None:
+        counted = pipeline_orders.run(model, as_letters(lists))
+        assert max(end for _, end in counted.values()) == figure == best
+        assert lower_bound(model) <= best
+
+
+@pytest.mark.parametrize("seed", seeds(20, 400))
+def test_walk_never_deadlocks_in_two_chains(seed):
+    """Whatever the keys: a schedule of all operations, which fits, with several stages of both chains a device."""
+    rng = random.Random(seed)
+    one = crowded(rng)
+    stages = 2 * one.stages
+    both = {name: getattr(one, name) * 2 for name in ("forward", "backward", "weight", "kept")}
+    place = one.place + tuple(rng.sample(one.place, one.stages))
+    activation = tuple(rng.randint(size, 4) for size in both["kept"])
+    least = [
+        max(
+            sum(activation[stage] for stage in half if place[stage] == device)
+            for half in (range(one.stages), range(one.stages, stages))
+        )
+        for device in range(one.devices)
+    ]
+    chains = ((0, one.batches), (one.stages, rng.randint(0, one.batches)))
+    model = replace(
+        one,
+        **both,
+        place=place,
+        hop=(1,) * (stages - 1),
+        activation=activation,
+        capacity=tuple(fixed + size + rng.randint(0, 2) for fixed, size in zip(one.fixed, least, strict=True)),
+        chains=chains,
+    )
+    facts = kernel_arrays.facts_of(model, span=False)
+    state = kernel_arrays.state_of(facts, seed)
+    for patience in (-1.0, 0.0, 0.5, 1.0):
+        for index, batch in [(i, k) for i in range(len(facts.runs)) for k in range(model.batches)]:
+            state.key[index, batch] = rng.randint(0, 20)
+        local_search.schedule(facts, state, patience)
+        assert local_search.figure(facts, state) < math.inf
+        assert state.done.tolist() == facts.runs.tolist()
+        lists = kernel_arrays.lists_of(facts, state.order)
+        assert figure_of(model, lists) <= local_search.figure(facts, state)
 
 
 @pytest.mark.parametrize("number", [6, 18, 21, 28])
