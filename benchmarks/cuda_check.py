@@ -34,6 +34,8 @@ NETWORKS = ("llama", "resnet", "diffusion")
 TYPES = ("bfloat16", "float32")
 SHARE = "75%"
 CLOSE = 0.03
+SCALARS = 2 * 512
+"""Bytes of the loss and its gradient, which the caller holds and plans for eager kernels leave out."""
 MINUTES = 8.0
 
 Step = Callable[[], Any]
@@ -236,8 +238,8 @@ class Case:
                 yield self.name, self.dtype, who, "", peak, "", shown, against, ""
                 continue
             share = row["handed"] / row["predicted"]
-            good = 1 - CLOSE <= share <= 1
-            verdict = "ok" if good else "ABOVE" if share > 1 else "loose"
+            above = row["handed"] > row["predicted"] + SCALARS
+            verdict = "ABOVE" if above else "ok" if share >= 1 - CLOSE else "loose"
             mega = f"{row['predicted'] / 1e6:.3f}"
             yield self.name, self.dtype, who, mega, peak, f"{share:.4f}", shown, against, verdict
 

@@ -11,6 +11,7 @@ code.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
@@ -57,8 +58,11 @@ class Comparison:
             self.peaks = (model, compiler.account().peak)
             return compiled
 
+        def note(nodes: list[Any]) -> list[Any]:
+            return self._note(nodes)  # the configuration copies a method together with its object
+
         self.torch._dynamo.reset()
-        with self.capture.quiet_logging(), config.patch(_post_fusion_custom_pass=self._note, fx_graph_cache=False):
+        with self.capture.quiet_logging(), config.patch(_post_fusion_custom_pass=note, fx_graph_cache=False):
             self.torch.compile(self.module, backend=backend, dynamic=False)(*self.args)
 
     def _note(self, nodes: list[Any]) -> list[Any]:
@@ -130,6 +134,7 @@ def run(arguments: list[str] | None = None) -> None:
             same = sum((mine & its).values())
             share = f"{comparison.peaks[0] / comparison.peaks[1]:.3f}" if part == "forward" else ""
             rows.append((name, part, *counts, f"{mine.total()}", f"{its.total()}", f"{same}", share))
+            sys.stderr.write(f"{rows[-1]}\n")
     head = ("network", "", "library: model", "Inductor", "kernels: model", "Inductor", "same", "bytes")
     table("The fusion model", head, rows)
 
