@@ -137,6 +137,8 @@ def test_groups_say_what_inductors_order_takes(factory):
         captured.fusion = fusion
     assert groups < alone
     assert any(name in captured.joint.maker for name in operators.saved)
+    for order in captured.others():
+        assert remat.schedule_of(captured.instance(), order).columns is not None
     runs = [name for name in captured.reference if fusion.groups[name].required]
     assert len(runs) == len(set(runs)), "Inductor's own partition runs no kernel of a library again"
 

@@ -471,8 +471,9 @@ class Fusion:
             ripe = [value for value in optional - there if there.issuperset(alone[value].task.reads)]
             for value in sorted(ripe, key=lambda value: self.place[self.maker[value]]):
                 self._run(alone[value], alone, there, found)
+        single = {value for group in required if not group.task.again for value in group.task.writes} - alone.keys()
         done = {value for value in there if value.endswith(DONE)}
-        there &= kept | self.ends | done | set(self.groups[BOUNDARY].task.writes)
+        there &= kept | self.ends | done | single
         for group in required[turn + 1 :]:
             self._run(group, {**makers, **alone}, there, found)
         return found
