@@ -123,8 +123,8 @@ TORCH_STAMP := $(TORCH_VENV)/.stamp
 TORCH_INDEX ?=
 TORCH ?= torch==2.13.0
 TRANSFORMERS ?= transformers==5.23.0
-# Trainers that know the backend by name.
-TRAINERS ?= accelerate==1.15.0 lightning==2.6.6
+# Trainers that know the backend by name, and an optimizer with 8-bit states.
+TRAINERS ?= accelerate==1.15.0 lightning==2.6.6 bitsandbytes==0.50.2
 # `make test-torch-all` also tests with this one, if it is another; the bridge refuses what is older.
 TORCH_OLDEST ?= torch==2.13.0
 # And with a newer one, where it is asked for: TORCH_NEWEST=torch==2.14.1 (pip's build of it has CUDA, 6 GB).

@@ -25,6 +25,7 @@ PREPARED: tuple[tuple[str, str, str, float, float], ...] = (
     ("resnet50_b32_224", "rotor", "keep-all", 0.2, 1.02),
     ("gpt2_xl_b4", "rotor", "keep-all", 0.7, 1.02),
     ("loop_n10000", "revolve", "store-all", 0.001, 0.02),
+    ("heterogeneous_n200", "walther-griewank", "store-all", 0.02, 0.52),
     ("random_n200", "liu", "keep-all", 0.2, 1.02),
 )
 """Instance, algorithm, and the budgets: shares of the peak of an algorithm that recomputes nothing."""

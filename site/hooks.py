@@ -31,15 +31,35 @@ MOVED = {
 
 CHAIN, LOOP = "solve example:resnet50 -b 1.4GB -a rotor", "solve example:heterogeneous -b 20"
 GALLERY = (
-    ("A page to look into", "zoom, hover, find", "plan.html", "solve example:resnet50 -b 1GiB -a rotor"),
-    ("A chain in 1 GiB", "memory over time, and what runs", "chain.svg", "solve example:resnet50 -b 1GiB"),
-    ("Its stages", "what is kept, what runs again", "stages.svg", f"{CHAIN} --view stages"),
-    ("Its values", "a band for each, as high as it is large", "values.svg", f"{CHAIN} --view values"),
-    ("A reversal", "sweeps over a time loop of unequal steps", "reversal.svg", f"{LOOP} --view reversal"),
-    ("Its levels", "checkpoints in three memories", "levels.svg", "solve example:three_levels --view stages"),
-    ("A curve", "time for memory, knee and least budget", "curve.svg", "sweep example:gpt2s --points 12"),
-    ("A pipeline", "1F1B on four devices", "pipeline.svg", "solve example:uniform_p4 -a 1f1b --view devices"),
-    ("A tree", "the order of execution", "tree.svg", "solve example:random_n200 --view tree"),
+    (
+        "An interactive page of a schedule",
+        "zoom, point at a step, search",
+        "plan.html",
+        "solve example:resnet50 -b 1GiB -a rotor",
+    ),
+    (
+        "Memory of a chain over time",
+        "bytes by kind, and the tasks that run",
+        "chain.svg",
+        "solve example:resnet50 -b 1GiB",
+    ),
+    ("Stages of a chain", "kept and recomputed stages", "stages.svg", f"{CHAIN} --view stages"),
+    ("Values of a chain", "one band per value, with its size as height", "values.svg", f"{CHAIN} --view values"),
+    ("Reversal of a time loop", "sweeps over a time loop of unequal steps", "reversal.svg", f"{LOOP} --view reversal"),
+    (
+        "Storage levels of a time loop",
+        "checkpoints in three memories",
+        "levels.svg",
+        "solve example:three_levels --view stages",
+    ),
+    ("A time-memory curve", "knee and minimum budget", "curve.svg", "sweep example:gpt2s --points 12"),
+    (
+        "Devices of a pipeline",
+        "1F1B on four devices",
+        "pipeline.svg",
+        "solve example:uniform_p4 -a 1f1b --view devices",
+    ),
+    ("Execution order of a tree", "the order of the nodes", "tree.svg", "solve example:random_n200 --view tree"),
 )
 """Title, text, file and command of the pictures."""
 
@@ -47,7 +67,10 @@ GALLERY = (
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages and pictures that are made."""
     made = {name: (ROOT / source).read_text("utf-8") for source, name in MOVED.items()}
-    made |= {"commands.md": _commands(), "api.md": _api(), "gallery.md": _gallery()}
+    made |= {"reference/commands.md": _commands(), "gallery.md": _gallery()}
+    made["reference/api.md"] = _api("remat", "This page lists what programs that call `remat` import.")
+    made["reference/plugin.md"] = _api("remat.plugin", "This page lists what authors of algorithms import.")
+    made |= {"reference/every-algorithm.md": _printed("-m", "tests.plugin.catalogue_page")}
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))
     for picture in sorted([*PICTURES.glob("*.svg"), *PICTURES.glob("*.html")]):
@@ -87,7 +110,8 @@ def _link(match: re.Match[str], source: str, files: Files) -> str:
     name = MOVED.get(path, MOVED.get(f"{path}/README.md", path.removeprefix("docs/")))
     if files.get_file_from_path(name) is None:
         return label
-    return f"{picture}[{label}]({name}{anchor})"
+    page = MOVED.get(source, source.removeprefix("docs/"))
+    return f"{picture}[{label}]({os.path.relpath(name, os.path.dirname(page) or '.')}{anchor})"
 
 
 def _remat(*arguments: str) -> str:
@@ -95,6 +119,11 @@ def _remat(*arguments: str) -> str:
     done = subprocess.run(
         [PYTHON, "-m", "remat", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
+    return done.stdout
+
+
+def _printed(*arguments: str) -> str:
+    done = subprocess.run([PYTHON, *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout
 
 
@@ -116,27 +145,41 @@ def _commands() -> str:
     return "\n".join(text)
 
 
-def _api() -> str:
-    """Return a page of the public names; mkdocstrings fills it from their docstrings."""
+FURTHER = (
+    "remat.building.common.Common",
+    "remat.building.chain.ChainArguments",
+    "remat.building.dag.DagArguments",
+    "remat.building.pipeline.PipelineArguments",
+    "remat.solving.decisions.values.Stay",
+    "remat.solving.result.Answer",
+    "remat.verifier.report.Peak",
+    "remat.verifier.report.Profile",
+)
+"""What docstrings of public names refer to."""
+
+
+def _api(module: str, about: str) -> str:
+    """Return a page of the public names of a module; mkdocstrings fills it from their docstrings."""
     code = (
-        "import inspect, remat, typing\n"
-        "for name in remat.__all__:\n"
-        "    what = inspect.unwrap(getattr(remat, name))\n"
+        f"import inspect, {module} as module, types, typing\n"
+        "for name in module.__all__:\n"
+        "    what = inspect.unwrap(getattr(module, name))\n"
         "    if inspect.isclass(what) or inspect.isfunction(what):\n"
         "        print(name, f'{what.__module__}.{what.__qualname__}')\n"
-        "    else:\n"
+        "    elif isinstance(what, types.UnionType):\n"
         "        print(name, *(part.__name__ for part in typing.get_args(what)))\n"
     )
-    done = subprocess.run([PYTHON, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    listed = [line.split() for line in done.stdout.splitlines()]
-    names = [(name, path) for name, path, *more in listed if not more]
-    unions = [(name, parts) for name, *parts in listed if len(parts) > 1]
-    text = ["# Python", "", "All of it is in `remat`; what authors of algorithms import is in `remat.plugin`.", ""]
-    text += ["## Functions", ""]
+    listed = [line.split() for line in _printed("-c", code).splitlines()]
+    names = [(line[0], line[1]) for line in listed if len(line) == 2]
+    unions = [(line[0], line[1:]) for line in listed if len(line) > 2]
+    text = [f"# {module}", "", about, "", "## Functions", ""]
     text += [f"::: {path}\n" for name, path in names if name[0].islower()]
     text += ["## Classes", ""]
     text += [f"::: {path}\n" for name, path in names if name[0].isupper()]
     text += [f"### {name}\n\nAny of {', '.join(f'`{part}`' for part in parts)}.\n" for name, parts in unions]
+    if module == "remat":
+        text += ["## Further arguments and parts of results", ""]
+        text += [f"::: {path}\n" for path in FURTHER]
     return "\n".join(text)
 
 

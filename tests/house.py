@@ -30,6 +30,7 @@ CORE_FLOORS = (
     ("documents", "reading and writing files"),
     ("display", "what a notebook shows of results, drawn by `report` and `comparing`"),
     ("units", "sizes and times"),
+    ("calls", "calls of public functions: misspelt, missing and surplus arguments"),
     ("errors version", "the exception tree; the version"),
     ("messages", "the text of messages: one printable line, never longer than a limit"),
 )

@@ -1,4 +1,4 @@
-"""docs/adjoint.md shows what its blocks print, and what its commands answer."""
+"""docs/how-to/adjoint.md shows what its blocks print, and what its commands answer."""
 
 import contextlib
 import importlib.util
@@ -12,7 +12,8 @@ import remat
 from remat.cli.main import main
 from tests import places
 
-PAGE = (places.DOCS / "adjoint.md").read_text()
+FOLDER = places.DOCS / "how-to"
+PAGE = (FOLDER / "adjoint.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
@@ -64,6 +65,6 @@ def test_shell_block(tmp_path, monkeypatch, capsys):
     assert "verdict         ok" in answers[4]
 
 
-@pytest.mark.parametrize("link", re.findall(r"\]\(([a-z_]+\.md)\)", PAGE))
+@pytest.mark.parametrize("link", re.findall(r"\]\(([a-z_/.-]+\.md)\)", PAGE))
 def test_links(link):
-    assert (places.DOCS / link).is_file()
+    assert (FOLDER / link).is_file()

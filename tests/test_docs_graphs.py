@@ -1,4 +1,4 @@
-"""docs/graphs.md and the first example of docs/dag-auto.md show what the commands print, and every field there is."""
+"""docs/reference/graphs.md and the first example of docs/explanation/dag-auto.md show what the commands print."""
 
 import json
 import re
@@ -14,8 +14,8 @@ from remat.instance.tasks import Parallel, Task, Value
 from tests import places
 from tests.oracles import referee
 
-DOCS = places.DOCS
-PAGE = (DOCS / "graphs.md").read_text()
+FOLDER = places.DOCS / "reference"
+PAGE = (FOLDER / "graphs.md").read_text()
 SHOWN = r"^    \$ remat (.*)\n((?:    .*\n)+)"
 
 
@@ -58,7 +58,7 @@ def in_bytes(document):
 
 
 def test_the_example_of_dag_auto(capsys):
-    command, shown = re.findall(SHOWN, (DOCS / "dag-auto.md").read_text(), re.MULTILINE)[0]
+    command, shown = re.findall(SHOWN, (places.DOCS / "explanation" / "dag-auto.md").read_text(), re.MULTILINE)[0]
     # Several plans are the quickest; their peaks differ.
     assert_prints(command, re.sub(r" +peak memory .*\n", "", shown), capsys)
 
@@ -86,6 +86,6 @@ def test_fields_and_defaults(heading, model):
             assert json.loads(shown[name]) == json.loads(json.dumps(said))
 
 
-@pytest.mark.parametrize("link", re.findall(r"\]\(([a-z-]+\.md)[#)]", PAGE))
+@pytest.mark.parametrize("link", re.findall(r"\]\(([a-z/.-]+\.md)[#)]", PAGE))
 def test_links(link):
-    assert (DOCS / link).is_file()
+    assert (FOLDER / link).is_file()

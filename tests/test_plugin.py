@@ -13,7 +13,7 @@ import pytest
 from tests import places
 
 EXAMPLE = places.ROOT / "tests" / "plugin_example"
-PAGE = places.DOCS / "algorithms.md"
+PAGE = places.DOCS / "how-to" / "write-an-algorithm.md"
 DAG = {
     "schema": "remat.instance/1",
     "kind": "dag",
@@ -108,7 +108,7 @@ def test_passes_the_suite(installed, tmp_path):
 
 @pytest.mark.slow
 def test_page_on_writing_algorithms(tmp_path):
-    """The files that docs/algorithms.md shows: installed, solved with, and through the suite."""
+    """The files that docs/how-to/write-an-algorithm.md shows: installed, solved with, and through the suite."""
     source, target, here = tmp_path / "source", tmp_path / "site", tmp_path / "here"
     files = re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     assert [name for name, _ in files] == ["short_memory.py", "pyproject.toml", "test_short_memory.py"]
@@ -158,18 +158,21 @@ def test_plugin_cannot_take_a_builtin_name(tmp_path):
     assert "remat_algorithms" in python("-c", program, path=[tmp_path], at=tmp_path).stdout
 
 
-def test_the_page_lists_the_fields_of_chains_and_the_names_of_their_tasks():
-    """Fields are those of `Chain`, and names those that the lowering gives, with and without variants."""
+def test_the_docstring_of_chains_lists_their_fields_and_the_formats_the_names_of_their_tasks():
+    """The page sends authors to both; names are those that the lowering gives, with and without variants."""
+    import inspect
     from dataclasses import fields
 
     import remat
     from remat.graph.chain import Chain
     from remat.solving.problem_setup import make_problem
 
-    text = PAGE.read_text()
-    table = text[text.index("| field | shape | meaning |") :].split("\n\n")[0]
-    listed = {name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
-    assert listed == {field.name for field in fields(Chain)} | {"length"}
+    assert "`Chain`" in PAGE.read_text()
+    attributes = (inspect.getdoc(Chain) or "").partition("Attributes\n")[2]
+    listed = {
+        name for row in re.findall(r"^(\w[\w, ]*?)(?: :|$)", attributes, flags=re.MULTILINE) for name in row.split(", ")
+    }
+    assert {field.name for field in fields(Chain)} <= listed
     stage = {"forward_time": 1, "backward_time": 1, "output_size": 1, "saved_size": 1}
     variants = [{}, {"saved_size": 3}]
     chain = {"schema": "remat.instance/1", "kind": "chain", "input_size": 1, "stages": [stage, stage, stage]}
@@ -180,9 +183,8 @@ def test_the_page_lists_the_fields_of_chains_and_the_names_of_their_tasks():
     assert {"Fe3.1", "Fe3.2", "B3.1", "B3.2", "F3"} <= set(several.tasks)
     assert not {"Fe3", "B3"} & set(several.tasks)
     assert {"s3.1", "s3.2"} <= set(several.values)
-    for name in ("Fe3.1", "B3.2", "F3"):
-        assert name.partition(".")[0] in text
-        assert several.tasks[several.tasks.find(name)] == name
+    formats = (places.DOCS / "reference" / "formats.md").read_text()
+    assert all(f"`{name}" in formats for name in ("Fe{i}.{v}", "B{i}.{v}", "s{i}.{v}"))
 
 
 def test_what_the_page_recommends_is_importable_from_the_contract():

@@ -39,7 +39,7 @@ class Limit(NamedTuple):
 
 
 LIMITS = {"instance": Limit(2**29, 3 * 2**29), "machine": Limit(2**26, 2**28), "schedule": Limit(2**30, 13 * 2**29)}
-"""Limits by type of document: enough for a million tasks or ten million steps, and little more (docs/formats.md)."""
+"""Limits by type of document, for a million tasks or ten million steps (docs/reference/formats.md)."""
 
 MOST_KEYS = 100_000
 """Maximum number of different keys of objects in a document."""
@@ -177,6 +177,8 @@ def _read_all(
 ) -> tuple[str, bytes]:
     """Return the name and the bytes of a source; each chunk is charged before the next one is read."""
     if not isinstance(source, (str, os.PathLike)):
+        if not callable(getattr(source, "read", None)) or isinstance(source, type):
+            raise InstanceError(f"{what}: expected a path, an open file or a dict, not {brief(source)}")
         name = str(getattr(source, "name", what))
         return name, _joined(source, name, charging(name))
     if os.fspath(source) == "-":

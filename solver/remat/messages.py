@@ -60,6 +60,14 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
     return by_lower[close[min(found)[1]]] if found else None
 
 
+def unknown_memory(name: object, known: Iterable[str]) -> str:
+    """Return the message for a memory that a machine does not have."""
+    known = [*known]
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}?" if near is not None else f"this machine has {listing(map(repr, known))}"
+    return f"unknown memory {brief(name)}; {hint}"
+
+
 _SHORT, _CLOSE = 5, 5
 
 

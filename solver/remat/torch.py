@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from remat.bridges.torch.backend import Backend, backend, configure
-    from remat.bridges.torch.backend import compile_module as compile  # noqa: A004
     from remat.bridges.torch.capture import Captured, capture
-    from remat.bridges.torch.costs import read_optimizer
+    from remat.bridges.torch.chain_capture import chain
+    from remat.bridges.torch.chain_execution import apply
+    from remat.bridges.torch.compiled_module import compile_module as compile  # noqa: A004
+    from remat.bridges.torch.execution import execute
     from remat.bridges.torch.factory import call_factory, capture_factory
     from remat.bridges.torch.fitting import fit
     from remat.bridges.torch.inductor import Partitioner
-    from remat.bridges.torch.interpreter import Execution, execute
+    from remat.bridges.torch.interpreter import Execution
     from remat.bridges.torch.operator_timing import measure
+    from remat.bridges.torch.optimizers import read_optimizer
     from remat.bridges.torch.plan_options import Choices
     from remat.bridges.torch.planning import Plan, TooSmallError, judge, load_plan, plan_of
     from remat.bridges.torch.recording import TorchError
+    from remat.bridges.torch.target_device import target_of
 
 _HOME = {
     "Backend": "backend",
@@ -28,19 +32,22 @@ _HOME = {
     "Plan": "planning",
     "TooSmallError": "planning",
     "TorchError": "recording",
+    "apply": "chain_execution",
     "backend": "backend",
     "call_factory": "factory",
     "capture": "capture",
     "capture_factory": "factory",
-    "compile": "backend:compile_module",
+    "chain": "chain_capture",
+    "compile": "compiled_module:compile_module",
     "configure": "backend",
-    "execute": "interpreter",
+    "execute": "execution",
     "fit": "fitting",
     "judge": "planning",
     "load_plan": "planning",
     "measure": "operator_timing",
     "plan_of": "planning",
-    "read_optimizer": "costs",
+    "read_optimizer": "optimizers",
+    "target_of": "target_device",
 }
 
 __all__ = [
@@ -52,10 +59,12 @@ __all__ = [
     "Plan",
     "TooSmallError",
     "TorchError",
+    "apply",
     "backend",
     "call_factory",
     "capture",
     "capture_factory",
+    "chain",
     "compile",
     "configure",
     "execute",
@@ -65,6 +74,7 @@ __all__ = [
     "measure",
     "plan_of",
     "read_optimizer",
+    "target_of",
 ]
 
 

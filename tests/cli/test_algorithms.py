@@ -112,7 +112,7 @@ def test_auto(run: Run) -> None:
     outcome = run("algorithms", "auto")
     assert (outcome.code, outcome.err) == (0, "")
     shown = " ".join(outcome.out.split())
-    assert "docs/auto.md" in shown
+    assert "docs/explanation/auto.md" in shown
     of_graphs = " ".join(run("algorithms", "auto", "--kind", "dag").out.split())
     assert "anytime dag-auto with reorder=true: the same, in a better order" in of_graphs
     assert "rotor" not in of_graphs

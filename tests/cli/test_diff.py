@@ -42,7 +42,7 @@ def test_refusals(run: Run, tiny: str, tmp_path: Path) -> None:
     one, none = tmp_path / "one.json", tmp_path / "none.json"
     assert run("solve", tiny, "-qo", one).code == 0
     assert run("solve", tiny, "-b", 1, "-qo", none).code == 3
-    run("diff", one, one).assert_refused("--of", "'tiny' is no shipped one")
+    run("diff", one, one).assert_refused("--of", "'tiny'", "is not shipped")
     run("diff", one, none, "--of", tiny).assert_refused("'infeasible'")
     run("diff", one, tmp_path / "missing", "--of", tiny).assert_refused("cannot read schedule")
     run("diff", "-", "-", "--of", tiny).assert_refused("cannot both be standard input")

@@ -53,7 +53,7 @@ def test_solved_results(run: Run, save: Save, tmp_path: Path, made: tuple[str, s
 def test_refused(run: Run, save: Save, made: tuple[str, str], tiny: str) -> None:
     instance, schedule = made
     run("export", schedule, "--of", instance).assert_refused("--as")
-    run("export", schedule, "--as", "pipeline-csv").assert_refused("name the instance")
+    run("export", schedule, "--as", "pipeline-csv").assert_refused("is not shipped; give it with --of")
     run("export", tiny, "--of", instance, "--as", "pipeline-csv").assert_refused("$.schema", "an instance")
     run("export", schedule, "--of", tiny, "--as", "pipeline-csv").assert_refused("orders are for pipelines")
     run("export", schedule, "--of", instance, "--as", "pipeline-csv", "-o", schedule).assert_refused("is also SCHEDULE")
@@ -130,3 +130,36 @@ def test_fit_refuses_a_share_and_a_limit_before_anything_runs(run: Run) -> None:
     run("fit", "torch", "no_such_module:make", "-b", "7x%").assert_refused("--budget: '7x%' is no share of the peak")
     given = ("-b", "1GB", "--time-limit", "3x")
     run("fit", "torch", "no_such_module:make", *given).assert_refused("--time-limit: '3x' is not a duration")
+
+
+def test_policies(run: Run, tmp_path: Path) -> None:
+    plan, code = tmp_path / "plan.json", tmp_path / "checkpointing.py"
+    assert run("solve", "example:resnet50", "-a", "rotor", "--budget", "1.2GB", "-qo", plan).code == 0
+    outcome = run("export", plan, "--as", "torchtitan")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("# verified peak 826.9 MiB, time 69.996 ms; the plan: 1.113 GiB, 60.018 ms\n")
+    assert outcome.out.endswith('[activation_checkpoint]\nmode = "full"\n')
+    outcome = run("export", plan, "--as", "torch-checkpoint", "-o", code)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert "the policy needs more memory than the plan" in outcome.err
+    compile(code.read_text(), str(code), "exec")
+    run("export", plan, "--as", "torch-sac").assert_refused("--as: torch-sac is for task graphs of captured PyTorch")
+    run("export", plan, "--as", "megatron", "--transfers", "grouped").assert_refused("megatron has no transfers")
+
+
+def test_programs_for_a_host(run: Run, save: Save, tmp_path: Path) -> None:
+    links = [{"source": one, "target": two, "bandwidth": 6} for one, two in (("gpu", "host"), ("host", "gpu"))]
+    memories = [{"name": "gpu"}, {"name": "host"}]
+    machine = {"memories": memories, "processors": [{"name": "p", "memory": "gpu"}], "links": links}
+    stage = {"forward_time": 2, "backward_time": 4, "output_size": 2, "saved_size": 9, "repeat": 5}
+    instance = save({"schema": "remat.instance/1", "kind": "chain", "input_size": 2, "stages": [stage]}, "chain.json")
+    plan = tmp_path / "plan.json"
+    given = ("--machine", save(machine, "machine.json"), "-b", "gpu=40", "-a", "offload-greedy", "-qo", plan)
+    assert run("solve", instance, *given).code == 0
+    outcome = run("export", plan, "--of", instance, "--as", "host-program", "-o", tmp_path / "program.json")
+    assert outcome.code == 0
+    assert "copies start between runs: " in outcome.err
+    program = json.loads((tmp_path / "program.json").read_text())
+    words = {next(iter(one)) for one in program["operations"]}
+    assert (program["schema"], words) == ("remat.program/1", {"run", "offload", "reload", "wait"})
+    assert program["peak_memory"]["gpu"] <= 40

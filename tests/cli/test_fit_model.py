@@ -36,6 +36,33 @@ def test_a_file_and_json(run: Run, save: Save) -> None:
     assert "\nstage 3 " in table
 
 
+@pytest.mark.parametrize("kind", ["chain", "dag", "pipeline"])
+def test_one_sequence_is_the_default_of_all_that_read_a_configuration(run: Run, save: Save, kind: str) -> None:
+    path = save(CONFIG, "config.json")
+    plain, one = (run("fit", path, *more, "--format", "json").document for more in ((), ("--batch", 1)))
+    assert plain == one
+    made = [run("generate", kind, "--config", path, *more).document for more in ((), ("--batch", 1))]
+    for document in made:
+        del document["source"]
+    assert made[0] == made[1]
+
+
+def test_the_step_follows_the_name_of_the_optimizer(run: Run, save: Save) -> None:
+    path = save(CONFIG, "config.json")
+
+    def step(*options: str) -> int:
+        document = run("fit", path, "--format", "json", *options).document
+        return int(document["optimizer_step"]) - sum(document["static"].values())
+
+    trained = run("fit", path, "--format", "json").document["trained"]
+    assert step("--optimizer", "adamw") == step("--optimizer", "adam-foreach") == 4 * trained
+    assert step("--optimizer", "adamw-fused") == step("--step", "fused") == step("--optimizer", "sgd-foreach") == 0
+    assert step("--optimizer", "adamw-loop") == step("--optimizer", "adam", "--step", "loop") == 3 * 4 * 64 * 1000
+    refused = run("fit", path, "--optimizer", "adamw-fused", "--step", "loop")
+    assert (refused.code, refused.err) == (2, "Error: --step: 'loop' is not how adamw-fused steps; give one of both\n")
+    assert "known are adafactor, adafactor-foreach" in run("fit", path, "--optimizer", "adafactor-fused").err
+
+
 def test_what_does_not_fit_has_its_exit_code(run: Run, save: Save) -> None:
     path = save(CONFIG, "config.json")
     assert run("fit", path, "--budget", "1MB", "--reserve", "0").code == 3

@@ -125,8 +125,21 @@ def test_a_chain(run: Run, save: Save) -> None:
 def test_a_layer_larger_than_every_memory(run: Run, save: Save) -> None:
     outcome = run("plan", save(NET), "--devices", "2", "-b", "15")
     assert outcome.code == 3
-    assert "least memory" in outcome.out
+    assert "smallest found" in outcome.out
     assert "block" in outcome.out
+
+
+def test_the_smallest_budget_depends_neither_on_the_budget_nor_on_the_clock(run: Run, save: Save) -> None:
+    """It is called the smallest that was found, and a plan is found with it."""
+    given = ("plan", save(NET), "--devices", "2", "--tensor", "1", "-O", "moves=20", "-O", "zoo=false")
+    found = [run(*given, "-b", budget) for budget in ("15", "100")]
+    assert [outcome.code for outcome in found] == [3, 4]
+    least = [[line for line in outcome.out.splitlines() if "found " in line] for outcome in found]
+    assert least[0] == least[1]
+    assert least[0][0].startswith("smallest found  every device: ")
+    size = int(found[1].out.partition("--budget ")[2].split()[0])
+    assert f"a schedule is found with budget {size}; smaller ones may exist" in found[1].out
+    assert run(*given, "-b", str(size)).code == 0
 
 
 TWO_TYPES = NET | {"cluster": {"devices": [{"name": "a"}, {"name": "b"}]}}

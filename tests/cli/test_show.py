@@ -78,7 +78,7 @@ def test_no_schedule_without_transfers(run: Run, save: Save) -> None:
     }
     outcome = run("show", save(instance))
     assert "there is no schedule without transfers" in outcome.out
-    assert "host: 3 B, needed by what is resident" in outcome.out
+    assert "host: at least 3 B, needed by what is resident" in outcome.out
 
 
 def test_schema(run: Run) -> None:
@@ -108,7 +108,7 @@ def test_bad_budgets(run: Run, tiny: str) -> None:
 def test_a_schedule_at_a_glance(run: Run, tiny: str, tmp_path: Path) -> None:
     schedule = str(tmp_path / "schedule.json.gz")
     assert run("solve", tiny, "-b", 22, "-qo", schedule).code == 0
-    run("show", schedule).assert_refused("--of", "'tiny' is no shipped one")
+    run("show", schedule).assert_refused("--of", "'tiny'", "is not shipped")
     shown = run("show", schedule, "--of", tiny)
     assert shown.code == 0
     assert "waits for" in shown.out

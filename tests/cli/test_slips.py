@@ -12,6 +12,7 @@ import pytest
 import remat
 from remat.generate import generate
 from remat.report.text.summary import _percent
+from remat.solving import portfolio
 from remat.solving.verifying import examine
 from remat.units import format_percent
 from tests.cli.helpers import CHAIN, Run, Save
@@ -37,6 +38,98 @@ def llama() -> dict[str, Any]:
 
 def test_a_bare_24_is_meant_in_gigabytes(run: Run, save: Save, llama: dict[str, Any]) -> None:
     assert run("show", save(llama), "-b", "24").err == "Warning: --budget: 24 bytes: did you mean 24GB?\n"
+
+
+LOOP = {
+    "schema": "remat.instance/3",
+    "kind": "adjoint",
+    "steps": 40,
+    "units": {"time": "s"},
+    "state_size": "2GB",
+    "storage": [{"name": "ram", "capacity": "64GB"}, {"name": "disk", "capacity": "500GB", "write_time": 1}],
+}
+NET = {
+    "schema": "remat.instance/3",
+    "kind": "pipeline",
+    "micro_batches": 2,
+    "layers": [{"repeat": 4, "forward_time": 1, "backward_time": 2, "output_size": "1GB", "saved_size": "2GB"}],
+    "cluster": {"devices": [{"name": "gpu", "count": 2}], "levels": [{"bandwidth": "1GB/s"}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "command"),
+    [
+        (LOOP, "show FILE -b 24"),
+        (LOOP, "show FILE -b disk=24"),
+        (LOOP, "solve FILE -a revolve -b 24"),
+        (LOOP, "sweep FILE -a revolve -b 24"),
+        pytest.param(LOOP, "compare FILE -a revolve -b 24,64GB", marks=pytest.mark.slow),
+        (NET, "solve FILE -a 1f1b -b 24"),
+        pytest.param(NET, "plan FILE -b 24 -O moves=0 -O zoo=false", marks=pytest.mark.slow),
+        pytest.param(NET, "compare FILE -a 1f1b -b 24", marks=pytest.mark.slow),
+    ],
+)
+def test_a_bare_budget_asks_for_its_unit_in_every_command(
+    run: Run, save: Save, document: dict[str, Any], command: str
+) -> None:
+    path = save(document)
+    words = [path if word == "FILE" else word for word in command.split()]
+    said = "Warning: --budget: 24 bytes: did you mean 24GB?\n"
+    assert run(*words).err.startswith(said)
+    assert said not in run(*words, "-q").err
+    assert said not in run(*[word.replace("24", "24GB") for word in words]).err
+
+
+def test_a_loop_without_room_for_a_state_is_refused_at_once(
+    run: Run, save: Save, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few algorithms that take no time are asked, whatever time there is."""
+    path, ran, original = save(LOOP | {"steps": 300}), list[str](), portfolio.run
+
+    def noted(problem: Any, solver: Any, *more: Any) -> Any:
+        ran.append(solver.name)
+        return original(problem, solver, *more)
+
+    monkeypatch.setattr(portfolio, "run", noted)
+    outcome = run("solve", path, "-b", "1.9GB", "-b", "disk=0")
+    assert outcome.code == 3
+    assert "every schedule needs at least 5.588 GiB in all memories together" in outcome.out
+    assert "such as x0" in outcome.out
+    assert len(ran) <= 4
+    ran.clear()
+    assert run("solve", path, "-b", "1GB", "-b", "disk=1GB").code == 4  # a state might be divided
+    assert len(ran) <= 4
+    words = next(line for line in outcome.out.splitlines() if line.startswith("try ")).split()[1:]
+    assert run("solve", path, *words, "-a", "h-revolve").code == 0
+
+
+def test_the_needs_of_an_instance_are_lower_bounds(run: Run, save: Save) -> None:
+    out = " ".join(run("show", save(LOOP)).out.split())
+    assert "memory bound working: at least 4 GB (3.725 GiB), needed by task B1" in out
+    assert "all memories together: at least 6 GB (5.588 GiB), needed by task B" in out
+    found = run("show", save(LOOP), "-b", "1GB", "-b", "disk=1000", "--format", "json")
+    assert found.document["total_too_small"] is True
+    assert found.document["total_need"]["size"] == 6 * 10**9
+
+
+def test_documents_that_are_no_schedules_are_named(run: Run, tiny: str, save: Save, tmp_path: Path) -> None:
+    schedule = str(tmp_path / "schedule.json")
+    assert run("solve", tiny, "-a", "keep-all", "-qo", schedule).code == 0
+    for command in (("decisions", tiny), ("diff", tiny, schedule), ("layout", tiny), ("verify", tiny, tiny)):
+        run(*command).assert_refused("is an instance, not a schedule", f"remat solve {tiny} -o")
+    summary = save({"schema": "remat.sweep/1", "curves": []}, "sweep.json")
+    run("decisions", summary).assert_refused("is a document 'remat.sweep/1', not a schedule")
+    document = json.loads(Path(schedule).read_text())
+    run("decisions", schedule).assert_refused("--of", "'tiny'", "is not shipped; give it with --of FILE")
+    del document["instance"]
+    run("decisions", save(document, "bare.json")).assert_refused("does not name its instance", "--of FILE")
+    other = save(CHAIN | {"name": "other", "input_size": 3}, "other.json")
+    refused = run("decisions", schedule, "--of", other)
+    refused.assert_refused("the schedule is of 'tiny' (digest sha256:", "not of 'other'", "give its own instance")
+    assert "the schedule is of 'tiny'" in run("show", schedule, "--of", other).out
+    document["steps"] = document["steps"][1:]
+    run("decisions", save(document, "cut.json"), "--of", tiny).assert_refused("breaks", "step ", "remat verify")
 
 
 @pytest.mark.parametrize("given", ["10", "2.5", "1e3"])

@@ -200,7 +200,7 @@ def test_rotor_end_to_end(run: Run, tmp_path: Path) -> None:
         (["-b", "nan"], ["--budget", "'nan'"]),
         (["-b", "1e40"], ["--budget", "2^62"]),
         (["-b", ""], ["--budget", "''"]),
-        (["-b", "device=3"], ["--budget", "unknown memory 'device'", "has memory"]),
+        (["-b", "device=3"], ["--budget", "unknown memory 'device'", "has 'memory'"]),
         (["-b", "=3"], ["--budget", "name is missing"]),
         (["-b", "3", "-b", "4"], ["--budget", "twice"]),
         (["-b", "memory=3", "-b", "memory=4"], ["--budget", "'memory' is given twice"]),

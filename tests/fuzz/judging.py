@@ -24,7 +24,7 @@ MOST_STEPS = 2000
 """Longer schedules are not judged by the second referee, whose time grows with the square."""
 
 TIME_TOLERANCE = 1e-9
-"""Share of a period or makespan within which floats are one instant (docs/formats.md)."""
+"""Share of a period or makespan within which floats are one instant (docs/reference/formats.md)."""
 
 SLOW = 15.0
 """Seconds of processor time that a tiny instance takes at most where no limit is given."""

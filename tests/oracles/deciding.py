@@ -44,3 +44,22 @@ def waiting(result):
                 pass
     anywhere = set().union(*used.values())
     return {memory: found for memory in lies if (found := (lies[memory] & anywhere) - used[memory])}
+
+
+def timed(result):
+    """Return the runs beyond the first of each value's tasks, and its copies, each with start and end, by value."""
+    graph, report = result.graph, result.report
+    made, again, moved = set(), defaultdict(list), defaultdict(list)
+    for step, start, end in zip(result.steps, report.start.tolist(), report.end.tolist(), strict=True):
+        match step:
+            case Run():
+                for value in graph.writes[graph.tasks.find(step.task)].tolist():
+                    name = graph.values[value]
+                    if name in made:
+                        again[name].append((step.task, start, end))
+                    made.add(name)
+            case Copy():
+                moved[step.value].append((step.source, step.target, start, end))
+            case Drop():
+                pass
+    return again, moved

@@ -8,7 +8,7 @@ import pytest
 import remat
 from remat import OptionError
 from remat.plugin import registry
-from remat.plugin.registry import KINDS, Algorithm, find, refresh
+from remat.plugin.registry import KINDS, Algorithm, fault_of, find, refresh
 
 
 def entry(name="mine", **more):
@@ -86,6 +86,29 @@ def test_builtin_names_come_first(points):
     points.append(Point("aaa", lambda: [theirs]))
     points.append(Point("builtin", lambda: [ours]))
     assert remat.algorithms() == (ours,)
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"kinds": ("chains",)}, "algorithm 'wrong' is for the kind 'chains', which is unknown; did you mean 'chain'?"),
+        ({"kinds": ("tensor",)}, "the kind 'tensor', which is unknown; the kinds are chain, adjoint, dag, tree"),
+        ({"kinds": "chain"}, "has kinds='chain'; write a tuple, such as kinds=('chain',)"),
+        ({"kinds": ()}, "has kinds=(); write a tuple"),
+        ({"guarantee": "best"}, "has guarantee='best'; write one of exact, bounded, heuristic, strategy"),
+        (None, "is no remat.plugin.Algorithm; list the algorithms as such"),
+    ],
+)
+def test_wrong_metadata_is_a_warning_with_the_remedy(points, given, fault):
+    wrong = print if given is None else entry("wrong", **given)
+    points.append(Point("wrong", lambda: [wrong, entry()]))
+    with pytest.warns(UserWarning, match="plug-in wrong") as warned:
+        assert names(remat.algorithms()) == ["mine"]
+    assert fault in str(warned[0].message)
+
+
+def test_the_metadata_of_the_zoo_are_right():
+    assert [fault for fault in map(fault_of, remat.algorithms()) if fault] == []
 
 
 def test_broken_plugin_is_a_warning(points):

@@ -39,13 +39,13 @@ PaRSEC, DAGuE; Xkaapi; ONNX Runtime; ONNC
 
 
 def rows():
-    """Return literature, what is here, and the remark of each row of the page."""
+    """Return literature, what is here, and the remark of each line of the page."""
     found = []
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("|") and cells[0] != "literature" and set(cells[0]) - set("-"):
-            assert len(cells) == 3, line
-            found.append(tuple(cells))
+    for item in re.split(r"^- ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        line = " ".join(item.split("\n\n")[0].split())
+        match = re.fullmatch(r"(.+?): (?=`|not covered)(`[^`]+`(?:, `[^`]+`)*)?(?:; )?(.*)", line)
+        assert match, line
+        found.append((match[1], match[2] or "", match[3]))
     return found
 
 

@@ -22,7 +22,7 @@ WANTED = (
 def test_the_page_is_what_the_command_prints(capsys):
     assert main(["explain", "--format", "markdown"]) == 0
     assert capsys.readouterr().out.rstrip("\n") == page().rstrip("\n")
-    assert (places.DOCS / "glossary.md").read_text().rstrip("\n") == page().rstrip("\n")
+    assert (places.DOCS / "reference" / "glossary.md").read_text().rstrip("\n") == page().rstrip("\n")
 
 
 @pytest.mark.parametrize("name", WANTED)

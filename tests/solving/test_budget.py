@@ -52,7 +52,7 @@ def test_a_share_is_of_the_memory_that_it_names() -> None:
     assert capacities(CHAIN, {"device": "50%"}, LINKED) == {"device": 12, "host": None}
     with pytest.raises(remat.OptionError, match="budget: 75% of nothing: 'host' holds nothing when nothing is recom"):
         capacities(linked, {"host": "75%"})
-    with pytest.raises(remat.OptionError, match="unknown memory 'disk'; this machine has device, host"):
+    with pytest.raises(remat.OptionError, match="unknown memory 'disk'; this machine has 'device', 'host'"):
         capacities(linked, {"disk": "75%"})
 
 

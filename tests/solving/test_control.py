@@ -160,7 +160,7 @@ def all_answers(budgets):
     return found
 
 
-# Two hundred solves in threads, and a hundred in processes.
+# Slow: two hundred solves in threads, and as many in processes.
 BUDGETS = [("90%", "70%"), pytest.param(("100%", "90%", "80%", "70%", "60%"), marks=pytest.mark.slow)]
 
 
@@ -180,7 +180,7 @@ def test_four_forked_workers_agree(budgets):
     expected = all_answers(budgets)
     remat.solve(draw_chain(1, 3), algorithm="rotor", time_limit=5)  # a thread that waits for limits stays behind
     with multiprocessing.get_context("fork").Pool(4) as pool:
-        assert all(found == expected for found in pool.map(all_answers, [budgets] * 4))
+        assert all(found == expected for found in pool.map(all_answers, [budgets] * (8 if len(budgets) > 2 else 4)))
 
 
 def test_solves_write_nothing(capfd):

@@ -1,13 +1,17 @@
 """Decisions agree with the steps of the schedule, counted again here."""
 
+import re
 from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 import remat
 from remat.testing import strategies
+from tests.instance import documents
+from tests.oracles import deciding
 
 HOST = remat.device(None, link=3)
 CHAIN = remat.chain(
@@ -33,6 +37,7 @@ def counted(result):
 
 def check(result):
     runs, readers, copies = counted(result)
+    again, moved = deciding.timed(result)
     assert [row.value for row in result.decisions] == list(result.graph.values)
     for row in result.decisions:
         assert row.runs == runs[row.value]
@@ -41,6 +46,10 @@ def check(result):
         if row.offloaded:
             assert all(0 <= stay.start <= stay.end <= result.report.makespan for stay in row.offloaded)
         assert not row.transfer_time or copies[row.value]
+        assert [(run.task, run.start, run.end) for run in row.recomputations] == again[row.value]
+        assert [(one.source, one.target, one.start, one.end) for one in row.transfers] == moved[row.value]
+        assert row.recompute_time == pytest.approx(sum(end - start for _, start, end in again[row.value]))
+        assert row.transfer_time == pytest.approx(sum(end - start for *_, start, end in moved[row.value]))
     assert len(result.order) == sum(hasattr(step, "task") for step in result.steps)
 
 
@@ -92,6 +101,12 @@ def test_the_timeline_and_the_graph_have_the_verified_times():
         assert start in graph.nodes[name]["start"]
     assert all(graph.nodes[one]["end"][0] <= graph.nodes[two]["start"][-1] for one, two in graph.edges if
                graph.nodes[one]["end"] and graph.nodes[two]["start"])  # fmt: skip
+
+
+def test_a_misspelt_decision_is_refused():
+    decisions = remat.solve(CHAIN, algorithm="keep-all").decisions
+    with pytest.raises(remat.OptionError, match="decision: 'recompute' is no decision; did you mean 'recomputed'"):
+        decisions.of("recompute")
 
 
 def test_rows_are_found_by_value_and_as_records():
@@ -150,6 +165,33 @@ def test_stages_and_micro_batches_of_pipelines():
             segments = result.orders.stages[row.stage].recompute
             mine = [one.layers for one in segments if one.batches is None or row.micro_batch in one.batches]
             assert set(row.recomputed) == {layer for own in mine for layer in own}
+
+
+@settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(st.data())
+def test_stages_of_joins(data):
+    """A join has a row for each stage of each chain, with the runs and times of its forwards."""
+    join = remat.load(data.draw(documents.joins()))
+    whole = remat.solve(join, algorithm="keep-all")
+    most = max(whole.peak_memory.values(), default=10)
+    for result in (whole, remat.solve(join, budget=most * 4 // 5, algorithm="join-dp")):
+        if result.columns is None:
+            assert len(result.stage_decisions) == 0
+            continue
+        rows = {(row.chain, row.stage): row for row in result.stage_decisions}
+        assert list(rows) == [(j, i) for j, chain in enumerate(join.chains) for i in range(chain.length)]
+        steps, times = result.timeline(), defaultdict(list)
+        for name, start, end in zip(steps["name"], steps["start"], steps["end"], strict=True):
+            if name.startswith("F"):
+                chain, stage = (int(number) - 1 for number in name.strip("Fe").split(".")[:2])
+                times[chain, stage].append(end - start)
+        assert {place: row.runs for place, row in rows.items()} == {place: len(own) for place, own in times.items()}
+        for place, row in rows.items():
+            assert row.recompute_time == pytest.approx(sum(times[place][:-1]))
+            assert row.layers == (row.stage,)
+            own = re.compile(rf"Fe?{place[0] + 1}\.{place[1] + 1}(\.\d+)?")
+            last = [name for name in result.order if own.fullmatch(name)][-1]
+            assert row.variant == (int(last.split(".")[2]) - 1 if last.count(".") == 2 else None)
 
 
 def test_other_kinds_have_no_stages():

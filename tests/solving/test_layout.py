@@ -140,7 +140,7 @@ def test_values_of_two_memories():
     ("more", "message"),
     [
         ({"align": 3}, "align: 3 is no power of two"),
-        ({"memory": "tape"}, "memory: unknown memory 'tape'; known are memory"),
+        ({"memory": "tape"}, "memory: unknown memory 'tape'; this machine has 'memory'"),
         ({"fixed": {"nothing": 0}}, "fixed: 'nothing' is none of the buffers"),
         ({"algorithm": "rotor"}, "'rotor' solves chain"),
     ],

@@ -117,7 +117,7 @@ def test_below_it_offloading_costs_time(document: dict[str, Any], share: float, 
         (
             machine(None, channel="gpu"),
             None,
-            ["at the least memory of 16", "the processor waits for what goes out or back", "nothing, since"],
+            ["at the lower bound of 16", "the processor waits for what goes out or back", "nothing, since"],
         ),
     ],
 )

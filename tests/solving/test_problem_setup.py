@@ -349,7 +349,7 @@ def test_budget_of_a_named_memory_and_of_the_first_storage_level():
         ({"budget": -1}, "budget: -1 is negative"),
         ({"budget": "8,5GB"}, "budget: '8,5GB' is not a size"),
         ({"budget": True}, "budget: "),
-        ({"budget": {"moon": 1}}, "budget: unknown memory 'moon'; this machine has memory"),
+        ({"budget": {"moon": 1}}, "budget: unknown memory 'moon'; this machine has 'memory'"),
         ({"time_limit": "soon"}, "time_limit: 'soon' is not a duration"),
         ({"time_limit": -1}, "time_limit: -1 is not a duration"),
         ({"time_limit": math.nan}, "time_limit: "),

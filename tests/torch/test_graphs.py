@@ -10,7 +10,7 @@ from torch import nn
 
 import remat
 import remat.torch
-from remat.bridges.torch.costs import Optimizer, read_optimizer
+from remat.bridges.torch.optimizers import Optimizer, read_optimizer
 from remat.bridges.torch.planning import make_plan
 from tests.torch.models import Net
 from tests.torch.studies import WORK, equal
@@ -70,11 +70,11 @@ def test_a_graph_that_is_compiled_again_is_no_second_one():
 
 def test_each_graph_has_a_budget_of_its_own():
     module, x = Deep(breaks=1), torch.randn(256, 16)
-    right = gradients(module, module, x)
+    other, right = copy.deepcopy(module), gradients(module, module, x)
     planned = remat.torch.compile(module, ["1MB", "76kB"], algorithm="dag-auto", options=WORK)
     assert equal(gradients(module, planned, x), right)
     compiler = planner(["1MB", "76kB"])
-    compiled = torch.compile(copy.deepcopy(module), backend=compiler, dynamic=False)
+    compiled = torch.compile(other, backend=compiler, dynamic=False)
     compiled(x).backward()
     one, two = compiler.plans
     assert len(one.runs) == len(set(one.runs))
@@ -82,7 +82,7 @@ def test_each_graph_has_a_budget_of_its_own():
     assert len(two.runs) > len(set(two.runs))
     torch._dynamo.reset()
     with pytest.raises(Exception, match=r"training graph 2 in one step.*, and 1 budgets: give one each"):
-        torch.compile(module, backend=planner(["1MB"]), dynamic=False)(x)
+        torch.compile(other, backend=planner(["1MB"]), dynamic=False)(x)
     with pytest.raises(remat.torch.TorchError, match="there are 2 budgets; here is one training graph"):
         make_plan(remat.torch.capture(Net(), x[:, :8]), remat.torch.Choices(budget=["1MB", "1MB"]))
 
@@ -133,5 +133,5 @@ def test_optimizers_of_files(tmp_path):
         path.write_text(json.dumps(said | wrong))
         with pytest.raises(remat.InstanceError, match=next(iter(wrong))):
             read_optimizer(str(path))
-    with pytest.raises(remat.OptionError, match="there is no 'lion'; known are sgd, momentum, adam, adamw, and files"):
+    with pytest.raises(remat.OptionError, match=r"there is no 'lion'; known are sgd, .*, and files"):
         read_optimizer("lion")

@@ -6,7 +6,6 @@ import pytest
 
 import remat
 import remat.torch
-from remat.cli.import_ import OPTIMIZERS
 from remat.cli.main import main
 
 SOURCE = """
@@ -19,12 +18,6 @@ def plain(): return Net(4, 3), [torch.ones(5, 4)]
 def fails(): raise KeyError("size")
 def wrong(): return 3
 """
-
-
-def test_optimizers_are_those_that_are_counted():
-    from remat.bridges.torch.costs import STATES
-
-    assert tuple(STATES) == OPTIMIZERS
 
 
 def test_a_factory_becomes_an_instance(tmp_path, capsys):

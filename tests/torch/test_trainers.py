@@ -126,6 +126,106 @@ def test_lightning(configured, tmp_path):
     assert len({plan.fingerprint for plan in configured}) == 2
 
 
+def logging_module(*, between=True):
+    import lightning
+
+    class Module(lightning.LightningModule):
+        """Logs its loss and a part of it, and trains by what its methods do."""
+
+        def __init__(self):
+            super().__init__()
+            layers = [part for _ in range(4) for part in (nn.Linear(8, 8), nn.Tanh())]
+            self.net, self.head = nn.Sequential(*layers, nn.Dropout(0.3)), nn.Linear(8, 1)
+
+        def loss(self, x):
+            out = self.head(self.net(x))
+            return out.square().mean(), out.abs().mean()
+
+        def training_step(self, batch, index):
+            first, second = self.loss(batch)
+            if between:
+                self.log("first", first, prog_bar=True)
+            loss = first + 0.5 * second
+            if not between:
+                self.log("first", first, prog_bar=True)
+            self.log_dict({"loss": loss, "second": second, "rows": float(len(batch))}, on_step=True, on_epoch=True)
+            return {"loss": loss}
+
+        def validation_step(self, batch, _):
+            self.log("validation", sum(self.loss(batch)))
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), lr=0.01)
+
+    return Module()
+
+
+WAYS = {
+    "module": lambda module, given: (remat.torch.compile(module, **given), lambda: [module.plan]),
+    "copy": lambda module, given: _of_copy(copy.deepcopy(remat.torch.compile(module, **given))),
+    "backend": lambda module, given: _with_backend(module, remat.torch.backend(**given)),
+    "name": lambda module, given: (torch.compile(module, backend="remat", dynamic=False), lambda: None),
+}
+
+
+def _of_copy(module):
+    return module, lambda: [module.plan]
+
+
+def _with_backend(module, planner):
+    return torch.compile(module, backend=planner, dynamic=False), lambda: planner.plans
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("way", WAYS)
+def test_modules_of_lightning_that_log(way, configured, tmp_path):
+    lightning = pytest.importorskip("lightning")
+
+    def trained(compiled):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        module, data, plans = logging_module(between=way in ("module", "copy")), torch.randn(192, 8), lambda: None
+        if compiled:
+            given = {"budget": "90%", "algorithm": "dag-auto", "options": WORK}
+            module, plans = WAYS[way](module, given)
+        torch.manual_seed(2)
+        trainer = lightning.Trainer(
+            max_epochs=2, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
+            enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+        )  # fmt: skip
+        trainer.fit(module, DataLoader(data, batch_size=64), DataLoader(data[:64], batch_size=64))
+        return trainer.callback_metrics, getattr(module, "_orig_mod", module).state_dict(), plans()
+
+    right, found = trained(compiled=False), trained(compiled=True)
+    assert {"first", "loss_step", "loss_epoch", "second_epoch", "rows_epoch", "validation"} <= right[0].keys()
+    assert equal(found[0], right[0])
+    assert equal(found[1], right[1])
+    made = configured if found[2] is None else found[2]
+    assert made
+    assert None not in made
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_line_that_plans_a_step_with_logs_between_its_operators(tmp_path):
+    lightning = pytest.importorskip("lightning")
+    compiled = torch.compile(logging_module(), backend=remat.torch.backend("1MB"), dynamic=False)
+    trainer = lightning.Trainer(
+        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    with pytest.raises(Exception, match=r"of a LightningModule, remat\.torch\.compile\(module, budget=\.\.\.\) plans"):
+        trainer.fit(compiled, DataLoader(torch.randn(16, 8), batch_size=8))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_module_of_lightning_that_runs_backward_itself_is_refused():
+    pytest.importorskip("lightning")
+    module = logging_module()
+    module.automatic_optimization = False
+    with pytest.raises(remat.torch.TorchError, match=r"optimizes by itself.*remat\.torch\.compile\(loss_module\)"):
+        remat.torch.compile(module, budget="1MB")
+
+
 class Cast(nn.Module):
     """Dropout under bf16 autocast, where PyTorch's own compiler differs from eager."""
 

@@ -84,6 +84,46 @@ def ask(instance: remat.Instance) -> None:
         del refused
 
 
+def read(join: remat.Instance) -> int:
+    """Read decisions, peaks and times."""
+    machine: dict[str, Any] = remat.machine(
+        memories={"device": "1GB", "host": None},
+        processors={"gpu": "device"},
+        links={("device", "host"): "25GB/s", ("host", "device"): {"bandwidth": "25GB/s", "latency": "10us"}},
+    )
+    result = remat.solve(join, machine=machine)
+    decisions = assert_type(result.decisions, remat.Decisions)
+    first = assert_type(decisions[0], remat.Decision)
+    named: remat.Decision = decisions[first.value]
+    waits: list[tuple[str, float, float]] = [(stay.memory, stay.start, stay.end) for stay in named.offloaded]
+    stages = assert_type(result.stage_decisions, remat.StageDecisions)
+    numbers: list[tuple[int | None, int, int | None]] = [(row.chain, row.stage, row.variant) for row in stages]
+    records: list[dict[str, Any]] = stages.to_dicts()
+    peak = result.peak
+    assert peak is not None
+    assert peak.held
+    assert len(result.to_networkx()) == len(result.graph.tasks)
+    again: remat.Result = remat.schedule_of(join, result.order, machine=machine)
+    addresses: remat.Addresses = remat.layout(again)
+    facts: remat.Facts = remat.show(join)
+    del facts, addresses
+    short = remat.solve(join, budget=1).shortfall
+    assert short is not None
+    assert short.need > 1
+    listed: Sequence[remat.Algorithm] = remat.algorithms(kind="join")
+    return len(waits) + len(numbers) + len(records) + len(listed)
+
+
+def stream(loop: remat.Instance) -> int:
+    """Stream a time loop, prepare it, and ask for its smallest budget."""
+    steps = assert_type(remat.stream(loop), remat.Stream)
+    prepared = remat.prepare(loop, algorithm="revolve")
+    least = assert_type(prepared.least_budget(), remat.Result)
+    assert least.answer is not None
+    assert least.answer.value is not None
+    return sum(1 for _ in steps)
+
+
 async def wait(instance: remat.Instance) -> remat.Result:
     """Solve in a thread."""
     return assert_type(await remat.solve_async(instance, algorithm="rotor", budget="90%"), remat.Result)
@@ -95,6 +135,8 @@ def main() -> None:
     for instance in instances[:4]:
         solve(instance)
     ask(instances[0])
+    assert read(instances[5])
+    assert stream(instances[4])
     assert asyncio.run(wait(instances[0])).makespan is not None
 
 

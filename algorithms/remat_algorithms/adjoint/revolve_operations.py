@@ -147,12 +147,16 @@ def reversal(
 SMALL = 256
 """Steps of a range of which the operations are kept: longer ones are put together from these."""
 
+MOST_KEPT = 1_000_000
+"""Operations that are kept at once (48 MB); beyond that, those known so far are forgotten."""
+
 
 class Blocks:
     """Revolve's operations as arrays, with all checkpoints in one level: ranges that are alike are worked out once.
 
     What `reverse_ranges` yields for a range of `count` steps and `free` slots, its own one counted, is that of the two
-    ranges it is split into, each moved to where it starts.
+    ranges it is split into, each moved to where it starts. Schedules of one loop with other numbers of slots consist of
+    the same ranges.
 
     Parameters
     ----------
@@ -165,6 +169,7 @@ class Blocks:
     def __init__(self, level: int, split: Split) -> None:
         self._level, self._split = level, split
         self._known: dict[tuple[int, int], tuple[IntArray, IntArray]] = {}
+        self._kept = 0
 
     def reversal(self, steps: int, slots: int, *, given: bool = False) -> Iterator[IntArray]:
         """Yield (entries, 3) arrays that together are `reversal` from step 0 on with so many slots."""
@@ -203,6 +208,10 @@ class Blocks:
             moves[:, 2] = block[:, 0] == ADVANCE
             known = block, moves
             if count <= SMALL:
+                self._kept += len(block)
+                if self._kept > MOST_KEPT:
+                    self._known.clear()
+                    self._kept = len(block)
                 self._known[count, free] = known
         return known
 

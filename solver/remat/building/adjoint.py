@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from remat.building.columns import common_length, listed, rows
-from remat.building.common import Column, Common, Rule, build, head
+from remat.building.common import Column, Common, Rule, build, builder, head
 from remat.errors import InstanceError
 from remat.instance.native import native
 from remat.messages import brief
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _OF_STEPS: tuple[Rule, ...] = ((r"^\$\.steps\[(\d+)\]\.(\w+)", r"\2[\1]"),)
 
 
+@builder(Common)
 def adjoint(
     steps: int | None = None,
     *,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from remat.building.columns import check_scalars, common_length, listed, rows, sequence_of
-from remat.building.common import Column, Common, Rule, Size, Time, build, fields_among, head, units_of
+from remat.building.common import Column, Common, Rule, Size, Time, build, builder, fields_among, head, units_of
 from remat.errors import InstanceError
 from remat.instance.chain import ChainInstance, Loss, Stage
 from remat.instance.native import native
@@ -44,7 +44,7 @@ class ChainArguments(Common, total=False):
         The same for each stage by itself; None for what `backward_reads` says.
     loss_time, loss_workspace : time, size
     in_place, input_gradient, parameter_memory, optimizer_memory, master_copy, sharding, staleness
-        As in documents: see docs/formats.md.
+        As in documents: see docs/reference/formats.md.
     """
 
     repeat: Column
@@ -75,6 +75,7 @@ class ChainArguments(Common, total=False):
 _OF_CHAINS, _STAGE_COLUMNS = fields_among(ChainArguments, ChainInstance, Stage)
 
 
+@builder(ChainArguments)
 def chain(
     *,
     forward_time: Column,
@@ -151,6 +152,7 @@ def _stages(columns: Mapping[str, Any], length: int | None, document: Mapping[st
 _OF_THE_JOIN = ("static_memory", "machine", "in_place", "backward_reads", "input_gradient")
 
 
+@builder(Common)
 def join(
     chains: Sequence[ChainInstance | Mapping[str, Any]],
     *,

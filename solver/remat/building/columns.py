@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from remat.errors import InstanceError
 from remat.instance.fast_validation import UnusualError, reader_of
 from remat.instance.fields import LARGEST_COUNT, units_scope
-from remat.instance.native import native, scalar_or_list
+from remat.instance.native import native, native_key, scalar_or_list
 from remat.messages import brief
 from remat.units import Units
 
@@ -32,6 +32,8 @@ def entries(argument: str, values: Any) -> list[Any]:
         raise InstanceError(f"an array of shape {shape}; give one dimension, with an entry for each row", argument)
     if isinstance(values, (Mapping, set, frozenset)):
         raise InstanceError(f"{brief(values)} has no order of entries; give {ENTRY}", argument)
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InstanceError(f"expected a sequence or an array, not {brief(values)}", argument)
     listed = scalar_or_list(values)
     listed = native(listed if isinstance(listed, list) else list(values))
     assert isinstance(listed, list)
@@ -92,7 +94,7 @@ def listed(columns: Mapping[str, Any]) -> dict[str, Any]:
 def _by_type(argument: str, columns: Mapping[Any, Any]) -> list[Any] | dict[str, Any]:
     """Turn type -> column into one column of type -> entry; None says that the type cannot run the row."""
     own = listed({f"{argument}[{key!r}]": columns[key] for key in columns})
-    named = dict(zip((native(key) for key in columns if columns[key] is not None), own.values(), strict=True))
+    named = dict(zip((native_key(key) for key in columns if columns[key] is not None), own.values(), strict=True))
     if not any(isinstance(column, list) for column in own.values()):
         return named
     count = common_length(own)
@@ -135,6 +137,8 @@ def rows(columns: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
 
 def sequence_of(argument: str, values: Any, what: str) -> Sequence[Any]:
     """Return some entries of any kind as a sequence."""
-    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+    if isinstance(values, str):
+        raise InstanceError(f"expected a sequence of {what}; write [{brief(values)}]", argument)
+    if isinstance(values, Mapping) or is_scalar(values):
         raise InstanceError(f"expected a sequence of {what}, not {brief(values)}", argument)
     return values if isinstance(values, Sequence) else list(values)

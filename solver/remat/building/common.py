@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import IO, TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar
 
+from remat.calls import checked_call
 from remat.documents import read_document
 from remat.errors import InstanceError
 from remat.instance.base import SCHEMA_3
 from remat.instance.loading import instance_from_document
 from remat.instance.machine import MachineModel
 from remat.instance.native import native
+from remat.instance.validation_errors import MISSING
 from remat.messages import brief
 from remat.units import Units
 
@@ -74,6 +77,49 @@ class Common(TypedDict, total=False):
 
 _KEYS = frozenset(Common.__annotations__)
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_JSON_WORDS = {"null": "None", "true": "True", "false": "False"}
+_JSON_WORD = re.compile(r"(?<![\w'.])(?:null|true|false)(?![\w'.])")
+
+
+def builder(more: type | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator for builders: whatever is wrong with a call is an `InstanceError` in the words of Python.
+
+    Parameters
+    ----------
+    more : type, optional
+        The `TypedDict` of the builder's further keyword arguments.
+    """
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        checked = checked_call(InstanceError, more)(function)
+
+        @wraps(function)
+        def build(*arguments: P.args, **keywords: P.kwargs) -> R:
+            try:
+                return checked(*arguments, **keywords)
+            except InstanceError as error:
+                refused = _of_python(error)
+            raise refused
+
+        return build
+
+    return decorated
+
+
+def _of_python(error: InstanceError) -> InstanceError:
+    """Return an error without words that only documents have, such as null."""
+    message = str(error).removeprefix(f"{error.path}: ") if error.path else str(error)
+    return InstanceError(_words(message), error.path, [_words(line) for line in error.more])
+
+
+def _words(message: str) -> str:
+    found = message.replace(MISSING, "there is no value (None), and the field has no default")
+    found = re.sub(r"\b(expected|not) an object\b", r"\1 a dict", found)
+    return _JSON_WORD.sub(lambda word: _JSON_WORDS[word[0]], found)
+
 
 def fields_among(
     arguments: type, instance: type[BaseModel], row: type[BaseModel]
@@ -93,16 +139,7 @@ def fields_among(
 
 
 def head(kind: str, common: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the first part of a document.
-
-    Raises
-    ------
-    TypeError
-        For an argument that no builder has.
-    """
-    unknown = sorted(set(common) - _KEYS)
-    if unknown:
-        raise TypeError(f"remat.{kind}() got an unexpected keyword argument {unknown[0]!r}")
+    """Return the first part of a document."""
     document: dict[str, Any] = {"schema": SCHEMA_3, "kind": kind}
     units = {"time": common.get("time_unit", "s"), "memory": common.get("size_unit", "B")}
     for argument, key, known in (("time_unit", "time", TIME_UNITS), ("size_unit", "memory", SIZE_UNITS)):

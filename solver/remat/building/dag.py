@@ -10,7 +10,7 @@ import numpy as np
 
 from remat.building import arrays
 from remat.building.columns import entries, is_scalar, sequence_of
-from remat.building.common import Column, Common, Rule, build, head, units_of
+from remat.building.common import Column, Common, Rule, build, builder, head, units_of
 from remat.building.edges import Edges, attribute, edges_of
 from remat.errors import InstanceError
 from remat.graph.names import Names, NumberedNames
@@ -36,6 +36,8 @@ _RULES: tuple[Rule, ...] = (
     (r"^\$\.values\[(\d+)\]\.(\w+)", r"\2[\1]"),
 )
 
+_GRAPH_RULES: tuple[Rule, ...] = ((r"^\$\.tasks\[\d+\]\.(?:reads|writes)\b.*", "graph"), *_RULES)
+
 
 class DagArguments(Common, total=False):
     """Arguments of `remat.dag` in addition to those of every builder.
@@ -45,7 +47,7 @@ class DagArguments(Common, total=False):
     workspace : column
         Bytes that a task needs while it runs, in addition to its reads and writes.
     in_place, required, recomputable, once : column of bool
-        As in documents: see docs/graphs.md.
+        As in documents: see docs/reference/graphs.md.
     phase : column of str
         ``forward``, ``loss`` or ``backward``.
     """
@@ -58,6 +60,7 @@ class DagArguments(Common, total=False):
     phase: Column
 
 
+@builder(DagArguments)
 def dag(
     graph: Any = None,
     *,
@@ -119,6 +122,8 @@ def dag(
     given = dict(more)
     own = {key: given.pop(key) for key in ("workspace", *FLAGS, "phase") if key in given}
     document = head("dag", given)
+    if graph is None and values is not None:
+        raise InstanceError("only nodes of a networkx graph may be values, and no graph is given", "values")
     if graph is None:
         shape = _of_lists(reads, writes, time, size, names, value_names)
     elif reads is not None or writes is not None:
@@ -134,7 +139,7 @@ def dag(
     document["inputs"] = shape.unwritten() if inputs is None else places.listed("inputs", inputs)
     document["outputs"] = places.listed("outputs", outputs)
     document["pinned_inputs"] = [place["value"] for place in places.listed("pinned_inputs", pinned_inputs)]
-    return _built(document, columns)
+    return _built(document, columns, _RULES if shape.edges is None else _GRAPH_RULES)
 
 
 def _columns(shape: _Shape, time: Any, size: Any, own: Mapping[str, Any], units: Units) -> GraphColumns:
@@ -158,17 +163,17 @@ def _columns(shape: _Shape, time: Any, size: Any, own: Mapping[str, Any], units:
     )
 
 
-def _built(document: dict[str, Any], columns: GraphColumns) -> DagInstance:
+def _built(document: dict[str, Any], columns: GraphColumns, rules: tuple[Rule, ...]) -> DagInstance:
     """Read the document with its columns; the models report errors in columns."""
     named = [place if isinstance(place, str) else place["value"] for place in document["inputs"]]
     there = columns.values.find_all(named)
     tasks, values = Tasks(columns), Values(columns)
     if can_all_run(columns, there.tolist()):
         try:
-            return cast("DagInstance", build(document | {"tasks": tasks, "values": values}, _RULES))
+            return cast("DagInstance", build(document | {"tasks": tasks, "values": values}, rules))
         except InstanceError:
             pass
-    return cast("DagInstance", build(document | {"tasks": tuple(tasks), "values": tuple(values)}, _RULES))
+    return cast("DagInstance", build(document | {"tasks": tuple(tasks), "values": tuple(values)}, rules))
 
 
 @dataclass(frozen=True)
@@ -299,7 +304,8 @@ def _names(argument: str, given: Any, count: int, prefix: str) -> Names:
     for index, name in enumerate(listed):
         at = f"{argument}[{index}]"
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or name in seen:
-            wrong = "comes twice" if name in seen else f"is no name, a text of 1 to {LONGEST_NAME} characters"
+            twice = isinstance(name, str) and name in seen
+            wrong = "comes twice" if twice else f"is no name, a text of 1 to {LONGEST_NAME} characters"
             raise InstanceError(f"{brief(name)} {wrong}", at)
         seen.add(name)
         if not name.isascii():

@@ -61,6 +61,7 @@ def edges_of(given: Any, count: int | None) -> Edges:
     """
     if is_graph(given):
         return _of_graph(given)
+    _refuse_other_layouts(given)
     if hasattr(given, "dtype") and getattr(given, "ndim", 0) == 2 and given.shape[1] == 2:
         pairs = np.asarray(given)
         if pairs.dtype.kind not in "iu":
@@ -69,7 +70,9 @@ def edges_of(given: Any, count: int | None) -> Edges:
         listed = entries("graph", given)
         for index, edge in enumerate(listed):
             if not isinstance(edge, list) or len(edge) != 2 or not all(type(end) is int for end in edge):
-                raise InstanceError(f"{brief(edge)} is no pair of node numbers", f"graph[{index}]")
+                shown = elided(repr(tuple(edge))) if isinstance(edge, list) and len(edge) == 2 else brief(edge)
+                remedy = "build a networkx.DiGraph from pairs of other nodes"
+                raise InstanceError(f"{shown} is no pair of node numbers; {remedy}", f"graph[{index}]")
             if max(map(abs, edge)) >= 2**62:
                 raise InstanceError(f"{brief(max(edge, key=abs))} is no node number", f"graph[{index}]")
         pairs = np.array(listed, dtype=np.int64).reshape(len(listed), 2)
@@ -81,6 +84,29 @@ def edges_of(given: Any, count: int | None) -> Edges:
         ends = ", ".join(str(int(end)) for end in pairs[at])
         raise InstanceError(f"({ends}) is out of range; nodes are numbered 0 to {count - 1:,}", f"graph[{at}]")
     return Edges(count, pairs[:, 0].astype(np.int64), pairs[:, 1].astype(np.int64))
+
+
+def _refuse_other_layouts(given: Any) -> None:
+    """Recognise the other forms in which programs keep edges, and say how to turn them into pairs."""
+    if hasattr(given, "indptr"):
+        remedy = "give pairs: numpy.transpose(graph.nonzero()), if its entries are edges from row to column"
+        raise InstanceError(f"a sparse matrix of shape {tuple(given.shape)}; {remedy}", "graph")
+    if isinstance(given, Mapping):
+        raise InstanceError("a mapping; give networkx.DiGraph(graph), or pairs of node numbers", "graph")
+    shape = tuple(getattr(given, "shape", ()))
+    if len(shape) == 2 and shape[1] != 2 and shape[0] == 2:
+        remedy = "transpose it (graph.T): one row (source, target) for each edge"
+        raise InstanceError(f"an array of shape {shape}, with one row of sources and one of targets; {remedy}", "graph")
+    if len(shape) == 2 and shape[0] == shape[1] != 2:
+        remedy = "give pairs: numpy.argwhere(graph), if its entries are edges from row to column"
+        raise InstanceError(f"an array of shape {shape}, such as an adjacency matrix; {remedy}", "graph")
+    if shape and len(shape) != 2:
+        raise InstanceError(f"an array of shape {shape}; give one row (source, target) for each edge", "graph")
+    if isinstance(given, (list, tuple)) and len(given) == 2:
+        lengths = [len(one) if hasattr(one, "__len__") and not isinstance(one, str) else 0 for one in given]
+        if lengths[0] == lengths[1] > 2:
+            remedy = "give pairs: list(zip(*graph))"
+            raise InstanceError(f"one sequence of {lengths[0]:,} sources and one of targets; {remedy}", "graph")
 
 
 def _of_graph(graph: Any) -> Edges:

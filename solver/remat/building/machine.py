@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from remat.building.columns import is_scalar, sequence_of
-from remat.building.common import Size, Time, renamed
+from remat.building.common import Size, Time, builder, renamed
 from remat.errors import InstanceError
 from remat.instance.loading import load_machine
 from remat.instance.native import native
@@ -14,6 +14,7 @@ from remat.messages import brief
 from remat.units import Units
 
 
+@builder()
 def machine(
     *,
     memories: Mapping[str, Size] | Sequence[Mapping[str, Any]],
@@ -64,6 +65,7 @@ def machine(
     return document
 
 
+@builder()
 def device(
     capacity: Size = None,
     *,

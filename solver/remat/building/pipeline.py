@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack, cast
 
 from remat.building.columns import check_scalars, common_length, is_scalar, listed, rows, sequence_of
-from remat.building.common import Column, Common, Rule, Size, build, fields_among, head, units_of
+from remat.building.common import Column, Common, Rule, Size, build, builder, fields_among, head, units_of
 from remat.errors import InstanceError
 from remat.instance.layers import Layer
 from remat.instance.native import native
@@ -29,7 +29,7 @@ class PipelineArguments(Common, total=False):
     ----------
     weight_time, weight_saved_size, paired_time, gradient_size, forward_workspace, backward_workspace : column
     parameter_size, parameter_gradient_size, bucket_size, optimizer_size, update_time, discrepancy_size : column
-        As in documents: see docs/pipelines.md.
+        As in documents: see docs/reference/pipelines.md.
     repeat : column
         Each entry stands for so many equal layers.
     reads : sequence of lists of str
@@ -77,6 +77,7 @@ class PipelineArguments(Common, total=False):
 _OF_PIPELINES, _LAYER_COLUMNS = fields_among(PipelineArguments, PipelineInstance, Layer)
 
 
+@builder(PipelineArguments)
 def pipeline(
     *,
     forward_time: Column,
@@ -184,4 +185,4 @@ def _cluster(devices: Any, memory: Any, link: Any, levels: Any) -> tuple[dict[st
         raise InstanceError("give either link or levels", "link")
     if link is not None:
         levels = [{"bandwidth": link}]
-    return {"devices": listed_devices, "levels": native(levels or ())}, rules
+    return {"devices": listed_devices, "levels": native(() if levels is None else levels)}, rules

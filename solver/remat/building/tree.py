@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from remat.building.columns import common_length, listed
-from remat.building.common import Column, Common, build, head
+from remat.building.common import Column, Common, build, builder, head
+from remat.building.edges import is_graph
 from remat.errors import InstanceError
 from remat.instance.native import native
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from remat.instance.tree import TreeInstance
 
 
+@builder(Common)
 def tree(
     parent: Column,
     *,
@@ -58,6 +60,8 @@ def tree(
     >>> remat.tree([-1, 0, 0], output_size=[5, 3, 4]).length
     3
     """
+    if is_graph(parent):
+        raise InstanceError("a graph; give the number of each node's parent as a sequence, -1 for the root", "parent")
     columns = listed(
         {"parent": parent, "output_size": output_size, "workspace": workspace, "time": time, "names": names}
     )

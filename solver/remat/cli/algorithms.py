@@ -103,7 +103,7 @@ def _auto_lines(kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
             when = f": {candidate.trial.when}" if candidate.trial.when else ""
             yield title, f"{group} {candidate.algorithm.name}{given}{when}"
             title = ""
-    yield "more", "docs/auto.md"
+    yield "more", "docs/explanation/auto.md"
 
 
 def _find(name: str, kind: str | None) -> Algorithm:

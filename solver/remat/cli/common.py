@@ -188,8 +188,29 @@ def load_schedule(path: str) -> Any:
     if path == STANDARD_STREAM:
         require_standard_input()
     document = read_schedule(path)
+    refuse_other_documents(document, path)
     refuse_answers_without_steps(document, path)
     return document
+
+
+def refuse_other_documents(document: Any, path: str) -> None:
+    """Refuse a document that is no schedule: say what it is, and how to get one."""
+    from remat.schedule.document import SCHEMAS
+
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or schema in SCHEMAS:
+        return
+    if any(key in document for key in ("steps", "orders", "schedule")):
+        return
+    if "kind" in document or (isinstance(schema, str) and schema.startswith("remat.instance/")):
+        raise InstanceError(
+            f"{path!r} is an instance, not a schedule; make one: remat solve {path} -o schedule.json", "$.schema"
+        )
+    if isinstance(schema, str):
+        raise InstanceError(
+            f"{path!r} is a document {brief(schema)}, not a schedule; remat solve INSTANCE -o FILE writes one",
+            "$.schema",
+        )
 
 
 def lacks_steps(document: Any) -> bool:
@@ -219,8 +240,10 @@ def instance_of_schedule(document: Any, path: str) -> Instance:
             loaded = load(file)
             if isinstance(about, dict) and digest(loaded) == about.get("digest"):
                 return loaded
+    if not isinstance(name, str) or not name:
+        raise OptionError(f"the schedule {path!r} does not name its instance; give that with --of FILE", argument="of")
     raise OptionError(
-        f"name the instance that {path!r} is a schedule of ({brief(name)} is no shipped one)", argument="of"
+        f"the instance {brief(name)} of the schedule {path!r} is not shipped; give it with --of FILE", argument="of"
     )
 
 

@@ -116,6 +116,7 @@ def command(session: Session, /, **given: Any) -> int:
     }
     from remat.comparing.run import compare
 
+    _warn_of_bare_budgets(session, asked.paths, arguments["budgets"])
     with _progress(session) as listener:
         comparison = compare(
             asked.paths,
@@ -145,6 +146,26 @@ def command(session: Session, /, **given: Any) -> int:
             click.echo(f"interrupted after {len(comparison):,} cells{resume}", err=True)
         return ExitCode.OK if len(comparison) else ExitCode.INTERRUPTED
     return ExitCode.OK
+
+
+MOST_READ = 5
+"""Documents that are read to check budgets."""
+
+
+def _warn_of_bare_budgets(session: Session, paths: Sequence[str], budgets: Sequence[str]) -> None:
+    """Warn if bare numbers are implausibly small for the first instance; other documents are skipped."""
+    if session.quiet or not any(budget.isdecimal() for budget in budgets):
+        return
+    from remat.comparing.plan import find_sources
+    from remat.errors import RematError
+
+    for source in find_sources(paths)[:MOST_READ]:
+        try:
+            loaded = common.load_instance(source.path)
+            common.warn_of_bare_budgets(session, [("", budget) for budget in budgets], loaded, None)
+        except RematError:  # no instance; the comparison says so
+            continue
+        return
 
 
 def _parts(text: str) -> list[str]:

@@ -15,9 +15,10 @@ HELP = """List what a schedule decides for each value, or each stage: kept, reco
   remat solve example:resnet50 -b 1GiB -qo plan.json
   remat decisions plan.json
   remat decisions plan.json --of net.json            an instance that is not shipped
-  remat decisions plan.json --by stage               stages of a chain, or stages and micro-batches of a pipeline
+  remat decisions plan.json --by stage               stages of chains, or stages and micro-batches of a pipeline
   remat decisions plan.json --format csv > values.csv
 
+Numbers in JSON and CSV count from 0; those in tables are those of the tasks' names (F3).
 The schedule has to be valid: remat verify says what is wrong."""
 
 

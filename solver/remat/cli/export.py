@@ -18,16 +18,29 @@ and W where a backward is in two halves. The schedule is verified first.
 table: one row a run, with the module, the operator and the place in the source where the instance knows them; also of
 a plan file of remat.torch.
 
+torch-checkpoint, torchtitan, megatron, layer-ids, flagscale: the closest checkpointing policy of PyTorch, torchtitan,
+Megatron-LM, Primus or FlagScale, for a chain, and the last three for orders of a pipeline. torch-sac: selective
+checkpointing of a captured PyTorch step. The policy is verified; notes give its peak and time, and what it cannot
+express.
+
+host-program: a schedule with a host as the operations run, offload, reload and wait, in the order in which a host
+issues them. Copies move between runs; a note gives the price.
+
 \b
   remat solve pipeline.json -a 1f1b -o 1f1b.json
   remat export 1f1b.json --of pipeline.json --as pipeline-csv -o 1f1b.csv
   remat export 1f1b.json --of pipeline.json --as pipeline-csv --transfers grouped
   remat verify pipeline.json 1f1b.csv
   remat export schedule.json --of step.json --as table
+  remat export schedule.json --of chain.json --as torch-checkpoint -o checkpointing.py
 
 With --transfers it lists sends and receives: all between two operations posted at once (grouped), or one by one with an
 empty cell between two (single). An order in which these would wait for each other for ever is refused."""
 
+POLICIES = ("torch-checkpoint", "torch-sac", "torchtitan", "megatron", "layer-ids", "flagscale")
+"""Formats that take a checkpointing policy instead of a schedule."""
+
+FORMATS = ("pipeline-csv", "table", "host-program", *POLICIES)
 PLAN = "remat.plan/1"
 """Schema of the plans of `remat.torch`, which hold a schedule."""
 
@@ -35,7 +48,7 @@ PLAN = "remat.plan/1"
 @click.command("export", help=HELP)
 @click.argument("schedule", type=click.Path())
 @click.option("--of", metavar="INSTANCE", help="Instance of the schedule. [default: found if shipped]")
-@click.option("--as", "format_", type=click.Choice(("pipeline-csv", "table")), required=True, help="Output format.")
+@click.option("--as", "format_", type=click.Choice(FORMATS), required=True, help="Output format.")
 @click.option(
     "--transfers",
     type=click.Choice(("none", "grouped", "single")),
@@ -61,14 +74,29 @@ def command(session: Session, /, schedule: str, of: str | None, format_: str, tr
         document = document["schedule"]
     loaded = common.load_instance(of) if of is not None else common.instance_of_schedule(document, schedule)
     examined = examine(loaded, document)
+    if format_ != "pipeline-csv":
+        if transfers != "none":
+            raise OptionError(f"{format_} has no transfers", argument="transfers")
+        if not examined.report.ok:
+            raise OptionError("the schedule breaks rules (remat verify names them), so it is not exported")
+    lines: Iterable[str]
     if format_ == "table":
         from remat.report.text.run_table import run_table
 
-        if transfers != "none":
-            raise OptionError("a table has no transfers", argument="transfers")
-        if not examined.report.ok:
-            raise OptionError("the schedule breaks rules (remat verify names them), so it is not exported")
-        lines: Iterable[str] = (f"{line}\n" for line in run_table(examined))
+        lines = (f"{line}\n" for line in run_table(examined))
+    elif format_ == "host-program":
+        from remat.solving.host_order.moving import move
+
+        moved = move(examined.as_result())
+        session.note(moved.summary)
+        lines = moved.document_lines()
+    elif format_ in POLICIES:
+        from remat.bridges.checkpointing.exporting import export_policy
+
+        exported = export_policy(examined, format_)
+        for note in exported.notes if output != common.STANDARD_STREAM else ():  # the text contains them
+            session.note(note)
+        lines = [exported.text]
     else:
         from remat.bridges.pipelining.actions import csv_lines
         from remat.bridges.pipelining.exporting import export_csv

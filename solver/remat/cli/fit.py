@@ -9,7 +9,7 @@ import click
 
 from remat.cli import common
 from remat.cli.fit_model import command as of_model
-from remat.cli.import_ import OPTIMIZER
+from remat.cli.import_ import OPTIMIZER, TARGET_HELP, TARGETS
 from remat.cli.io_session import ExitCode, Session, writing
 
 HELP = """Check whether a training step fits into memory, and plan it.
@@ -27,7 +27,7 @@ TORCH_HELP = """Check whether a PyTorch training step fits into the memory of a 
 FACTORY is a function in the Python module (or file.py) MODULE. It takes nothing and returns (module, args) or (module,
 args, kwargs); the module returns the loss. It is your code, and it runs; the training step itself is captured without
 executing it. The budget is the device's total: parameters, buffers, inputs, gradients, the optimizer's states,
-activations, and a reserve for the device's context and fragmentation.
+activations, what optimizer.step() takes for a moment, and a reserve for the device's context and fragmentation.
 
 With --max-batch, FACTORY(batch=n) is called for n found by doubling and bisection, and each step is captured anew. The
 largest batch that fits recomputes most: --max-overhead says how much at most.
@@ -35,6 +35,7 @@ largest batch that fits recomputes most: --max-overhead says how much at most.
 \b
   remat fit torch train:make --budget 8GB --optimizer adamw -o plan.json
   remat fit torch train:make --budget 8GB --optimizer adamw --max-batch 256 --max-overhead 10%
+  remat fit torch train:make --budget 24GB --optimizer adamw-fused --target cuda     a GPU need not be here
 
 Exit code 0: it fits. 3: proved that it does not. 4: nothing found in time.
 Needs PyTorch: pip install 'remat[torch]'."""
@@ -70,6 +71,7 @@ class _Asked:
     costs: str | None
     optimizer: str | None
     reserve: str | None
+    target: str | None
     accumulate: bool
     algorithm: str
     time_limit: str
@@ -86,12 +88,13 @@ class _Asked:
     metavar="COSTS",
     help="roofline:DEVICE[-DTYPE], measure (runs each operator), or a file of costs. [default: roofline:A100-fp32]",
 )
-@click.option("--optimizer", metavar=OPTIMIZER, help="Optimizer whose states count. [default: no states]")
+@click.option("--optimizer", metavar=OPTIMIZER, help="Optimizer whose states and step count. [default: neither]")
 @click.option(
     "--reserve",
     metavar="SIZE",
     help="Memory reserved for context and fragmentation. [default: 1GiB, on the CPU 0]",
 )
+@click.option("--target", type=click.Choice(TARGETS), help=TARGET_HELP)
 @click.option("--accumulate", is_flag=True, help="Gradients are accumulated: they exist before the step.")
 @click.option("-a", "--algorithm", metavar="NAME", default="auto", show_default=True, help="Algorithm, as for solve.")
 @click.option("--time-limit", metavar="TIME", default="30s", show_default=True, help="Time limit of each solve.")
@@ -121,7 +124,12 @@ def torch(session: Session, /, **given: Any) -> int:
     try:
         with common.user_code(session):
             fitted = remat.torch.fit(
-                asked.factory, made, max_batch=asked.max_batch, max_overhead=asked.max_overhead, tell=session.remark
+                asked.factory,
+                made,
+                max_batch=asked.max_batch,
+                max_overhead=asked.max_overhead,
+                target=asked.target,
+                tell=session.remark,
             )
     except remat.torch.TooSmallError as error:
         click.echo(f"Error: {error}", err=True)

@@ -11,6 +11,7 @@ import click
 
 from remat.cli import common
 from remat.cli.io_session import ExitCode, Session, writing
+from remat.generate.optimizers import IMPLEMENTATIONS, SPELLED
 
 if TYPE_CHECKING:
     from remat.generate.models.memory import Estimate, Training
@@ -32,8 +33,6 @@ recomputed; remat generate chain --config, and remat solve, look at all schedule
 LEAST_BYTES = 10**6
 """A budget below is no memory of a device: its unit is missing."""
 
-OPTIMIZERS = ("adam", "adamw", "adam8", "momentum", "adafactor", "sgd", "none")
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
@@ -49,7 +48,7 @@ class _Asked:
     flash: bool
     optimizer: str
     precision: str
-    step: str
+    step: str | None
     loss_chunks: int
     lora: str
     frozen: tuple[str, ...]
@@ -74,7 +73,9 @@ def _positive(most: int = 2**40) -> click.IntRange:
 @click.option("--sequence", type=_positive(), metavar="N", help="Tokens per sequence. [default: up to 4096]")
 @click.option("--dtype", type=click.Choice(("bf16", "fp16", "fp32")), default="bf16", show_default=True)
 @click.option("--flash/--no-flash", default=True, show_default=True, help="Tiled attention, without stored scores.")
-@click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="adam", show_default=True)
+@click.option(
+    "--optimizer", metavar=f"{SPELLED}|none", default="adam", show_default=True, help="Optimizer, and how it steps."
+)
 @click.option(
     "--precision",
     type=click.Choice(("mixed", "pure")),
@@ -84,10 +85,8 @@ def _positive(most: int = 2**40) -> click.IntRange:
 )
 @click.option(
     "--step",
-    type=click.Choice(("foreach", "fused")),
-    default="foreach",
-    show_default=True,
-    help="Whether the optimizer's step makes a copy of the trained parameters.",
+    type=click.Choice(IMPLEMENTATIONS),
+    help="How the optimizer steps, as after its name. [default: PyTorch's on the device]",
 )
 @click.option(
     "--loss-chunks", type=_positive(2**20), metavar="N", default=1, show_default=True, help="Parts of the loss."
@@ -110,7 +109,7 @@ def _positive(most: int = 2**40) -> click.IntRange:
 @click.pass_obj
 def command(session: Session, /, **given: Any) -> int:
     """Compute, and print the table or JSON."""
-    asked = _Asked(**given)
+    asked = _with_step(_Asked(**given))
     from remat.errors import OptionError, RematError
     from remat.generate.models import memory
     from remat.report.text import model_memory
@@ -132,7 +131,7 @@ def command(session: Session, /, **given: Any) -> int:
     sequences = both(memory.longest_sequence)
     shown = model_memory.Asked(
         found=found,
-        about=f"{asked.batch} x {work.setting.sequence:,} tokens, {asked.dtype}, {asked.optimizer}, {asked.device}",
+        about=f"{asked.batch} x {work.setting.sequence:,} tokens, {asked.dtype}, {_optimizer(asked)}, {asked.device}",
         budget=budget,
         reserve=reserve,
         batches=both(memory.largest_batch),
@@ -150,11 +149,39 @@ def command(session: Session, /, **given: Any) -> int:
     return ExitCode.INFEASIBLE if found.static.total > available else ExitCode.UNKNOWN
 
 
+def _with_step(asked: _Asked) -> _Asked:
+    """Return the options with the implementation that follows the name of the optimizer as the step."""
+    from remat.errors import OptionError
+    from remat.generate.optimizers import read_name
+
+    if asked.optimizer == "none":
+        return asked
+    named = read_name(asked.optimizer)
+    if asked.step is None or not named.implementation:
+        read_name("-".join(filter(None, (named.family, asked.step or named.implementation))))
+        return replace(asked, optimizer=named.family, step=asked.step or named.implementation or None)
+    if named.implementation != asked.step:
+        raise OptionError(f"{asked.step!r} is not how {asked.optimizer} steps; give one of both", argument="step")
+    return replace(asked, optimizer=named.family)
+
+
 def _training(asked: _Asked) -> Training:
     from remat.generate.models.memory import Training
+    from remat.generate.optimizers import read_name
 
-    optimizer = "adam" if asked.optimizer == "adamw" else asked.optimizer
-    return Training(optimizer=optimizer, precision=asked.precision, step=asked.step, data=asked.data, zero=asked.zero)
+    if asked.step and asked.optimizer != "none":
+        read_name(f"{asked.optimizer}-{asked.step}")  # or say that there is none
+    return Training(
+        optimizer=asked.optimizer,
+        precision=asked.precision,
+        step=asked.step or "",
+        data=asked.data,
+        zero=asked.zero,
+    )
+
+
+def _optimizer(asked: _Asked) -> str:
+    return asked.optimizer + (f"-{asked.step}" if asked.step and asked.optimizer != "none" else "")
 
 
 REMEDIES: tuple[dict[str, Any], ...] = (

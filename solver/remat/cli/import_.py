@@ -10,6 +10,7 @@ import click
 from remat.cli import common, import_graphs, import_onnx, import_profiles
 from remat.cli.io_session import ExitCode, Session
 from remat.errors import OptionError
+from remat.generate.optimizers import SPELLED
 
 HELP = """Make an instance from a file of another format.
 
@@ -78,9 +79,9 @@ executing it. Needs PyTorch: pip install 'remat[torch]'.
   remat solve step.json --budget 70%"""
 
 ORDERINGS = ("amd", "nd", "natural", "rcm")
-OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
-OPTIMIZER = "|".join((*OPTIMIZERS, "FILE"))
-
+OPTIMIZER = f"{SPELLED}|FILE"
+TARGETS = ("cpu", "cuda")
+TARGET_HELP = "Device to plan for; it need not be here. [default: that of a roofline in --costs, or of the inputs]"
 
 EXTRAS = {"torch": ("torch", "torch"), "onnx": ("onnx", "onnx")}
 """Commands that need a package: the package, and the extra that installs it."""
@@ -317,19 +318,22 @@ def piper(session: Session, /, path: str, name: str | None, output: str, **given
 @click.option(
     "--optimizer", metavar=OPTIMIZER, help="Optimizer whose states count as static memory. [default: no states]"
 )
+@click.option("--target", type=click.Choice(TARGETS), help=TARGET_HELP)
 @common.instance_output_option
 @common.verbosity_options
 @click.pass_obj
-def torch(session: Session, /, factory: str, costs: str | None, optimizer: str | None, output: str) -> int:
+def torch(
+    session: Session, /, factory: str, costs: str | None, optimizer: str | None, target: str | None, output: str
+) -> int:
     """Write the training step of a PyTorch module."""
     if output != common.STANDARD_STREAM:
         common.check_writable("--output", output)
     from remat.instance import instance_document
-    from remat.torch import capture_factory, measure, read_optimizer
+    from remat.torch import capture_factory, measure, read_optimizer, target_of
 
     read_optimizer(optimizer)  # or say what is wrong with it, before anything runs
     with common.user_code(session):
-        captured = capture_factory(factory)
+        captured = capture_factory(factory, target_of(target, costs))
         known = measure(captured) if costs == "measure" else costs
     static = captured.static_bytes()
     session.remark(f"{len(captured.joint.tasks)} tasks; in memory throughout: {static}")

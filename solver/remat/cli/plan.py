@@ -14,6 +14,9 @@ from remat.cli.progress import progress
 from remat.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from remat.instance import Instance
     from remat.solving.questions.plan import Planned
 
 PLANNED = 0.6
@@ -101,6 +104,8 @@ def command(session: Session, /, **given: Any) -> int:
     from remat.solving.problem_setup import read_seconds
     from remat.solving.questions.plan import plan
 
+    budgets = common.split_budgets(asked.budget)
+    _warn_of_bare_budgets(session, loaded, budgets, asked)
     limit = read_seconds(asked.time_limit, default=None)
     end = None if limit is None else begun + limit
     share = PLANNED if asked.explain else 1.0
@@ -109,7 +114,7 @@ def command(session: Session, /, **given: Any) -> int:
         planned = plan(
             loaded,
             devices=asked.devices,
-            budget=common.split_budgets(asked.budget) or None,
+            budget=budgets or None,
             micro_batches=asked.micro_batches,
             link=asked.link,
             data=common.split_numbers(asked.data, "data"),
@@ -126,6 +131,21 @@ def command(session: Session, /, **given: Any) -> int:
     _write(planned, asked)
     _print(planned, asked, session, end)
     return ExitCode.of(planned.result)
+
+
+def _warn_of_bare_budgets(
+    session: Session, loaded: Instance, budgets: Mapping[str, int | str | None], asked: _Asked
+) -> None:
+    """Warn if bare numbers are implausibly small for the devices of the plan."""
+    from remat.solving.questions.plan import pipeline_of
+
+    if not any(str(size).isdecimal() for size in budgets.values()):
+        return
+    try:
+        planned = pipeline_of(loaded, devices=asked.devices, micro_batches=asked.micro_batches, link=asked.link)
+    except OptionError:  # the plan says so
+        return
+    common.warn_of_bare_budgets(session, budgets.items(), planned, None)
 
 
 def _check_outputs(asked: _Asked) -> None:

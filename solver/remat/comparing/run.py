@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from remat.calls import checked_call
 from remat.comparing.cells import FAILED, Answer, Cell, Job, Outcome
 from remat.comparing.comparison import Comparison
 from remat.comparing.executors import Executor, Reply, open_executor
@@ -71,6 +72,7 @@ class Tally:
 Listener = Callable[[Tally], None]
 
 
+@checked_call(OptionError)
 def compare(
     instances: str | os.PathLike[str] | Instance | Mapping[str, Any] | Iterable[Any],
     *,
@@ -116,8 +118,8 @@ def compare(
     seeds : sequence of int
     jobs : int, optional
         Number of simultaneous workers; default: one for each core.
-    output : path, optional
-        Folder of the journal; recorded answers are not computed again, unless `rerun` is "failed" or "all".
+    output, rerun : path, {"failed", "all"}, optional
+        Folder of the journal, and which of its recorded answers are computed again; none by default.
     executor : str, or a cluster or client of dask, optional
         ``dask://HOST:PORT``, or an object, which is not closed.
     pictures : bool

@@ -52,7 +52,7 @@ __all__ = ["FAMILIES", "KINDS", "Family", "Parameter"]
 
 _CONFIGURED = (
     Parameter("config", "str", "gpt2", "Configuration of a model: a Hugging Face config.json, or a shipped name."),
-    integer("batch", 8, "Sequences in a batch."),
+    integer("batch", 1, "Sequences in a batch, per device."),
     integer("sequence", None, "Tokens per sequence (default: 4096, or the model's positions)."),
     SIXTEEN,
     FLASH,
@@ -473,7 +473,7 @@ _CATALOGUE = (
         "models.instances:pipeline",
         "Training step on a cluster of a transformer that a config.json describes.",
         (
-            *defaulting(_CONFIGURED, batch=1),
+            *_CONFIGURED,
             _CHUNKS,
             *_TUNED,
             OPTIMIZER,

@@ -49,6 +49,11 @@ def rates(name: str, dtype: str, *, argument: str = "device") -> Rates:
     return rates_in(devices(), name, dtype, argument=argument)
 
 
+def platform(name: str) -> str:
+    """Return the type of a shipped device in PyTorch: ``cuda`` (GPUs of AMD, too) unless the table says otherwise."""
+    return str(devices()[name].get("platform", "cuda"))
+
+
 def rates_in(table: dict[str, Any], name: str, dtype: str, *, argument: str = "device") -> Rates:
     """Return the rates of a device from any table, as `rates` does for the shipped one."""
     if name not in table:

@@ -141,7 +141,7 @@ HOST = (
 OPTIMIZER = choice(
     "optimizer",
     ("adam", "adam8", "momentum", "adafactor", "sgd", "none"),
-    "Bytes per parameter in 16-bit training, with its gradient: 16, 10, 12, 8, 4 or 4 (docs/weights.md).",
+    "Bytes per parameter in 16-bit training, with its gradient: 16, 10, 12, 8, 4 or 4 (docs/reference/weights.md).",
 )
 SUMS = (
     boolean("master", None, "Whether states hold a copy of 16-bit parameters (default: where there are states)."),
@@ -164,7 +164,7 @@ STATES = (
     size("bucket", 0, "Bytes of gradients that ranks exchange together."),
     rate("network", 25e9, "Bandwidth from a rank to the next."),
     number("network_latency", 0.0, "Seconds that each message between ranks takes beside."),
-    integer("staleness", None, "Steps follow each other without end, so many updates behind (docs/weights.md)."),
+    integer("staleness", None, "Endless steps, this many updates behind (docs/reference/weights.md)."),
 )
 DEVICE = (
     choice("device", tuple(devices()), "Device whose peak rates count.", DEFAULT),
@@ -232,7 +232,9 @@ LINKS = (
 )
 CHANGING = (
     choice(
-        "weights", ("flush", "stash", "double", "single", "predicted"), "When parameters change (docs/pipelines.md)."
+        "weights",
+        ("flush", "stash", "double", "single", "predicted"),
+        "When parameters change (docs/reference/pipelines.md).",
     ),
     integer("update_every", None, "Of double: micro-batches from one change to the next (default: twice the devices)."),
 )
@@ -241,7 +243,7 @@ EXCHANGE = choice("exchange", ("none", "ring"), "How copies add up their gradien
 TRANSFERS = choice(
     "transfers",
     ("overlap", "blocking", "rendezvous", "grouped"),
-    "What transfers hold up: nothing, the sender, both ends one by one, or in groups (docs/pipelines.md).",
+    "What transfers hold up: nothing, the sender, both ends one by one, or in groups (docs/reference/pipelines.md).",
 )
 NODES = integer("nodes", 1000, "Number of nodes.")
 FRONTS = (

@@ -77,9 +77,9 @@ def uniform(
     copies, exchange : int, str
         Devices on which a layer may lie, and how these add up their gradients: ``none``, not counted, or ``ring``.
     transfers : str
-        What they hold up: ``overlap``, ``blocking``, ``rendezvous`` or ``grouped`` (docs/pipelines.md).
+        What they hold up: ``overlap``, ``blocking``, ``rendezvous`` or ``grouped`` (docs/reference/pipelines.md).
     weights : str
-        When parameters change: ``flush``, ``stash``, ``double`` or ``single`` (docs/pipelines.md).
+        When parameters change: ``flush``, ``stash``, ``double`` or ``single`` (docs/reference/pipelines.md).
     update_every : int, optional
         Of ``double``: micro-batches from one change to the next; default: twice the devices.
 
@@ -215,7 +215,7 @@ def transformer(
     Returns
     -------
     dict
-        Kind ``pipeline`` (docs/pipelines.md), seconds and bytes; ValueError for a parameter out of range.
+        Kind ``pipeline`` (docs/reference/pipelines.md), seconds and bytes; ValueError for a parameter out of range.
     """
     check.choice("preset", preset, tuple(PRESETS))
     given = dict(zip(SHAPE, (layers, hidden, heads, sequence, vocabulary, feedforward, key_heads), strict=True))

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from remat.errors import OptionError
+from remat.messages import unknown_memory
 from remat.units import Number
 
 
@@ -157,8 +158,7 @@ class Machine:
         """
         for name in capacities:
             if name not in self.memory_index:
-                known = ", ".join(self.memory_index)
-                raise OptionError(f"unknown memory {name!r}; this machine has {known}", argument="budget")
+                raise OptionError(unknown_memory(name, self.memory_index), argument="budget")
         memories = tuple(
             replace(memory, capacity=capacities.get(memory.name, memory.capacity)) for memory in self.memories
         )

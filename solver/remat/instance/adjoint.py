@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, PlainSerializer, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
 
 from remat.instance.base import BaseInstance
 from remat.instance.fields import Bandwidth, LazySchema, Many, Model, Name, Size, Time, check_total, fail
@@ -89,15 +89,17 @@ class AdjointInstance(BaseInstance):
         PlainValidator(_steps),
         PlainSerializer(lambda steps: steps),  # the union's own serializer would not recognise the validated steps
         LazySchema(_steps_schema),
-    ]
-    forward_time: Time = 1
-    backward_time: Time = 1
-    state_size: Size = 1
-    adjoint_size: Size | None = None
-    storage: Annotated[tuple[StorageLevel, ...], Many] = ()
-    initial_state: Name = _LIVE
-    tape_size: Size | None = None
-    tape_time: Time | None = None
+    ] = Field(description="Number of steps, or a list with the fields of each.")
+    forward_time: Time = Field(default=1, description="Time of a forward step, where the step has no own.")
+    backward_time: Time = Field(default=1, description="Time of a backward step, where the step has no own.")
+    state_size: Size = Field(default=1, description="Bytes of a state, where the step has no own.")
+    adjoint_size: Size | None = Field(default=None, description="Bytes of an adjoint; those of the state by default.")
+    storage: Annotated[tuple[StorageLevel, ...], Many] = Field(
+        default=(), description="Memories for states, from fast to slow."
+    )
+    initial_state: Name = Field(default=_LIVE, description="The level in which the first state lies as well, or live.")
+    tape_size: Size | None = Field(default=None, description="Bytes that a backward step needs of its forward step.")
+    tape_time: Time | None = Field(default=None, description="Time of the forward step that makes the tape.")
 
     @property
     def length(self) -> int:

@@ -14,6 +14,7 @@ from remat.instance.fields import Model, Size, fail, units_scope
 from remat.instance.machine import MachineModel
 from remat.instance.native import native
 from remat.instance.validation_errors import instance_error
+from remat.messages import unknown_memory
 from remat.units import Units
 
 SCHEMA: Literal["remat.instance/1"] = "remat.instance/1"
@@ -116,6 +117,9 @@ class BaseInstance(Constructed):
         lines: list[str] = import_module(SHOWN_BY).lines(self)
         return "\n".join(lines)
 
+    def __str__(self) -> str:
+        return repr(self)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the instance as a document, atomically; files that end in ``.gz`` are compressed."""
         from remat.instance.saving import save_instance
@@ -217,7 +221,7 @@ class BaseInstance(Constructed):
 
 def check_in_memory_names(names: list[str | None], machine: MachineModel | None, at: str) -> None:
     """Reject references to memories that the instance's machine does not have."""
-    known = {memory.name for memory in (machine or MachineModel()).memories}
+    known = [memory.name for memory in (machine or MachineModel()).memories]
     for name in names:
         if name is not None and name not in known:
-            raise fail(f"unknown memory {name!r}", at)
+            raise fail(unknown_memory(name, known), at)

@@ -159,17 +159,23 @@ class ChainInstance(BaseInstance):
     since_2 = frozenset(["parameter_memory", "optimizer_memory", "master_copy"])
     since_3 = frozenset(["sharding", "staleness"])
     kind: Literal["chain"] = "chain"
-    input_size: Size
-    stages: Annotated[tuple[Stage, ...], Field(min_length=1), Many]
-    loss: Loss = Loss()
-    in_place: Flag = False
-    backward_reads: Reads = ALL_READS
-    input_gradient: Flag = True
-    parameter_memory: Name | None = None
-    optimizer_memory: Name | None = None
-    master_copy: Flag = False
-    sharding: ShardingModel | None = None
-    staleness: Staleness | None = None
+    input_size: Size = Field(description="Bytes of the input of the first stage.")
+    stages: Annotated[tuple[Stage, ...], Field(min_length=1, description="From the input to the loss."), Many]
+    loss: Loss = Field(default=Loss.model_construct(), description="What runs between forward and backward.")
+    in_place: Flag = Field(default=False, description="Whether outputs may take the bytes of inputs that are dropped.")
+    backward_reads: Reads = Field(
+        default=ALL_READS, description="What backwards read beside the gradient: any of input, output, saved."
+    )
+    input_gradient: Flag = Field(default=True, description="Whether the gradient of the input is wanted.")
+    parameter_memory: Name | None = Field(default=None, description="The memory in which parameters lie between steps.")
+    optimizer_memory: Name | None = Field(
+        default=None, description="The memory in which optimizer states lie between steps."
+    )
+    master_copy: Flag = Field(default=False, description="Whether optimizer states hold the parameters, too.")
+    sharding: ShardingModel | None = Field(default=None, description="What equal ranks share out among them.")
+    staleness: Staleness | None = Field(
+        default=None, description="How many updates the parameters of a step are behind the newest."
+    )
 
     def newer_keys(self, schema: int) -> frozenset[str]:
         """Placement of parameters by the schedule also needs `remat.instance/3`."""

@@ -30,6 +30,7 @@ from remat.instance.fields import (
 from remat.instance.machine import ANY, MachineModel
 from remat.instance.streaming import check_stream
 from remat.instance.tasks import Names, Task, Value
+from remat.messages import elided
 
 
 def _place(value: object) -> Any:
@@ -355,9 +356,26 @@ def check_acyclic(tasks: tuple[Task, ...], inputs: dict[str, int]) -> None:
                     if missing[index] == 0:
                         ready.append(index)
     if done < len(tasks):
-        stuck = next(index for index, count in enumerate(missing) if count)
-        name = next(n for n in tasks[stuck].read if n not in available)
-        raise fail(
-            f"the graph has a cycle: task {tasks[stuck].id!r} waits for {name!r}, which waits for itself",
-            f".tasks[{stuck}].reads",
-        )
+        cycle = _cycle(tasks, available, next(index for index, count in enumerate(missing) if count))
+        names = [repr(elided(tasks[index].id)) for index in cycle]
+        if len(names) > LONGEST_CYCLE:
+            names[LONGEST_CYCLE - 2 : -1] = ["..."]
+        count = f"{len(cycle):,} tasks" if len(cycle) > 1 else "1 task"
+        raise fail(f"the graph has a cycle of {count}: {' -> '.join([*names, names[0]])}", f".tasks[{cycle[0]}].reads")
+
+
+LONGEST_CYCLE = 6
+"""Maximum tasks that a message lists."""
+
+
+def _cycle(tasks: tuple[Task, ...], available: set[str], stuck: int) -> list[int]:
+    """Return tasks of which each writes a value that the next one waits for, and the last one for the first."""
+    writers = {name: index for index, task in enumerate(tasks) for name in task.written}
+    path: dict[int, None] = {}
+    while stuck not in path:
+        path[stuck] = None
+        stuck = next(writers[name] for name in tasks[stuck].read if name not in available)
+    listed = [*path]
+    cycle = listed[listed.index(stuck) :][::-1]
+    first = cycle.index(min(cycle))
+    return cycle[first:] + cycle[:first]

@@ -9,8 +9,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from pydantic import ValidationError
 
+from remat.calls import checked_call
 from remat.documents import collector_paused, read_document, read_unparsed
-from remat.errors import InstanceError, RematError, ScheduleForInstanceError
+from remat.errors import InstanceError, OptionError, RematError, ScheduleForInstanceError
 from remat.instance.base import SCHEMA, SCHEMA_3, SCHEMAS, BaseInstance
 from remat.instance.fast_validation import plainly
 from remat.instance.fields import units_scope
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from remat.instance.kinds import Instance
 
 
+@checked_call(OptionError)
 def load(source: str | os.PathLike[str] | IO[Any] | Mapping[str, Any] | BaseInstance) -> Instance:
     """Load an instance.
 
@@ -58,7 +60,10 @@ def load(source: str | os.PathLike[str] | IO[Any] | Mapping[str, Any] | BaseInst
 
 
 def _type_of(source: object) -> str:
-    return brief(f"{type(source).__module__}.{type(source).__qualname__}")
+    kind = type(source)
+    if source is None:
+        return "None"
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def instance_from_document(document: Any) -> Instance:

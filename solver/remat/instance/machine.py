@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from remat.graph.canonical import Uses, canonical
 from remat.graph.machine import Link, Machine, Memory, Packed, Processor
 from remat.instance.fields import Bandwidth, Count, Many, Model, Name, NameOrNames, Size, Speed, Time, fail
+from remat.messages import unknown_memory
 
 MOST_PROCESSORS = 4096
 
@@ -119,7 +120,8 @@ class MachineModel(Model):
 
     @model_validator(mode="after")
     def _references(self) -> Self:
-        memories = _unique([memory.name for memory in self.memories], "memory")
+        memories = [memory.name for memory in self.memories]
+        _unique(memories, "memory")
         _unique([processor.name for processor in self.processors], "processor")
         if sum(processor.count for processor in self.processors) > MOST_PROCESSORS:
             raise fail(f"more than {MOST_PROCESSORS} processors")
@@ -128,14 +130,14 @@ class MachineModel(Model):
             raise fail("no processor has speed 1, on which the instance's times are measured", ".processors[0].speed")
         for index, processor in enumerate(self.processors):
             if processor.memory not in memories:
-                raise fail(f"unknown memory {processor.memory!r}", f".processors[{index}].memory")
+                raise fail(unknown_memory(processor.memory, memories), f".processors[{index}].memory")
         several = {processor.name for processor in self.processors if processor.count > 1}
         pairs = set()
         for index, link in enumerate(self.links):
             at = f".links[{index}]"
             for end, name in (("source", link.source), ("target", link.target)):
                 if name not in memories:
-                    raise fail(f"unknown memory {name!r}", f"{at}.{end}")
+                    raise fail(unknown_memory(name, memories), f"{at}.{end}")
             if (link.source, link.target) in pairs:
                 raise fail(f"a second link from {link.source!r} to {link.target!r}", at)
             for channel in link.channels:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import is_
 from typing import Any
 
 _PLAIN = frozenset([int, float, str, bool, type(None)])
@@ -30,10 +31,15 @@ def _native(node: Any) -> Any:
         changed = kind is not list or any(one is not two for one, two in zip(entries, node, strict=True))
         return entries if changed else node
     if isinstance(node, Mapping):
-        found = {_native(key): _native(value) for key, value in node.items()}
-        same = kind is dict and all(node.get(key) is value for key, value in found.items())
-        return node if same and all(type(key) in _PLAIN for key in node) else found
+        found = {native_key(key): _native(value) for key, value in node.items()}
+        same = kind is dict and all(map(is_, found, node)) and all(map(is_, found.values(), node.values()))
+        return node if same else found
     return scalar_or_list(node)
+
+
+def native_key(key: Any) -> Any:
+    """Return the key of a mapping; scalars of numpy as numbers and texts, and all else unchanged."""
+    return scalar_or_list(key) if getattr(key, "shape", None) == () else key
 
 
 def scalar_or_list(node: Any) -> Any:

@@ -27,6 +27,7 @@ from remat.instance.data_parallel import PipelineSharding
 from remat.instance.fields import LARGEST_COUNT, Count, Many, check_total, fail
 from remat.instance.layers import OF_FORWARDS, PHASE_TIMES, PREVIOUS, Layer, LayerWork
 from remat.instance.tensor import Degree, check_tensor, in_groups, of_group, ways_of
+from remat.instance.validation_errors import MISSING
 from remat.messages import nearest
 
 ROUNDING = 1e-9
@@ -391,7 +392,7 @@ class PipelineInstance(BaseInstance):
             if self.is_inference and (more := sorted(given - OF_FORWARDS)):
                 raise fail("with weights fixed there are forwards only", f"{at}.{more[0]}")
             if not self.is_inference and work.backward_time is None:
-                raise fail("the key is missing", f"{at}.backward_time")
+                raise fail(MISSING, f"{at}.backward_time")
 
     def _total(self) -> int:
         """Return an upper bound on the bytes of all values, over all divisions of the batch."""

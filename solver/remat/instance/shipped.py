@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from remat.calls import checked_call
 from remat.errors import OptionError
 from remat.messages import listing, nearest
 
@@ -57,6 +58,7 @@ def example_path(name: str) -> Path:
     raise OptionError(f"no shipped instance is called {name!r}; {hint}; remat generate makes others")
 
 
+@checked_call(OptionError)
 def example(name: str) -> Instance:
     """Load a shipped instance.
 

@@ -15,13 +15,15 @@ class TreeInstance(BaseInstance):
     """Flat arrays, one entry per node; the root's parent is -1."""
 
     kind: Literal["tree"] = "tree"
-    parent: ParentArray
-    output_size: SizeArray
-    workspace: SizeArray | None = None
-    time: TimeArray | None = None
-    orientation: Literal["in", "out"] = "in"
-    names: Annotated[tuple[Name, ...], Field(), Many] | None = None
-    parallel: Parallel | None = None
+    parent: ParentArray = Field(description="The parent of each node, by its number; -1 for the root.")
+    output_size: SizeArray = Field(description="Bytes of the value of each node.")
+    workspace: SizeArray | None = Field(default=None, description="Bytes that each node needs while it runs.")
+    time: TimeArray | None = Field(default=None, description="Time of each node; 1 by default.")
+    orientation: Literal["in", "out"] = Field(
+        default="in", description="in: a node reads the values of its children; out: it writes them."
+    )
+    names: Annotated[tuple[Name, ...], Field(), Many] | None = Field(default=None, description="Names of the nodes.")
+    parallel: Parallel | None = Field(default=None, description="How a node runs on several processors.")
 
     @property
     def length(self) -> int:

@@ -13,7 +13,7 @@ from remat.schedule.steps import StepKind, Steps, started
 __all__ = ["Placement", "Unplaceable", "place"]
 
 
-def place(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unplaceable:
+def place(graph: TaskGraph, machine: Machine, steps: Steps, *, check_bytes: bool = True) -> Placement | Unplaceable:
     """Give each listed step its earliest start time.
 
     The list is the issue order: starts never decrease along it. A step starts as soon as
@@ -28,6 +28,9 @@ def place(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unpla
         The task graph, and the machine that runs it.
     steps : Steps
         The steps in issue order; their own start times are ignored.
+    check_bytes : bool
+        Whether bytes that never fit are found here. If the caller finds them by other means, sequential steps need not
+        be looked at for this: their times do not depend on it.
 
     Returns
     -------
@@ -43,7 +46,7 @@ def place(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unpla
         raise ValueError("steps of which some go on at once have their start times")
     graph = started(graph, machine, steps)
     if graph.times is None and not graph.parts and _one_resource(machine, steps):
-        return place_sequential(graph, machine, steps)
+        return place_sequential(graph, machine, steps, check_bytes=check_bytes)
     from remat.placement.list_scheduling import place_general
 
     return place_general(graph, machine, steps)

@@ -12,7 +12,9 @@ from remat.placement.outcome import Placement, Unplaceable
 from remat.schedule.steps import StepKind, Steps
 
 
-def place_sequential(graph: TaskGraph, machine: Machine, steps: Steps) -> Placement | Unplaceable:
+def place_sequential(
+    graph: TaskGraph, machine: Machine, steps: Steps, *, check_bytes: bool = True
+) -> Placement | Unplaceable:
     """Place steps that all occupy the first processor and move only complete values (array operations)."""
     if len(steps) == 0:
         return Placement(np.zeros(0, dtype=np.int64))
@@ -25,7 +27,7 @@ def place_sequential(graph: TaskGraph, machine: Machine, steps: Steps) -> Placem
     drops = np.flatnonzero(steps.kind == StepKind.DROP)
     if len(drops):
         _place_drops(graph, steps, start, end, drops, own=machine.processors[0].memory)
-    return _first_overrun(graph, machine, steps) or Placement(start)
+    return (_first_overrun(graph, machine, steps) if check_bytes else None) or Placement(start)
 
 
 def _durations(graph: TaskGraph, machine: Machine, steps: Steps) -> NumberArray:

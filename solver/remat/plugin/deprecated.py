@@ -30,7 +30,9 @@ class MovedModules:
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
         """Raise an ImportError for a module that has moved; return None for all others."""
         if name in MOVED:
-            raise ImportError(f"{name} is gone: import from {MOVED[name]} (see docs/algorithms.md)", name=name)
+            raise ImportError(
+                f"{name} is gone: import from {MOVED[name]} (see docs/how-to/write-an-algorithm.md)", name=name
+            )
 
 
 def install() -> None:

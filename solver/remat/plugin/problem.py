@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 FOR_PARAMETERS = "; use weight-offload, zero, zero-offload or l2l, or one for task graphs, such as dag-auto"
 
 
+BOUNDS = ("least_makespan", "transfer_bound", "least_period", "memory_bounds", "total_bound", "unreachable")
+"""Quantities of a problem that no capacity changes."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """An instance on a machine; each derived quantity is computed once, on first use.
@@ -63,13 +67,18 @@ class Problem:
             unread = self.graph.readers.counts == 0
             if any(unread[place.value] for place in self.graph.placeable):
                 return self  # the schedule may place this input in any memory
-        machine = without_unused(self.machine, instance.named_memories, own_links=own_links)
+        machine = without_unused(self.machine, self.named_memories, own_links=own_links)
         return self if machine is self.machine else self.on(machine)
+
+    @cached_property
+    def named_memories(self) -> frozenset[str]:
+        """The memories that the instance names."""
+        return frozenset(self.instance.named_memories)
 
     def on(self, machine: Machine) -> Problem:
         """Return the problem on another machine; quantities that depend only on the instance are shared."""
         other = Problem(self.instance, machine)
-        for name in ("graph", "chain", "needed", "no_recompute_time", "samples"):
+        for name in ("graph", "chain", "needed", "no_recompute_time", "samples", "named_memories"):
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other
@@ -77,7 +86,7 @@ class Problem:
     def with_capacities(self, capacities: Mapping[str, int | None]) -> Problem:
         """Return the problem with other capacities of the named memories; bounds ignore capacities and are shared."""
         other = self.on(self.machine.with_capacities(capacities))
-        for name in ("least_makespan", "transfer_bound", "least_period", "memory_bounds", "unreachable"):
+        for name in BOUNDS:
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other
@@ -187,11 +196,42 @@ class Problem:
 
     @property
     def exceeded(self) -> LeastBudget | None:
-        """The bound of the first memory that is too small for every schedule; None if all are large enough."""
+        """The bound of the first memory that is too small for every schedule; None if all are large enough.
+
+        If all memories together are too small, it is the bound of the budgeted memory, given the others' capacities.
+        """
         for index, (memory, bound) in enumerate(zip(self.machine.memories, self.memory_bounds, strict=True)):
             if bound is not None and memory.capacity is not None and bound.size > memory.capacity:
                 return LeastBudget(bound.size, bound.task, False, index, ALL_SCHEDULES)
-        return None
+        own = self.budgeted_memories[0]
+        bound, capacity = self.least_of(own), self.machine.memories[own].capacity
+        if bound is None or capacity is None or bound.size <= capacity:
+            return None
+        if any(self.machine.memories[index].capacity != capacity for index in self.budgeted_memories):
+            return None  # of devices of different memories, another one may hold more
+        return LeastBudget(bound.size, bound.task, False, own, ALL_SCHEDULES)
+
+    @property
+    def budgeted_memories(self) -> list[int]:
+        """The memories (by index) that a bare budget is for: of a pipeline those of all devices, else one."""
+        instance, machine = self.instance, self.machine
+        if instance.budgets_are_for_all:
+            return sorted({processor.memory for processor in machine.processors})
+        return [1 if instance.has_storage and len(machine.memories) > 1 else 0]
+
+    def least_of(self, memory: int) -> MemoryBound | None:
+        """Return the minimum bytes of a memory (by index) in every schedule, given the capacities of the others.
+
+        Of a memory whose budget is that of all devices, it is the minimum of that budget.
+        """
+        known, total = self.memory_bounds[memory], self.total_bound
+        budgeted = self.budgeted_memories
+        own = budgeted if memory in budgeted else [memory]
+        others = [one.capacity for index, one in enumerate(self.machine.memories) if index not in own]
+        if total is None or None in others:
+            return known
+        left = -(-(total.size - sum(size for size in others if size is not None)) // len(own))
+        return MemoryBound(left, total.task) if left > (0 if known is None else known.size) else known
 
     @cached_property
     def unreachable(self) -> str | None:
@@ -210,3 +250,12 @@ class Problem:
         if self.in_parts:
             return [None] * len(self.machine.memories)
         return memory_bounds(self.graph, self.machine, self.needed)
+
+    @cached_property
+    def total_bound(self) -> MemoryBound | None:
+        """Minimum bytes of all memories together; None for one memory, streams, and shared micro-batches or layers."""
+        from remat.graph.total_bound import total_bound
+
+        if len(self.machine.memories) == 1 or self.in_parts or self.instance.is_stream:
+            return None
+        return total_bound(self.graph, self.machine, self.needed)

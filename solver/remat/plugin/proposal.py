@@ -33,9 +33,10 @@ class Status(enum.StrEnum):
 class Termination(enum.StrEnum):
     """Why a solver stopped.
 
-    `COMPLETED`: it finished, or nothing is left to prove. `GAP`: the schedule is within the requested gap to the bound
-    over all schedules. `PATIENCE`: no improvement for the requested time. `SIZE_LIMIT`: the problem is too large for
-    the algorithm, which did not begin its search.
+    `COMPLETED`: it finished, or nothing is left to prove. `TIME_LIMIT`: the time limit was reached. `ITERATION_LIMIT`:
+    the algorithm's own limit on its work was reached. `SIZE_LIMIT`: the problem is too large for the algorithm, which
+    did not begin its search. `GAP`: the schedule is within the requested gap to the bound over all schedules.
+    `PATIENCE`: no improvement for the requested time. `INTERRUPTED`: the caller stopped it.
     """
 
     COMPLETED = "completed"
@@ -75,11 +76,13 @@ class LeastBudget:
     Attributes
     ----------
     size : int
-        Capacity of the memory `memory` (by index), in bytes or units.
+        Capacity of the memory, in bytes or units.
     task : int or None
         The task that sets it; None if no task does or if it is unknown.
     sufficient : bool
         Whether solving again at this budget succeeds; otherwise it is only a lower bound.
+    memory : int
+        The index of the memory.
     scope : str or None
         The class of schedules that all need at least this budget; None if that is not proved. The core fills it in.
     """

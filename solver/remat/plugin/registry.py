@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module, util
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from remat.calls import checked_call
 from remat.errors import OptionError
-from remat.messages import listing, nearest
+from remat.messages import brief, listing, nearest
 from remat.plugin.entry_points import entry_points
 
 if TYPE_CHECKING:
@@ -266,12 +267,39 @@ def _registered() -> dict[str, Algorithm]:
             listed: Any = point.load()
             entries: Any = listed() if callable(listed) else listed
             for algorithm in entries:
-                found.setdefault(algorithm.name, algorithm)
+                if fault := fault_of(algorithm):
+                    _warn(f"plug-in {point.name} ({point.value}): {fault}")
+                else:
+                    found.setdefault(algorithm.name, algorithm)
         except (Exception, SystemExit) as error:  # a broken plug-in must not take the others down
-            import warnings
-
-            warnings.warn(f"plug-in {point.name} ({point.value}) cannot be loaded: {error}", stacklevel=3)
+            _warn(f"plug-in {point.name} ({point.value}) cannot be loaded: {error}")
     return found
+
+
+def _warn(text: str) -> None:
+    import warnings
+
+    warnings.warn(text, stacklevel=4)
+
+
+def fault_of(entry: Any) -> str:
+    """Return what is wrong with the metadata of an algorithm, and the remedy; empty if nothing is."""
+    if not isinstance(entry, Algorithm):
+        return f"{brief(entry)} is no remat.plugin.Algorithm; list the algorithms as such"
+    known: tuple[str, ...] = (*KINDS, ANY_KIND, LAYOUT)
+    name = repr(entry.name)
+    kinds: Any = entry.kinds
+    if not isinstance(kinds, (tuple, list)) or not kinds:
+        return f"algorithm {name} has kinds={kinds!r}; write a tuple, such as kinds=({KINDS[0]!r},)"
+    for kind in kinds:
+        if kind not in known:
+            near = nearest(str(kind), known)
+            hint = f"did you mean {near!r}?" if near else f"the kinds are {', '.join(known)}"
+            return f"algorithm {name} is for the kind {brief(kind)}, which is unknown; {hint}"
+    if entry.guarantee not in get_args(Guarantee):
+        listed = ", ".join(get_args(Guarantee))
+        return f"algorithm {name} has guarantee={brief(entry.guarantee)}; write one of {listed}"
+    return ""
 
 
 def distribution_of(package: str) -> Distribution | None:
@@ -295,6 +323,7 @@ def refresh() -> None:
     _registered.cache_clear()
 
 
+@checked_call(OptionError)
 def algorithms(kind: str | None = None, *, available: bool = False) -> tuple[Algorithm, ...]:
     """List the registered algorithms, by name.
 
@@ -343,7 +372,7 @@ def find(name: str, kind: str) -> Algorithm:
     if algorithm is None:
         near = nearest(name, known)
         hint = f"; did you mean {near!r}?" if near else f"; known for {kind}: {_names(algorithms(kind))}"
-        raise OptionError(f"unknown algorithm {name!r}{hint}", argument="algorithm")
+        raise OptionError(f"unknown algorithm {brief(name)}{hint}", argument="algorithm")
     if not algorithm.accepts(kind):
         raise OptionError(
             f"{name!r} solves {', '.join(algorithm.kinds)}, not {kind}; use one of {_names(algorithms(kind))}",

@@ -1,4 +1,4 @@
-"""The glossary: terms of answers and pages, each in two sentences; printed by `remat explain` and docs/glossary.md."""
+"""The glossary, printed by `remat explain` and docs/reference/glossary.md: each term in two sentences."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def explained(term: Term) -> Iterator[str]:
 
 
 def page() -> str:
-    """Return docs/glossary.md."""
+    """Return docs/reference/glossary.md."""
     lines = [
         "# Glossary",
         "",
-        "`remat explain TERM` prints one of these terms.",
+        "This page defines the terms of answers and documents. `remat explain TERM` prints one of them.",
         "",
     ]
     for term in all_terms():
@@ -102,5 +102,5 @@ def page() -> str:
         if term.picture:
             lines += ["```text", *(line.rstrip() for line in term.picture.split("\n")), "```", ""]
         if term.page:
-            lines += [f"More: [{term.page}]({term.page})", ""]
+            lines += [f"[More](../{term.page})", ""]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from remat.errors import InstanceError
 from remat.graph.machine import Machine
 from remat.graph.names import Names
 from remat.graph.taskgraph import IntArray, TaskGraph
-from remat.messages import brief
+from remat.messages import brief, unknown_memory
 from remat.units import LARGEST_SIZE
 
 NONE = -1
@@ -180,7 +180,7 @@ def _whole(given: Any, path: str) -> int:
 def _memory(given: Any, machine: Machine, path: str) -> int:
     index = machine.memory_index.get(given) if isinstance(given, str) else None
     if index is None:
-        raise InstanceError(f"unknown memory {brief(given)}", f"{path}.memory")
+        raise InstanceError(unknown_memory(given, machine.memory_index), f"{path}.memory")
     return index
 
 

@@ -16,7 +16,7 @@ from remat.graph.names import Names
 from remat.graph.taskgraph import NumberArray, TaskGraph
 from remat.instance.fields import units_scope
 from remat.lazy_text import ListText
-from remat.messages import brief, listing, nearest
+from remat.messages import brief, listing, nearest, unknown_memory
 from remat.schedule.reading import columns_of
 from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps
 from remat.units import LARGEST_SIZE, LARGEST_TOTAL, Number, Units, parse_size, parse_time
@@ -205,7 +205,7 @@ def read_initial(document: dict[str, Any], graph: TaskGraph, machine: Machine) -
         for memory in memories if isinstance(memories, list) else [memories]:
             index = machine.memory_index.get(memory) if isinstance(memory, str) else None
             if index is None:
-                raise InstanceError(f"unknown memory {brief(memory)}", f"$.initial.{name}")
+                raise InstanceError(unknown_memory(memory, machine.memory_index), f"$.initial.{name}")
             places.append((value, index))
     return tuple(places)
 

@@ -8,6 +8,8 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from remat.calls import checked_call
+from remat.errors import OptionError
 from remat.plugin.cancel import Cancel
 from remat.plugin.context import Progress
 from remat.solving.budget import Budget
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from remat.solving.warm_start import WarmStart
 
 
+@checked_call(OptionError)
 async def solve_async(
     instance: AnyInstance,
     *,

@@ -130,6 +130,8 @@ def _merged(instance: PipelineInstance, machine: Machine, results: Sequence[Resu
     if best.makespan is None:
         # A class that is empty for every size is empty; of cuts, nobody has seen all.
         scopes = {result.scope for result in results} if by_size and whole else {None}
+        if len(scopes) > 1:
+            scopes.discard(ALL_SCHEDULES)  # what no schedule can do, no class can
         scope = scopes.pop() if len(scopes) == 1 else None
         status = Status.INFEASIBLE if scope == ALL_SCHEDULES else Status.UNKNOWN
         return replace(

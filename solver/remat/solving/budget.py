@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from remat.errors import OptionError
 from remat.graph.machine import Machine
-from remat.messages import brief
+from remat.messages import brief, unknown_memory
 from remat.plugin.problem import Problem
 from remat.units import Units, parse_size
 
@@ -43,6 +43,9 @@ def apply_budget(problem: Problem, budget: Budget, wholes: Wholes | None = None)
     instance, machine, units = problem.instance, problem.machine, problem.units
     # A bare budget among named ones has the empty name; no memory has it.
     given: Mapping[str, int | float | str | None] = budget if isinstance(budget, Mapping) else {"": budget}
+    for key in given:
+        if not isinstance(key, str):
+            raise OptionError(unknown_memory(key, machine.memory_index), argument="budget")
     given = _types_resolved(machine, given)
     if instance.budgets_are_for_all and "" in given:
         bare = {machine.memories[processor.memory].name: given[""] for processor in machine.processors}
@@ -57,7 +60,8 @@ def apply_budget(problem: Problem, budget: Budget, wholes: Wholes | None = None)
         name = key or default
         if name in capacities:
             raise OptionError(f"memory {name!r} is given twice", argument="budget")
-        machine.with_capacities({name: None})  # refuses unknown names, before a share is taken of them
+        if name not in machine.memory_index:  # refused before a share is taken of it
+            machine.with_capacities({name: None})
         capacities[name] = None if size is None else read_capacity(size, wholes, name, units)
     return problem.with_capacities(capacities)
 
@@ -109,13 +113,15 @@ MUCH_TOO_SMALL = 1000
 def meant_size(size: object, problem: Problem, memory: str) -> str:
     """Return the size that a bare number of bytes was probably meant to be, such as ``16GB``; empty if itself.
 
-    It is a thousandth or less of what any schedule needs of that memory; with the unit it is nearest to that need.
+    It is a thousandth or less of what any schedule needs of that memory; with the unit it is nearest to that need. Of
+    memories in which nothing has to be, such as storage levels and hosts, the need is that of the largest value.
     """
     if problem.units.memory == "unit" or not str(size).strip().isdecimal():
         return ""
-    bound = problem.memory_bounds[problem.machine.memory_index[memory]]
+    bound = problem.least_of(problem.machine.memory_index[memory])
+    need = int(problem.graph.size.max(initial=0)) if bound is None else bound.size
     number = int(str(size).strip()[:30])
-    if bound is None or number == 0 or number * MUCH_TOO_SMALL > bound.size:
+    if number == 0 or number * MUCH_TOO_SMALL > need:
         return ""
-    power = min(range(1, 5), key=lambda power: abs(math.log(number * 1000**power / bound.size)))
+    power = min(range(1, 5), key=lambda power: abs(math.log(number * 1000**power / need)))
     return f"{number}{('kB', 'MB', 'GB', 'TB')[power - 1]}"

@@ -81,7 +81,7 @@ def conclude(
         steps, report = verified.columns, verified.report
         _check_claims(problem, solver, proposal, report)
     elif proposal.steps is not None:
-        placed = _place(problem, problem.machine, proposal.steps)
+        placed, report = _placed(problem, solver, proposal.steps)
         if isinstance(placed, Unplaceable):
             if solver.guarantee == "strategy":
                 scope = _of_strategy(problem, solver)
@@ -95,10 +95,8 @@ def conclude(
                     solver.package,
                 )
         else:
-            steps, report = (
-                placed,
-                check(problem.graph, problem.machine, placed, reference_time=problem.no_recompute_time),
-            )
+            assert report is not None
+            steps = placed
             _check_claims(problem, solver, proposal, report)
     return _judge(
         problem,
@@ -215,6 +213,26 @@ def _fits(report: Report, machine: Machine) -> bool:
     """Whether an otherwise valid schedule fits the memories of a machine."""
     sizes = report.peak_memory
     return all(memory.capacity is None or sizes[memory.name] <= memory.capacity for memory in machine.memories)
+
+
+def _placed(problem: Problem, solver: Algorithm, steps: Steps) -> tuple[Steps | Unplaceable, Report | None]:
+    """Place and verify steps.
+
+    The verifier finds bytes that do not fit. So placement looks for them only where the verifier rejects steps, to
+    name the step and its need, and for strategies, whose one schedule often does not fit.
+    """
+    graph, machine = problem.graph, problem.machine
+    if steps.start is None and steps.paired is None and solver.guarantee != "strategy":
+        placed = place(graph, machine, steps, check_bytes=False)
+        if not isinstance(placed, Unplaceable):
+            quick = steps.placed(placed.start)
+            report = check(graph, machine, quick, reference_time=problem.no_recompute_time)
+            if report.ok:
+                return quick, report
+    found = _place(problem, machine, steps)
+    if isinstance(found, Unplaceable):
+        return found, None
+    return found, check(graph, machine, found, reference_time=problem.no_recompute_time)
 
 
 def _place(problem: Problem, machine: Machine, steps: Steps) -> Steps | Unplaceable:
@@ -361,6 +379,7 @@ def _judge(
         scope=scope,
         least_budget=least,
         memory_bounds=named,
+        total_bound=problem.total_bound if report is None else None,
         solve_seconds=solve_seconds,
         notes=(*proposal.notes, *remedies(problem, solver, options, scope)),
         log=proposal.log,
@@ -376,20 +395,26 @@ def _without_schedule(
     whether that class is also the one in which the minimum budget is the least; a portfolio states that by itself.
     """
     if least is not None:
-        known = problem.memory_bounds[least.memory]
+        known = problem.least_of(least.memory)
         holds = known is not None and least.size <= known.size
         least = replace(least, scope=ALL_SCHEDULES if holds else least.scope or (scope if named else None))
     if problem.unreachable is not None:
         return Status.INFEASIBLE, ALL_SCHEDULES, None
     proof = problem.exceeded
     if proof is not None:
-        if least is None or least.memory != proof.memory or (not least.sufficient and least.size < proof.size):
+        own = problem.memory_bounds[proof.memory]
+        alone = own is not None and own.size == proof.size  # else a larger budget of another memory may be enough
+        if (
+            least is None
+            or (alone and least.memory != proof.memory)
+            or (not least.sufficient and (least.memory != proof.memory or least.size < proof.size))
+        ):
             least = proof
         return Status.INFEASIBLE, ALL_SCHEDULES, least
     if scope is not None:
         return Status.INFEASIBLE if scope == ALL_SCHEDULES else Status.UNKNOWN, scope, least
     first = problem.machine.processors[0].memory
-    known = problem.memory_bounds[first]
+    known = problem.least_of(first)
     if least is None and known is not None:
         least = LeastBudget(known.size, known.task, False, first, ALL_SCHEDULES)
     return Status.UNKNOWN, None, least

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from remat.calls import checked_call
 from remat.errors import OptionError
 from remat.instance import load
 from remat.instance.kinds import is_pipeline
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from remat.solving.warm_start import Warm, WarmStart
 
 
+@checked_call(OptionError)
 def solve(
     instance: AnyInstance,
     *,
@@ -154,6 +156,11 @@ class Setup:
 
         return Wholes(self.problem)
 
+    @cached_property
+    def chosen(self) -> Any:
+        """The options of the algorithm, validated; those of `auto` depend on the budgets, too."""
+        return portfolio.read_options(self.problem, self.solver, self.options)
+
     def share(self) -> None:
         """Compute what no budget changes, so that all solves to come have it, and keep what solves find.
 
@@ -192,7 +199,7 @@ class Setup:
         problem, solver = apply_budget(self.problem, budget, self.wholes), self.solver
         if self.known is None:
             check_reach(problem, solver)
-        chosen = portfolio.read_options(problem, solver, self.options)
+        chosen = portfolio.read_options(problem, solver, self.options) if solver is portfolio.AUTO else self.chosen
         if layout:
             return _with_layout(problem, solver, chosen, context, warm_start)
         if _is_open(problem):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from remat.calls import checked_call
 from remat.errors import OptionError
 from remat.graph.taskgraph import IntArray, TaskGraph
 from remat.instance import load
@@ -35,6 +36,7 @@ GIVEN = Algorithm(
 """Who is said to have made the schedule; it is in no registry."""
 
 
+@checked_call(OptionError)
 def schedule_of(
     instance: AnyInstance, runs: Iterable[str], *, budget: Budget = None, machine: AnyMachine = None
 ) -> Result:
@@ -76,8 +78,6 @@ def schedule_of(
 
 def _tasks(graph: TaskGraph, runs: Iterable[str]) -> IntArray:
     """Return the tasks' indices."""
-    if isinstance(runs, str):
-        raise OptionError("expected names of tasks in order, not one text", argument="runs")
     found: list[int] = []
     for name in runs:
         index = graph.tasks.find(name) if isinstance(name, str) else None

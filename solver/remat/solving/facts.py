@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from remat.calls import checked_call
 from remat.errors import ClaimError, OptionError
 from remat.graph.bounds import MemoryBound
 from remat.graph.machine import Machine
@@ -88,7 +89,9 @@ class Facts:
         Lower bound on the makespan of every schedule on this machine.
     time_bound_cause : str
     memory_needs : mapping of memory name to Need
-        Least bytes of each memory, whatever the schedule.
+        Least bytes of each memory, whatever the schedule: lower bounds, for which there may be no schedule.
+    total_need : Need or None
+        Least bytes of all memories together; None for one memory, and where nothing is known.
     machine : Machine
         With the budgets applied.
     working_memory : str
@@ -127,6 +130,7 @@ class Facts:
     time_bound: Number
     time_bound_cause: str
     memory_needs: Mapping[str, Need]
+    total_need: Need | None
     machine: Machine
     working_memory: str
     hiding: Hiding | None
@@ -144,6 +148,13 @@ class Facts:
             if limit is not None and limit < need.size:
                 found.append(name)
         return tuple(found)
+
+    @property
+    def total_too_small(self) -> bool:
+        """Whether all capacities together are below the least need of any schedule: the instance is infeasible."""
+        capacities = [memory.capacity for memory in self.machine.memories]
+        known = sum(capacity for capacity in capacities if capacity is not None)
+        return self.total_need is not None and None not in capacities and known < self.total_need.size
 
     @property
     def fits(self) -> bool | None:
@@ -180,7 +191,11 @@ class Facts:
             "time_bound": self.time_bound,
             "time_bound_cause": self.time_bound_cause,
             "memory_needs": {name: {"size": n.size, "task": n.task} for name, n in self.memory_needs.items()},
+            "total_need": None
+            if self.total_need is None
+            else {"size": self.total_need.size, "task": self.total_need.task},
             "too_small": list(self.too_small),
+            "total_too_small": self.total_too_small,
             "machine": self.machine.to_document(),
             "hiding": None if self.hiding is None else self.hiding.to_dict(),
             "terms": [
@@ -191,6 +206,7 @@ class Facts:
         }
 
 
+@checked_call(OptionError)
 def show(
     instance: AnyInstance,
     *,
@@ -263,6 +279,7 @@ def show(
         time_bound=bound,
         time_bound_cause=cause,
         memory_needs=needs,
+        total_need=None if problem.total_bound is None else _need(graph, problem.total_bound),
         machine=problem.machine,
         working_memory=working,
         hiding=None if alone is None or loaded.budgets_are_for_all else _hiding(alone, problem, working, needs),

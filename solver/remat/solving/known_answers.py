@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -43,22 +44,33 @@ class Known:
     -----
     An optimal schedule of a class stays optimal for smaller memories if it still fits. A schedule that is as fast as an
     optimal schedule for larger memories is optimal too. If no schedule of a class fits, none fits smaller memories.
-    Threads share an immutable tuple, which is replaced; an answer that is lost in a race is found again.
+    Threads share immutable tuples, which are replaced; an answer that is lost in a race is found again.
+
+    Attributes
+    ----------
+    answers : tuple of Answer
+        Those with a schedule, the fastest first.
+    refusals : tuple of Answer
+        Those without.
     """
 
     solver: Algorithm
     answers: tuple[Answer, ...] = field(default=())
+    refusals: tuple[Answer, ...] = field(default=())
 
     def note(self, problem: Problem, proposal: Proposal, result: Result) -> None:
         """Store an answer if its proof holds for other capacities."""
         if result.termination is not Termination.COMPLETED or not self._keeps(proposal, result):
             return
-        peaks: tuple[int, ...] = ()
-        if result.report is not None:
-            peaks = tuple(result.peak_memory[memory.name] for memory in problem.machine.memories)
+        if result.report is None:
+            refusal = Answer(capacities_of(problem), proposal, result, (), 0)
+            self.refusals = (*(known for known in self.refusals if not _says_no_more(known, refusal)), refusal)
+            return
+        peaks = tuple(result.peak_memory[memory.name] for memory in problem.machine.memories)
         answer = Answer(capacities_of(problem), proposal, result, peaks, result.makespan or 0)
-        others = (known for known in self.answers if not _says_no_more(known, answer))
-        self.answers = (*others, answer)
+        others = [known for known in self.answers if not _says_no_more(known, answer)]
+        insort(others, answer, key=_makespan)
+        self.answers = tuple(others)
 
     def _keeps(self, proposal: Proposal, result: Result) -> bool:
         exact = self.solver.guarantee == "exact"
@@ -72,7 +84,7 @@ class Known:
 
     def verified(self, proposal: Proposal) -> Result | None:
         """Return a result that was concluded from the same steps."""
-        same = (answer.result for answer in self.answers if answer.peaks and answer.proposal.steps is proposal.steps)
+        same = (answer.result for answer in self.answers if answer.proposal.steps is proposal.steps)
         return next(same, None)
 
     def at(self, problem: Problem) -> tuple[Proposal, Result | None] | None:
@@ -81,13 +93,10 @@ class Known:
         Without a schedule there is no result.
         """
         capacities = capacities_of(problem)
-        best: Answer | None = None
-        for answer in self.answers:
-            if not answer.peaks:
-                if _refuses(answer, capacities):
-                    return answer.proposal, None
-            elif (best is None or answer.makespan < best.makespan) and _fits(answer.peaks, capacities):
-                best = answer
+        for refusal in self.refusals:
+            if _refuses(refusal, capacities):
+                return refusal.proposal, None
+        best = next((answer for answer in self.answers if _fits(answer.peaks, capacities)), None)
         if best is None or not self._proved(best, problem, capacities):
             return None
         return replace(best.proposal, peak=None), best.result
@@ -104,8 +113,11 @@ class Known:
             and answer.result.optimal_within == within
             and _no_more(capacities, answer.capacities)
             for answer in self.answers
-            if answer.peaks
         )
+
+
+def _makespan(answer: Answer) -> Number:
+    return answer.makespan
 
 
 def capacities_of(problem: Problem) -> Capacities:
@@ -119,7 +131,7 @@ def _says_no_more(one: Answer, other: Answer) -> bool:
 
 
 def _fits(peaks: Sequence[int], capacities: Capacities) -> bool:
-    return all(capacity is None or peak <= capacity for peak, capacity in zip(peaks, capacities, strict=True))
+    return not any(capacity is not None and peak > capacity for peak, capacity in zip(peaks, capacities, strict=True))
 
 
 def _no_more(less: Capacities, more: Capacities) -> bool:

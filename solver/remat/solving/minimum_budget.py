@@ -20,6 +20,13 @@ def budgeted_memories(instance: Instance, machine: Machine, memory: int) -> list
     return sorted(devices) if memory in devices else [memory]
 
 
+def largest_peak(result: Result, memory: int) -> int | None:
+    """Return the verified peak of a memory, of devices with one budget the largest; None without a schedule."""
+    peaks, machine = result.peak_memory, result.machine
+    own = [memory] if result.instance is None else budgeted_memories(result.instance, machine, memory)
+    return max((peaks[machine.memories[index].name] for index in own), default=None) if peaks else None
+
+
 def at_peak(result: Result, memory: int) -> LeastBudget:
     """Return the budget with which a schedule fits, and the task that sets it."""
     assert result.report is not None

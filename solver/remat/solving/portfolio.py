@@ -5,7 +5,6 @@ The selection and order follow from the algorithms' declarations: `remat.plugin.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,8 +22,10 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Author, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.selection import Candidate
 from remat.plugin.topological_order import in_listed_order
+from remat.solving.budget_grid import is_minimal, with_whole_values
 from remat.solving.conclusion import OWN_SOURCES, conclude, holds
-from remat.solving.minimum_budget import at_peak, budgeted_memories, smallest_named
+from remat.solving.lowered_budget import SMALL, lowered
+from remat.solving.minimum_budget import smallest_named
 from remat.solving.problem_setup import last_end_of, run, values_of, with_reported
 from remat.solving.result import Result
 from remat.solving.scopes import scoped, speaks_for_all
@@ -45,8 +46,8 @@ CUT = (Termination.TIME_LIMIT, Termination.PATIENCE)
 MOST_ASKED_OTHERS = 2000
 """Most tasks for which algorithms for other instances are asked in the time that is left."""
 
-GAP, SMALL = 0.001, 100
-"""Share of the makespan to which the gap is closed by default, in instances of more tasks than that."""
+GAP = 0.001
+"""Share of the makespan to which the gap is closed by default, in instances of more than `SMALL` tasks."""
 
 AUTO = registry.Algorithm(
     name=NAME,
@@ -56,7 +57,7 @@ AUTO = registry.Algorithm(
     summary="the best of all algorithms that are worth a try, by kind, machine and size",
     guarantee="heuristic",
     complexity="that of the algorithms it asks",
-    reference="docs/auto.md",
+    reference="docs/explanation/auto.md",
     ranks=True,
     streams=True,
     several_memories=True,
@@ -217,8 +218,11 @@ class _Portfolio:
     log: list[str] = field(default_factory=list[str])
     seconds: float = 0.0  # that there were at the beginning
 
+    hopeless: bool = False  # no schedule fits, or none that moves whole values
+
     def __post_init__(self) -> None:
         self.seconds = self.context.seconds_left or 0.0
+        self.hopeless = with_whole_values(self.problem).exceeded is not None
 
     def ask_all(self) -> None:
         """Run the candidates; then the others, if no schedule is found or the user's time limit is not used up."""
@@ -227,7 +231,7 @@ class _Portfolio:
             self._ask(candidate, share=EARLY_SHARE)
         self._in_turn(self._ordered(chosen.ending), with_others=len(chosen.anytime))
         self._explore_and_commit(self._ordered(chosen.anytime), chosen.others + chosen.covered)
-        if self.problem.exceeded is not None:
+        if self.hopeless:
             return
         # Within a user's time limit, covered algorithms may still beat others in their share of the time.
         goes_on = self.context.limit_given and len(self.problem.graph.tasks) <= MOST_ASKED_OTHERS
@@ -271,7 +275,7 @@ class _Portfolio:
             self._in_turn(sorted(listed, key=lambda one: small and one.algorithm.guarantee != "exact"))
             return
         unfinished = self._explore(listed, EXPLORATION)
-        if self.best is None and self.problem.exceeded is None:
+        if self.best is None and not self.hopeless:
             self._explore(others, EXPLORATION)
         unknown = [candidate for candidate, answer in unfinished if answer.result.makespan is None]
         if unknown:
@@ -305,9 +309,9 @@ class _Portfolio:
     @property
     def settled(self) -> bool:
         """Whether there is nothing left to prove, no time, or no patience."""
-        if self.problem.exceeded is not None:
-            # That is proved; who is asked now names a budget that would do.
-            return self.context.ended
+        if self.hopeless:
+            # Further algorithms only name a budget that is enough, until one is proved minimal.
+            return self.context.ended or any(is_minimal(self.problem, one.result.least_budget) for one in self.answers)
         if any(answer.result.status is Status.INFEASIBLE for answer in self.answers):
             return True
         best = self.best
@@ -396,7 +400,7 @@ class _Portfolio:
         if best is None:
             within, least = self._refuted()
             if minimum:
-                least = lowered(self, least)
+                least = lowered(self.problem, self.context, least, self._probe)
             termination = ended or self._longest(self.answers)
             return Proposal(
                 bounds=bounds,
@@ -420,6 +424,20 @@ class _Portfolio:
             author=Author(result.algorithm, result.options),
             log=tuple(self.log),
         )
+
+    def _probe(
+        self, capacities: Mapping[str, int | None], context: Context, quick: bool
+    ) -> tuple[Result | None, Sequence[str | None]]:
+        """Ask for any schedule with other capacities; return the best one, and the classes that have none."""
+        context.forms = self.context.forms
+        other = _Portfolio(self.problem.with_capacities(capacities), self.options, context)
+        if quick:
+            other.ask_quick()
+        else:
+            other.ask_all()
+        self.log.extend(other.log)
+        best = other.best
+        return None if best is None else best.result, [answer.result.scope for answer in other.answers]
 
     def _bounds(self, best: _Answer | None) -> tuple[Bound, ...]:
         """Return the best bound of each class, but for those over all schedules that another one's schedule refutes."""
@@ -501,88 +519,3 @@ class _Portfolio:
 
 def _share(more: float, less: float) -> str:
     return f"{100 * (more - less) / less:.3g} %" if less else "time"
-
-
-MOST_PROBES = 60
-"""Smaller budgets that are tried where none is found for the one that was given."""
-
-MINIMUM_SHARE, MINIMUM_SOLVES = 0.5, 8
-"""Share of the time left for the minimum budget, and the number of solves by all candidates that share it."""
-
-NARROW = 0.005
-"""Share of the minimum budget to which it is searched in graphs of more than `SMALL` tasks."""
-
-
-def lowered(portfolio: _Portfolio, least: LeastBudget | None) -> LeastBudget | None:
-    """Return the smallest budget for which the portfolio finds a schedule, from one that is known to be enough.
-
-    Each probe asks for any schedule, and goes on from its peak. First those that take little time are asked, then all.
-
-    Notes
-    -----
-    Bisection between what is enough and what is proved not to be, at most `MOST_PROBES` probes in all. A failed
-    probe proves nothing unless its proof covers all schedules. Therefore the second round restarts from the proved
-    bound.
-    """
-    if least is None or not least.sufficient:
-        return least
-    problem = portfolio.problem
-    memories = budgeted_memories(problem.instance, problem.machine, least.memory)
-    bounds = [bound.size - 1 for memory in memories if (bound := problem.memory_bounds[memory]) is not None]
-    given = min(problem.machine.memories[memory].capacity or -1 for memory in memories)
-    lowering = _Lowering(portfolio, least, max([-1, given, *bounds]))
-    context = portfolio.context.aside(share=MINIMUM_SHARE)
-    for quick in (True, False):
-        lowering.run(context, quick=quick)
-    return lowering.least
-
-
-@dataclass
-class _Lowering:
-    """The search for a minimum budget: `least` is enough, `refuted` is proved not to be."""
-
-    portfolio: _Portfolio
-    least: LeastBudget
-    refuted: int
-    probes: int = 0
-
-    def run(self, context: Context, *, quick: bool) -> None:
-        """Bisect between what is enough and what is not: first one byte less, which may end the search."""
-        small = len(self.portfolio.problem.graph.tasks) <= SMALL
-        failed, first, solves = self.refuted, True, MINIMUM_SOLVES
-        while not context.ended and self.probes < MOST_PROBES:
-            room = self.least.size - 1 - failed
-            if room <= (0 if small else NARROW * self.least.size):
-                return
-            size = self.least.size - 1 if first else (failed + self.least.size) // 2
-            if not self._probe(size, context, quick=quick, share=1 / solves) and not first:
-                failed = size
-            failed, first, solves = max(failed, self.refuted), False, max(1, solves - 1)
-
-    def _probe(self, size: int, context: Context, *, quick: bool, share: float) -> bool:
-        """Ask for any schedule at a budget, and take its peak over; return whether there is one."""
-        self.probes += 1
-        problem = self.portfolio.problem
-        memories = budgeted_memories(problem.instance, problem.machine, self.least.memory)
-        sizes = {problem.machine.memories[memory].name: size for memory in memories}
-        inner = context.aside(share=1.0 if quick else share)
-        inner.enough, inner.forms = math.inf, self.portfolio.context.forms
-        probe = _Portfolio(problem.with_capacities(sizes), self.portfolio.options, inner)
-        if quick:
-            probe.ask_quick()
-        else:
-            probe.ask_all()
-        self.portfolio.log.extend(probe.log)
-        if probe.best is not None:
-            peaks = [at_peak(probe.best.result, memory) for memory in memories]
-            self.least = max(peaks, key=lambda least: least.size)
-            return True
-        scopes = [answer.result.scope for answer in probe.answers]
-        if ALL_SCHEDULES in scopes:
-            self.refuted = max(self.refuted, size)
-        if size == self.least.size - 1:
-            scope = (
-                ALL_SCHEDULES if self.refuted == size else next((s for s in reversed(scopes) if s is not None), None)
-            )
-            self.least = replace(self.least, scope=scope)
-        return False

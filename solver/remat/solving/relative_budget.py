@@ -55,10 +55,13 @@ def plain_budget(budget: Any) -> Any:
         return plain
     if 0 < plain < 1:
         return f"{(Decimal(repr(plain)) * 100).normalize():f}%"
-    whole = f"{int(plain)}, or a text such as '8GB'" if 1 <= plain < LARGEST_SIZE else "a text such as '8GB' or '80%'"
-    raise QuantityError(
-        f"{brief(plain)} is no share: as a float, a budget lies between 0 and 1; for a size, write {whole}"
-    )
+    if plain == 1:
+        remedy = "write '100%' for the whole peak, and 1 for a size of 1"
+    elif 1 < plain < LARGEST_SIZE:
+        remedy = f"for a size, write {int(plain)}, or a text such as '8GB'"
+    else:
+        remedy = "for a size, write a text such as '8GB' or '80%'"
+    raise QuantityError(f"{brief(plain)} is no share: as a float, a budget lies between 0 and 1; {remedy}")
 
 
 def share_of(budget: object) -> Decimal | None:

@@ -104,11 +104,28 @@ class Result(Shown):
 
     Attributes
     ----------
+    instance_name : str
+        The instance's name; empty without one.
     instance : Instance or None
         What was solved, where that is known.
     instance_digest : str
         Its digest: computed when somebody asks, as that takes a while for large ones.
+    graph : TaskGraph
+        The task graph to which the instance was lowered.
+    machine : Machine
+        With the budgets applied.
+    units : Units
+        Of times and sizes.
+    algorithm : str
+        The one that found the schedule; of `auto`, the one that it chose.
+    options : mapping
+        Its options that differ from their defaults.
+    seed : int
     status : Status
+    termination : Termination
+        Why the solve ended.
+    columns : Steps or None
+        The steps as arrays; None without a schedule.
     makespan : int, float or None
         Verified; None without a schedule. Of a stream, which has no end, the time per sample or micro-batch: bounds and
         gap are then of that, too.
@@ -126,12 +143,17 @@ class Result(Shown):
         Its `scope` is the class that does not do with less, which may be smaller than the `scope` of the answer.
     memory_bounds : mapping of memory name to MemoryBound
         Least bytes that any schedule needs.
+    total_bound : MemoryBound or None
+        Least bytes that any schedule needs in all memories together; None if unknown, or for one memory.
     report : Report or None
         Everything that the verifier measured.
     no_recompute_time : int or float
     transfer_bound : int or float
         Lower bound on the time of transfers that every schedule needs; 0 if none.
     solve_seconds : float
+        Seconds that the algorithm took.
+    notes : tuple of str
+        Remarks of the algorithm, and remedies where there is no schedule.
     answer : Answer or None
         If a question was asked around the solve: its answer.
     history : tuple of Progress
@@ -170,6 +192,7 @@ class Result(Shown):
     scope: str | None = None
     least_budget: LeastBudget | None = None
     memory_bounds: Mapping[str, MemoryBound] = field(default_factory=dict)
+    total_bound: MemoryBound | None = None
     solve_seconds: float = 0.0
     notes: tuple[str, ...] = ()
     answer: Answer | None = None
@@ -239,7 +262,7 @@ class Result(Shown):
     def stage_decisions(self) -> StageDecisions:
         """What the schedule decides for each stage, of a pipeline for each stage and micro-batch.
 
-        Empty without a schedule, and for kinds other than chains, adjoints and pipelines.
+        Empty without a schedule, and for trees and task graphs. Numbers count from 0, as indices do.
 
         Examples
         --------

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from remat.graph.bounds import needed_tasks
 from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES, TaskGraph
 from remat.instance.kinds import is_pipeline
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
+from remat.plugin.topological_order import reference_order
 from remat.solving.minimum_budget import device_memories
 from remat.solving.relative_budget import Wholes
 
 if TYPE_CHECKING:
+    from remat.graph.bounds import MemoryBound
     from remat.graph.machine import Machine
     from remat.instance import Instance
     from remat.solving.result import Result
 
 TRAINING = (PARAMETERS, GRADIENTS, STATES)
 """What training holds beside activations, by the names that task graphs give these terms."""
+
+MOST_NAMED = 3
+"""Values that a part of a need names."""
 
 MOST_SHARES = 1024
 """Devices or ranks that a remedy may ask for."""
@@ -43,20 +51,25 @@ class Part:
         ``static memory``; ``parameters`` or ``optimizer states`` that lie there; ``read``, ``written`` or
         ``workspace``, of the critical task; ``kept for other tasks``, which may be recomputed or offloaded.
     size : int
+    values : tuple of str
+        The largest values of this part, at most `MOST_NAMED`. For ``kept for other tasks``, they are candidates: values
+        that exist before the critical task and are read after it in the reference order.
     """
 
     what: str
     size: int
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A remedy, and the bytes that the memory then needs with unchanged activations.
+    """A remedy, and the bytes that the memory then needs at least, with unchanged activations.
 
     Attributes
     ----------
     what : str
     need : int
+        Necessary, not sufficient. If it is more than the capacity, the remedy alone is not enough.
     helps : bool
         False for what is often tried first, and is in vain here.
     """
@@ -73,7 +86,9 @@ class Shortfall:
     Attributes
     ----------
     memory : str
+        Empty if all memories together are too small.
     capacity : int
+        Of all memories together if `memory` is empty.
     need : int
         Bytes that every schedule needs, if `proved`; else those of the smallest budget that is known to do, or of the
         largest that is known not to.
@@ -106,6 +121,21 @@ class Shortfall:
         """The largest part."""
         return self.parts[0]
 
+    def to_dict(self, graph: TaskGraph) -> dict[str, Any]:
+        """Return it as a JSON object, with the name of the critical task."""
+        parts = [asdict(part) | {"values": list(part.values)} for part in self.parts]
+        return {
+            "memory": self.memory or None,
+            "capacity": self.capacity,
+            "need": self.need,
+            "proved": self.proved,
+            "task": None if self.task is None else graph.tasks[self.task],
+            "parts": parts,
+            "split": dict(self.split),
+            "budget": dict(self.budget),
+            "remedies": [asdict(remedy) for remedy in self.remedies],
+        }
+
 
 def shortfall_of(result: Result) -> Shortfall | None:
     """Return why an answer has no schedule; None if it has one, or if no memory is known to be too small."""
@@ -117,13 +147,23 @@ def shortfall_of(result: Result) -> Shortfall | None:
     enough = least if least is not None and least.sufficient else whole
     proof = _proof(result)
     need = proof or least or whole
-    capacity = None if need is None else machine.memories[need.memory].capacity
-    if need is None or capacity is None or capacity >= need.size:
+    together = _together(result)
+    if together is not None and (proof is None or not _alone(result)):
+        proof = need = LeastBudget(together.size, together.task, False, machine.processors[0].memory, ALL_SCHEDULES)
+        memories = list(range(len(machine.memories)))
+    else:
+        memories = [] if need is None else [need.memory]
+    capacities = [machine.memories[index].capacity for index in memories]
+    if need is None or None in capacities:
         return None
-    split = _split(instance, result.graph, machine, need.memory)
-    parts = _parts(result.graph, machine, need, {} if is_pipeline(instance) else split)
+    capacity = sum(size for size in capacities if size is not None)
+    if capacity >= need.size:
+        return None
+    shared = is_pipeline(instance) and len(memories) == 1
+    split = _split(instance, result.graph, machine, memories, shared=shared)
+    parts = _parts(result.graph, machine, need, memories, {} if shared else split, proved=proof is not None)
     return Shortfall(
-        memory=machine.memories[need.memory].name,
+        memory=machine.memories[need.memory].name if len(memories) == 1 else "",
         capacity=capacity,
         need=need.size,
         proved=proof is not None,
@@ -131,7 +171,24 @@ def shortfall_of(result: Result) -> Shortfall | None:
         parts=parts,
         split=split,
         budget={} if enough is None else _budget(instance, machine, enough),
-        remedies=tuple(_remedies(instance, machine, need.size, capacity, split, parts)),
+        remedies=tuple(_remedies(instance, machine, need.size, capacity, split, parts, shared=shared)),
+    )
+
+
+def _together(result: Result) -> MemoryBound | None:
+    """Return the bound on all memories together if it exceeds their capacities."""
+    capacities = [memory.capacity for memory in result.machine.memories]
+    bound = result.total_bound
+    if bound is None or None in capacities:
+        return None
+    return bound if bound.size > sum(size for size in capacities if size is not None) else None
+
+
+def _alone(result: Result) -> bool:
+    """Whether a memory is too small by itself."""
+    capacity = {memory.name: memory.capacity for memory in result.machine.memories}
+    return any(
+        (limit := capacity[name]) is not None and bound.size > limit for name, bound in result.memory_bounds.items()
     )
 
 
@@ -173,46 +230,105 @@ def _budget(instance: Instance, machine: Machine, enough: LeastBudget) -> dict[s
     return limited | {machine.memories[enough.memory].name: enough.size}
 
 
-def _parts(graph: TaskGraph, machine: Machine, least: LeastBudget, split: Mapping[str, int]) -> tuple[Part, ...]:
+def _parts(
+    graph: TaskGraph,
+    machine: Machine,
+    least: LeastBudget,
+    memories: Sequence[int],
+    split: Mapping[str, int],
+    *,
+    proved: bool,
+) -> tuple[Part, ...]:
     """Split a need into what is static, what the critical task touches, and the rest."""
-    static = graph.static_bytes(machine, least.memory)
+    static = sum(graph.static_bytes(machine, memory) for memory in memories)
     found = {STATIC: min(static, least.size)}
+    named: dict[str, Sequence[int]] = {}
     left = least.size - found[STATIC]
     if least.task is not None:
-        reads, writes = graph.reads[least.task].tolist(), graph.writes[least.task].tolist()
-        fresh = [value for value in writes if value not in reads]
-        for what, size in (
-            (READ, sum(int(graph.size[value]) for value in reads)),
-            (WORKSPACE, int(graph.workspace[least.task])),
-            (WRITTEN, sum(int(graph.size[value]) for value in fresh)),
-        ):
-            found[what] = min(size, left)  # what is written in place of something read takes no more
+        named[READ], writes = graph.reads[least.task].tolist(), graph.writes[least.task].tolist()
+        named[WRITTEN] = [value for value in writes if value not in named[READ]]
+        read, written = (sum(int(graph.size[value]) for value in named[what]) for what in (READ, WRITTEN))
+        added = max(0, written - read) if graph.in_place[least.task] else written
+        for what, size in ((READ, read), (WORKSPACE, int(graph.workspace[least.task])), (WRITTEN, added)):
+            found[what] = min(size, left)
             left -= found[what]
-    touched = [] if least.task is None else graph.reads[least.task].tolist()
-    for term in (PARAMETERS, STATES) if graph.terms else ():
+    touched = named.get(READ, [])
+    there = {graph.term(value) for value in graph.available} if graph.terms else set[str]()
+    for term in TRAINING:
+        if term not in there:
+            continue
         mine = sum(int(graph.size[value]) for value in touched if graph.term(value) == term)
         found[term] = min(max(0, split.get(term, 0) - mine), left)
         left -= found[term]
     found[REST] = left
-    listed = [Part(what, size) for what, size in found.items() if size]
+    rest = _candidates(graph, machine, least.task, memories, left) if left else []
+    # What no task makes is all that a proof counts beside the task, without the terms above.
+    certain = [value for value in rest if value in graph.available and not found.get(graph.term(value))]
+    named[REST] = certain if proved and certain else rest
+    listed = [
+        Part(what, size, _largest(graph, named.get(what, ()), size if what == REST else None))
+        for what, size in found.items()
+        if size
+    ]
     return tuple(sorted(listed, key=lambda part: -part.size)) or (Part(REST, least.size),)
 
 
-def _split(instance: Instance, graph: TaskGraph, machine: Machine, memory: int) -> dict[str, int]:
-    """Return how much of parameters, gradients and optimizer states a memory holds, where the instance says that.
+def _largest(graph: TaskGraph, values: Sequence[int], most: int | None = None) -> tuple[str, ...]:
+    """Return the names of the largest values, of those of at most so many bytes."""
+    fitting = [value for value in values if graph.size[value] and (most is None or graph.size[value] <= most)]
+    chosen = sorted(fitting, key=lambda value: (-int(graph.size[value]), value))[:MOST_NAMED]
+    return tuple(graph.values[value] for value in chosen)
 
-    Of a pipeline it is an equal share of each device: where layers lie is the schedule's choice.
+
+def _candidates(graph: TaskGraph, machine: Machine, task: int | None, memories: Sequence[int], size: int) -> list[int]:
+    """Return the values that may be resident while a task runs.
+
+    Without a task, they are those resident at the start or the end, if these are so many bytes; otherwise all values.
+    """
+    if task is None:
+        first, names = machine.memories[0].name, {machine.memories[memory].name for memory in memories}
+        ends = {
+            sum(int(graph.size[place.value]) for place in places): [place.value for place in places]
+            for places in (
+                [place for place in listed if (place.memory or first) in names]
+                for listed in (graph.inputs, graph.outputs)
+            )
+        }
+        most = max(ends)
+        return ends[most] if most >= size else list(range(len(graph.values)))
+    count, last = len(graph.values), len(graph.tasks)
+    place = np.full(last, last)
+    started = graph.starting_with((one.value, machine.memories[0].name) for one in graph.placeable)
+    order = reference_order(started, needed_tasks(graph).once)
+    place[order] = np.arange(len(order))
+    begin, end = np.full(count, last), np.full(count, -1)
+    np.minimum.at(begin, graph.writes.items, place[graph.writes.rows])
+    begin[list(graph.available)] = -1
+    np.maximum.at(end, graph.reads.items, np.where(place == last, -1, place)[graph.reads.rows])
+    end[[output.value for output in graph.outputs]] = last
+    live = (begin < place[task]) & (end > place[task])
+    live[graph.reads[task]] = live[graph.writes[task]] = False
+    own: list[int] = np.flatnonzero(live).tolist()
+    return own
+
+
+def _split(
+    instance: Instance, graph: TaskGraph, machine: Machine, memories: Sequence[int], *, shared: bool
+) -> dict[str, int]:
+    """Return how much of parameters, gradients and optimizer states memories hold, where the instance says that.
+
+    Of one device of a pipeline it is an equal share (`shared`): where layers lie is the schedule's choice.
     """
     if graph.terms:
-        first, name = machine.memories[0].name, machine.memories[memory].name
+        first, names = machine.memories[0].name, {machine.memories[memory].name for memory in memories}
         placed = {place.value: place.memory or first for place in graph.inputs}
         found = dict.fromkeys(TRAINING, 0)
         for value, size in enumerate(graph.size.tolist()):
             term = graph.term(value)
             made = term == GRADIENTS and value not in placed
-            if term in found and (is_pipeline(instance) or made or placed.get(value) == name):
+            if term in found and (is_pipeline(instance) or made or placed.get(value) in names):
                 found[term] += size
-        if is_pipeline(instance):
+        if shared:
             found = {term: size // len(machine.processors) for term, size in found.items()}
         return {term: size for term, size in found.items() if size}
     if instance.kind == "chain" and graph.static_memory:
@@ -251,15 +367,18 @@ def _remedies(
     capacity: int,
     split: Mapping[str, int],
     parts: tuple[Part, ...],
+    *,
+    shared: bool,
 ) -> Iterator[Remedy]:
     """Yield what makes room, each with the bytes that are then needed."""
     parameters, states, training = split.get(PARAMETERS, 0), split.get(STATES, 0), sum(split.values())
     if is_pipeline(instance):
         devices = len(machine.processors)
-        whole = training * devices
-        count = max(devices + 1, -(-whole // capacity) if capacity else 0)
+        whole = training * devices if shared else training
+        room = machine.memories[machine.processors[0].memory].capacity or 0
+        count = max(devices + 1, -(-whole // room) if room else 0)
         if whole and count <= MOST_SHARES:
-            yield Remedy(f"{count} devices or more: parameters, gradients and states of each", -(-whole // count))
+            yield Remedy(f"at least {count} devices, for parameters, gradients and states of each", -(-whole // count))
     elif training:
         if states:
             leave = states + split.get(GRADIENTS, 0)  # gradients go where the states are

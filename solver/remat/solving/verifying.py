@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
 
+from remat.calls import checked_call
 from remat.documents import write_text
 from remat.errors import InstanceError, OptionError, QuantityError
 from remat.graph.machine import Machine
@@ -14,7 +15,7 @@ from remat.graph.taskgraph import TaskGraph
 from remat.instance import MachineModel, digest, load, load_machine
 from remat.instance.kinds import is_chain, is_pipeline
 from remat.instance.lowering import lower, machine_of, samples_of
-from remat.messages import brief
+from remat.messages import brief, elided
 from remat.placement import Unplaceable, place
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.addresses import read_addresses
@@ -34,10 +35,17 @@ if TYPE_CHECKING:
     from remat.schedule.addresses import AddressTable
     from remat.solving.questions.layout import Addresses
 
+OTHER_INSTANCE = "other-instance"
+"""Rule that a schedule of another instance breaks."""
+
+SHOWN_DIGEST = 19
+"""Characters of a digest in messages."""
+
 AS_STATED = "status and lower bound are as the file states them"
 """Note on what no verifier can tell from a schedule."""
 
 
+@checked_call(OptionError)
 def verify(
     instance: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Instance,
     schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any],
@@ -111,7 +119,7 @@ class Examined:
             If the schedule breaks rules.
         """
         if not self.report.ok:
-            raise OptionError("the schedule breaks rules (remat verify names them), so there is nothing to draw")
+            raise OptionError(self.refusal)
         status, lower, within = self._stated()
         return Result(
             instance_name=self.instance.name or "",
@@ -134,6 +142,21 @@ class Examined:
             pattern=self.pattern,
             addresses=self.addresses,
         )
+
+    @property
+    def refusal(self) -> str:
+        """Why an invalid schedule is refused: the instance that it is of, or its first violation; empty if valid."""
+        broken = self.report.violations
+        first = next(iter(broken), None)
+        if first is None:
+            return ""
+        if any(violation.rule == OTHER_INSTANCE for violation in broken):
+            about = self.document["instance"]
+            made, own = about.get("name") or "(unnamed)", self.instance.name or "(unnamed)"
+            stated, found = (f"digest {str(text)[:SHOWN_DIGEST]}" for text in (about["digest"], digest(self.instance)))
+            return f"the schedule is of {brief(made)} ({stated}), not of {brief(own)} ({found}); give its own instance"
+        shown = elided(str(first), 150)
+        return f"the schedule breaks rules; the first of {len(broken):,}: {shown}; remat verify lists them"
 
     def with_addresses(self, layout: Addresses) -> Examined:
         """Return this schedule with the addresses of one more memory (see `Result.with_addresses`)."""
@@ -195,7 +218,7 @@ def examine(
         violations = (*report.violations, *more)
         if foreign and not any_instance:
             text = f"the schedule was made for an instance of digest {brief(stated)}, this one's is {digest(loaded)}"
-            violations = (*violations, Violation(None, "other-instance", text))
+            violations = (*violations, Violation(None, OTHER_INSTANCE, text))
         claims = _claims(document, report) if report.makespan or len(report.start) else ()
         return replace(report, violations=violations, notes=(*report.notes, *notes, *claims))
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any, cast
 
+from remat.calls import checked_call
 from remat.errors import OptionError
 from remat.instance import AdjointInstance, MachineModel, load
 from remat.plugin import registry
@@ -132,6 +133,7 @@ class Stream(Iterator[Step]):
                     yield Drop(tuple([value(index) for index in drop]), memories[source])
 
 
+@checked_call(OptionError)
 def stream(
     instance: AnyInstance | Result,
     *,
@@ -225,7 +227,7 @@ def _by_levels(problem: Problem, steps: int) -> Stream:
     if used < levels:
         left = ", ".join(repr(memory.name) for memory in problem.machine.memories[used + 1 :])
         text = f"the streamed schedule ({best.algorithm.name}) leaves {left} unused"
-        warnings.warn(f"{text}; remat.solve looks for one that does not", stacklevel=3)
+        warnings.warn(f"{text}; remat.solve looks for one that does not", stacklevel=4)
     return best
 
 

@@ -1,6 +1,7 @@
 """Test recorded joint graphs without PyTorch: rules, emission and costs, against a symbolic machine."""
 
 import json
+from math import prod
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,9 @@ from remat.bridges.torch.costs import costs_document, devices, key_of, read_cost
 from remat.bridges.torch.document import instance_document
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.joint import BOUNDARY, Joint
+from remat.bridges.torch.optimizers import Trained, read_optimizer
 from remat.bridges.torch.recording import Recording, Role, TorchError, digests, first_difference
+from remat.generate.devices import platform
 from remat.instance import digest
 from tests import places
 from tests.bridges.torch.symbolic import Machine
@@ -263,7 +266,47 @@ def test_costs():
             read_costs(wrong)
     with pytest.raises(remat.InstanceError, match="expected measured costs"):
         read_costs({"schema": "remat.instance/1"})
-    assert all(entry["source"] for entry in devices().values())
+    for name, entry in devices().items():
+        assert entry["source"]
+        assert min(*entry["flops"].values(), entry["bandwidth"] * 10, entry["memory"] * 100) > 1e12
+        assert platform(name) == ("xla" if name.startswith("TPU") else "cuda")
+    wanted = "RTX-3090 RTX-4090 RTX-5090 L40S A10 A6000 B200 MI300X MI325X TPU-v5p"
+    assert devices().keys() >= set(wanted.split())
+
+
+def test_what_an_optimizer_keeps_and_what_its_step_takes():
+    trained = [Trained(4 * prod(shape), shape) for shape in ((300,), (100, 80), (5000,), (2, 60, 90))]
+    whole = sum(tensor.size for tensor in trained)
+    for name, states, taken in (
+        ("sgd", 0, 0),
+        ("momentum-foreach", whole, 0),
+        ("adam", 2 * whole, 2 * 43200 + 20000),
+        ("adamw-loop", 2 * whole, 2 * 43200 + 20000),
+        ("adamw-foreach", 2 * whole, whole),
+        ("adamw-fused", 2 * whole, 0),
+        ("adafactor", 4 * (300 + 180 + 5000 + 120 + 180), 43200 + 20000),
+        ("adam8", 8 * 300 + 2 * (8000 + 5000 + 10800) + 8 * (32 + 20 + 43) + 2048, 20 * 10800),
+    ):
+        optimizer = read_optimizer(name)
+        assert (optimizer.state_bytes(trained), optimizer.step_bytes(trained, "cpu")) == (states, taken), name
+    assert read_optimizer("adam").step_bytes(trained, "cuda") == whole
+    assert read_optimizer("adamw8").step_bytes(trained, "cuda") == 0
+    narrow = [Trained(2 * 10800, (2, 60, 90))]
+    assert read_optimizer("adamw8").step_bytes(narrow, "cpu") == 24 * 10800
+    assert dict(read_optimizer("adam").others(trained, "cuda")) == {"adam-fused": 0, "adam-loop": 2 * 43200 + 20000}
+    assert read_optimizer("sgd").step_bytes([], "cpu") == read_optimizer("adam8").state_bytes([]) == 0
+    for wrong in ("adamw-", "adamw-fast", "adafactor-fused"):
+        with pytest.raises(remat.OptionError, match=f"there is no '{wrong}'; known are ada"):
+            read_optimizer(wrong)
+
+
+def test_an_optimizer_in_a_file(tmp_path):
+    path = tmp_path / "optimizer.json"
+    path.write_text('{"schema": "remat.optimizer/1", "states": 1, "step_copies": 0.5, "step_tensors": 2}')
+    optimizer, trained = read_optimizer(str(path)), [Trained(100, (25,)), Trained(40, (10,))]
+    assert (optimizer.state_bytes(trained), optimizer.step_bytes(trained, "cpu")) == (140, 70 + 200)
+    assert optimizer.called("cuda") == ""
+    assert not list(optimizer.others(trained, "cuda"))
 
 
 def test_what_lies_in_memory_throughout():

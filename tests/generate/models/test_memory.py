@@ -171,12 +171,16 @@ def test_optimizers_keep_and_need_what_the_docs_say() -> None:
         (Training(), 12, 4),
         (Training(step="fused"), 12, 0),
         (Training(precision="pure"), 4, 2),
-        (Training(optimizer="adam8"), 6, 4),
-        (Training(optimizer="sgd"), 0, 2),
-        (Training(optimizer="momentum", precision="pure"), 2, 2),
+        (Training(optimizer="adamw"), 12, 4),
+        (Training(optimizer="adam8"), 6, 0),
+        (Training(optimizer="sgd"), 0, 0),
+        (Training(optimizer="momentum", precision="pure"), 2, 0),
     ):
         static = static_of(work, training)
         assert (static.states, static.step) == (states * count, step * count)
+    largest = max(part.amounts.largest for part in work.parts)
+    assert static_of(work, Training(step="loop")).step == 3 * 4 * largest
+    assert static_of(work, Training(optimizer="adafactor", precision="pure")).step == 2 * 2 * largest
 
 
 @pytest.mark.parametrize("recompute", [False, True])

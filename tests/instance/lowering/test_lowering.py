@@ -196,7 +196,7 @@ def without_parameters(stage):
 
 
 def test_two_stages_with_parameters():
-    """Check the table of docs/formats.md: reads and writes of each task of a chain with parameters."""
+    """Check the table of docs/reference/formats.md: reads and writes of each task of a chain with parameters."""
     stage = {"forward_time": 1, "backward_time": 2, "output_size": 3, "saved_size": 4}
     document = {"schema": "remat.instance/2", "kind": "chain", "input_size": 5, "optimizer_memory": "host"}
     document["machine"] = {
@@ -283,7 +283,7 @@ def test_pipelines(document):
 
 
 def test_two_layers_of_a_pipeline():
-    """Check the table of docs/pipelines.md: reads and writes of each task, and the split of a saved size."""
+    """Check the table of docs/reference/pipelines.md: reads and writes of each task, and the split of a saved size."""
     whole = {"forward_time": 1, "backward_time": 2, "output_size": 3, "saved_size": 5}
     halves = whole | {"weight_time": 4, "weight_saved_size": 2, "parameter_size": 6, "optimizer_size": 7}
     document = {"schema": "remat.instance/3", "kind": "pipeline", "micro_batches": 1, "layers": [halves, whole]}

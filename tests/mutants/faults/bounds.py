@@ -2,11 +2,11 @@
 
 from tests.mutants.fault import faults_of
 
-BOUNDS, GRID = "graph/bounds.py", "solving/questions/budget_grid.py"
+BOUNDS, GRID = "graph/bounds.py", "solving/budget_grid.py"
 OF_TIME_AND_MEMORY = ("tests/algorithms/parallel/test_memory_time_bound.py",)
 OF_WHOLE = ("tests/graph/test_whole_bounds.py",)
 OF_HUGE_SIZES = ("tests/verifier/test_huge_sizes.py",)
-OF_GRID = ("tests/solving/questions/test_budget_grid.py",)
+OF_GRID = ("tests/solving/test_budget_grid.py",)
 
 FAULTS = faults_of(
     "solver/remat",

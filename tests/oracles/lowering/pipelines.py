@@ -120,7 +120,7 @@ def _sliced(document, batch):
 
 
 def _chain_slices(values, tasks, layer, place, slices):
-    """Let a slice's tasks of a layer read those of others of its sequence, as docs/pipelines.md says."""
+    """Let a slice's tasks of a layer read those of others of its sequence, as docs/reference/pipelines.md says."""
     number, batch = place
     mine, first, last = batch % slices, batch - batch % slices, slices - 1
     fore, back = f"Fe{number}.{batch}", f"B{number}.{batch}"

@@ -6,6 +6,8 @@ from typing import Any
 
 import jsonschema
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import remat
 from remat.errors import InstanceError
@@ -142,7 +144,8 @@ def test_whose_least_budget_it_is(scope: str | None, least: LeastBudget, said: s
     status = Status.UNKNOWN if scope is None else Status.INFEASIBLE
     bounds = {"memory": MemoryBound(17, 1)}
     answer = replace(kept, status=status, scope=scope, report=None, least_budget=least, memory_bounds=bounds)
-    found = lines(answer)["least budget"]
+    label = "smallest found" if least.sufficient and least.scope is None else "least budget"
+    found = lines(answer)[label]
     assert f"memory: {said}" in found or (said.startswith("at least") and said in found)
     assert "resident" not in found
 
@@ -199,6 +202,23 @@ def test_hostile_names_stay_on_their_line(kept: Result) -> None:
 def test_tables() -> None:
     assert table([]) == ""
     assert table([("a", "1"), ("", "2"), ("long label", "")]) == "a           1\n            2\nlong label"
+
+
+@given(
+    lines=st.lists(
+        st.tuples(st.text("ab.", max_size=140), st.lists(st.text("xyz", min_size=1, max_size=30), max_size=9)),
+        max_size=6,
+    ),
+    width=st.sampled_from((1, 2, 9, 40, 100)),
+)
+@settings(max_examples=60, deadline=None)
+def test_tables_fit_whatever_their_labels(lines: list[tuple[str, list[str]]], width: int) -> None:
+    """Labels and words appear whole or divided, in their order."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("remat.report.text.summary.text_width", lambda most: min(most, width))
+        shown = table((label, " ".join(words)) for label, words in lines)
+    assert all(len(row) <= width for row in shown.splitlines())
+    assert "".join(shown.split()) == "".join(label + "".join(words) for label, words in lines)
 
 
 def test_names() -> None:

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
+from remat.generate import generate
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
 from remat.solving.problem_setup import read_share
@@ -245,6 +246,21 @@ def test_budgets_of_other_memories():
         remat.least_budget(STORED, budget={"ram": 8}, max_overhead="50%")
     found = remat.least_budget(STORED, budget={"working": 50}, max_overhead="50%")
     assert [memory.capacity for memory in found.machine.memories] == [50, found.answer.value]
+
+
+@pytest.mark.parametrize("algorithm", ["1f1b", pytest.param("pipe-plan", marks=pytest.mark.slow)])
+def test_a_budget_of_all_devices(algorithm):
+    document = generate("pipeline", "uniform", layers=6, devices=2, micro_batches=3)
+    options = {"moves": 0, "zoo": False} if algorithm == "pipe-plan" else {}
+    found = remat.least_budget(document, algorithm=algorithm, options=options)
+    assert found.answer.question.startswith("the least budget of every device")
+    assert found.answer.value == max(found.peak_memory.values()) > 0
+    again = remat.solve(document, algorithm=algorithm, options=options, budget=found.answer.ask)
+    assert again.report is not None
+    swept = remat.sweep(document, algorithm, options=options, budgets=[found.answer.ask, 0])
+    assert [point.peak for point in swept.curves[0].answers] == [None, max(again.peak_memory.values())]
+    with pytest.raises(remat.OptionError, match="the budget of every device is what this question asks for"):
+        remat.least_budget(document, algorithm=algorithm, budget={"gpu1": 9})
 
 
 def test_an_option_of_the_same_name_is_the_algorithms():

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
+from remat.generate import generate
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget, Proposal, Status, Termination
 from remat.report.text.curve_tables import remark
 from remat.solving.questions.curves import Point, knee, pareto
@@ -180,6 +181,33 @@ def test_given_budgets():
         assert (curve.least.size, curve.least.sufficient) == (least, True)
         assert curve.least.proved_within == ALL_SCHEDULES or curve.least.proved_within == PERSISTENT
         assert not curve.exhaustive
+
+
+@pytest.mark.parametrize(
+    ("kind", "family", "given"),
+    [
+        pytest.param("chain", "random", {"length": 4, "seed": 3}, marks=pytest.mark.slow),
+        pytest.param("dag", "layered", {"nodes": 8, "seed": 1}, marks=pytest.mark.slow),
+        ("dag", "layered", {"nodes": 4, "seed": 1}),
+        ("adjoint", "uniform", {"steps": 7}),
+        pytest.param("adjoint", "uniform", {"steps": 7, "storage": "ram:slots=2"}, marks=pytest.mark.slow),
+        ("tree", "random", {"nodes": 9, "seed": 2}),
+    ],
+)
+def test_a_budget_of_a_curve_has_the_status_of_a_solve(kind, family, given):
+    """What is proved for a larger budget is proved for a smaller one."""
+    document = generate(kind, family, **given)
+    limits = {"time_limit": 2, "gap": "100%"}
+    full = remat.solve(document, **limits)
+    peak = full.peak_memory[full.machine.memories[1 if "storage" in given else 0].name]
+    budgets = sorted({0, 1, peak // 5, peak // 3, peak // 2})
+    points = remat.sweep(document, budgets=budgets, **limits).curves[0].answers
+    assert [point.budget for point in points] == budgets
+    for point in points:
+        solved = remat.solve(document, budget=point.budget, **limits)
+        assert (point.status is Status.INFEASIBLE) == (solved.status is Status.INFEASIBLE)
+        assert (point.peak is None) == (solved.report is None)
+        assert point.scope == solved.scope
 
 
 def test_budgets_that_are_all_too_small():

@@ -7,7 +7,7 @@ and the splits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
 
@@ -41,8 +41,22 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     return propose(problem, context)
 
 
-def propose(problem: Problem, context: Context) -> Proposal:
-    """Return the result of `solve` with the counted slots, without the check by placement."""
+def prepare(problem: Problem, options: None) -> Callable[[Problem, Context], Proposal]:
+    """Return a function that answers as `solve` does, and keeps what schedules with other slots have in common."""
+    known: dict[int, Blocks] = {}
+
+    @within_room("revolve")
+    def answer(problem: Problem, options: None, context: Context) -> Proposal:
+        return propose(problem, context, known)
+
+    return lambda problem, context: answer(problem, options, context)
+
+
+def propose(problem: Problem, context: Context, known: dict[int, Blocks] | None = None) -> Proposal:
+    """Return the result of `solve` with the counted slots, without the check by placement.
+
+    `known` has the ranges that earlier schedules of the same loop consist of, by storage level.
+    """
     facts, slots = Facts.of(problem), Slots.of(problem)
     refused = refused_by_revolve(facts, slots)
     if refused is not None:
@@ -51,7 +65,10 @@ def propose(problem: Problem, context: Context) -> Proposal:
     scope = scope_of(slots)
     check_length(advances(steps, max(slots.count, 1)) + steps, f"revolve with {slots.count} slots", context.limit)
     given = initially_in(problem, slots.level)
-    plan = plan_revolve(steps, max(slots.count, 1), slots.level, given=given)
+    blocks = Blocks(slots.level, Splits(steps))
+    if known is not None:
+        blocks = known.setdefault(slots.level, blocks)
+    plan = plan_revolve(steps, max(slots.count, 1), slots.level, given=given, blocks=blocks)
     plan.extend(forgotten(problem, slots.level))
     work = plan.advances * (facts.forward or 0) + facts.backward
     bound = Bound(work, scope, "revolve")
@@ -124,7 +141,7 @@ def problem_backward_time(problem: Problem) -> Number:
     return Facts.of(problem).backward
 
 
-def plan_revolve(steps: int, slots: int, level: int, *, given: bool = False) -> Plan:
+def plan_revolve(steps: int, slots: int, level: int, *, given: bool = False, blocks: Blocks | None = None) -> Plan:
     """Plan the binomial schedule of all steps.
 
     Parameters
@@ -135,7 +152,10 @@ def plan_revolve(steps: int, slots: int, level: int, *, given: bool = False) -> 
         Storage level (memory index) of the checkpoints.
     given : bool
         Whether x0 is already there.
+    blocks : Blocks, optional
+        Of this level; ranges that it knows are not worked out again.
     """
     plan = Plan()
-    plan.add(np.concatenate([*Blocks(level, Splits(steps)).reversal(steps, slots, given=given)]))
+    blocks = Blocks(level, Splits(steps)) if blocks is None else blocks
+    plan.add(np.concatenate([*blocks.reversal(steps, slots, given=given)]))
     return plan

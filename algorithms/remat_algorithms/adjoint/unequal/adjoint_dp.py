@@ -18,6 +18,9 @@ takes the d least of all those slopes. For unequal times R is the table of `walt
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from remat.plugin import (
@@ -53,6 +56,31 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     -----
     O(steps of the schedule) for equal times; else O(n^3 k) time in O(n k) array operations, and O(n^2 k) memory.
     """
+    return propose(problem, context, Tables())
+
+
+@dataclass
+class Tables:
+    """What answers for several budgets of one loop of unequal times have in common.
+
+    Attributes
+    ----------
+    levels, sweeps : dict
+        By type of number: the tables R(., ., c) for c = 1, 2, ..., and P(., k) for k = 0, 1, ...
+    """
+
+    levels: dict[str, list[NumberArray]] = field(default_factory=dict)
+    sweeps: dict[str, list[NumberArray]] = field(default_factory=dict)
+
+
+def prepare(problem: Problem, options: None) -> Callable[[Problem, Context], Proposal]:
+    """Return a function that answers as `solve` does, and fills each table once for all budgets."""
+    tables = Tables()
+    return lambda problem, context: propose(problem, context, tables)
+
+
+def propose(problem: Problem, context: Context, tables: Tables) -> Proposal:
+    """Return the result of `solve`; `tables` has those of earlier answers, and this one's are added."""
     unit = _unit(problem)
     chain = problem.chain
     length = chain.length
@@ -77,7 +105,7 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
         check_length(least_advances(lengths, units) + length + 1, f"adjoint-dp with {units} units", context.limit)
         _plan_equal(plan, lengths, units)
     else:
-        value = _plan_unequal(plan, forward, units, context)
+        value = _plan_unequal(plan, forward, units, context, tables)
         if value is None:
             return Proposal(termination=context.termination)
         moved, least_moved = value
@@ -191,7 +219,9 @@ def _reverse(plan: Plan, first: int, count: int, slots: int) -> None:
 # --- unequal times ----------------------------------------------------------------------------------------------------
 
 
-def _plan_unequal(plan: Plan, forward: NumberArray, units: int, context: Context) -> tuple[Number, Number] | None:
+def _plan_unequal(
+    plan: Plan, forward: NumberArray, units: int, context: Context, tables: Tables
+) -> tuple[Number, Number] | None:
     """Add the optimal schedule; return the time of its advances and a bound on it, or None if stopped."""
     length = len(forward)
     if units > length:
@@ -201,11 +231,11 @@ def _plan_unequal(plan: Plan, forward: NumberArray, units: int, context: Context
         everything = forward.sum().item()
         return everything, everything
     # R only reverses the steps before the last state's: x_length itself is the first sweep's.
-    table = Splits.of(forward[:-1], units - 2, context=context, all_levels=True, name="adjoint-dp")
+    table = Splits.of(forward[:-1], units - 2, context=context, all_levels=True, name="adjoint-dp", known=tables.levels)
     if table is None:
         return None
     ends = np.concatenate((table.ends, table.ends[-1:] + forward[-1]))
-    sweeps = _sweeps(table, ends, units)
+    sweeps = _sweeps(table, ends, units, tables.sweeps.setdefault(str(ends.dtype), []))
     i, free, kept = 0, units, []
     while i < length:
         j = i + 1 + int(np.argmin(_onward(table, ends, sweeps[free - 1], i, free)))
@@ -219,15 +249,18 @@ def _plan_unequal(plan: Plan, forward: NumberArray, units: int, context: Context
     return value, table.lowered(value)
 
 
-def _sweeps(table: Splits, ends: NumberArray, units: int) -> list[NumberArray]:
-    """Return P(i, k) by k = 0 .. units: least time from x_i, with k units, before any adjoint."""
+def _sweeps(table: Splits, ends: NumberArray, units: int, sweeps: list[NumberArray]) -> list[NumberArray]:
+    """Return P(i, k) by k = 0 .. units: least time from x_i, with k units, before any adjoint.
+
+    `sweeps` has the first ones, and the others are added.
+    """
     length = len(ends) - 1
     infinite = 2**60 if ends.dtype == np.int64 else np.inf
     none = np.full(length + 1, infinite, dtype=ends.dtype)
     last = none.copy()
     last[length] = 0
-    sweeps = [none, last]
-    for free in range(2, units + 1):
+    sweeps += [none, last][len(sweeps) :]
+    for free in range(len(sweeps), units + 1):
         row = last.copy()
         for i in range(length):
             row[i] = min(_onward(table, ends, sweeps[free - 1], i, free).min(), infinite)

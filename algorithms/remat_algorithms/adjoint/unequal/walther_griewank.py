@@ -13,9 +13,10 @@ rest. The paper has w = r = 0; times to write and read a checkpoint enter as sho
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -38,6 +39,9 @@ MOST_EXACT = 10**7
 
 _INFINITE = 2**60
 
+Known: TypeAlias = "dict[int, dict[str, list[NumberArray]]]"
+"""The filled levels of a table, by storage level and type of number."""
+
 
 @within_room("walther-griewank")
 def solve(problem: Problem, options: None, context: Context) -> Proposal:
@@ -57,6 +61,25 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     O(n^3 c) time in O(n c) array operations, O(n^2 c) memory; O(n^2 c) time for integral times if reads and writes take
     no time.
     """
+    return propose(problem, context, {})
+
+
+def prepare(problem: Problem, options: None) -> Callable[[Problem, Context], Proposal]:
+    """Return a function that answers as `solve` does, and fills each level of the table once for all budgets."""
+    known: Known = {}
+
+    @within_room("walther-griewank")
+    def answer(problem: Problem, options: None, context: Context) -> Proposal:
+        return propose(problem, context, known)
+
+    return lambda problem, context: answer(problem, options, context)
+
+
+def propose(problem: Problem, context: Context, known: Known) -> Proposal:
+    """Return the result of `solve` with the counted slots, without the check by placement.
+
+    `known` has the levels of earlier answers for the same loop, and those of this one are added.
+    """
     chain = problem.chain
     steps = chain.length if chain.saves else chain.length + 1
     slots = Slots.of(problem)
@@ -67,7 +90,9 @@ def solve(problem: Problem, options: None, context: Context) -> Proposal:
     given = initially_in(problem, level)
     costs = state_transfer_times(problem, level)
     write, read = (None, None) if costs is None else costs
-    table = Splits.of(chain.forward_time[: steps - 1], slots.count, write=write, read=read, context=context)
+    filled = known.setdefault(level, {})
+    forward = chain.forward_time[: steps - 1]
+    table = Splits.of(forward, slots.count, write=write, read=read, context=context, known=filled)
     if table is None:
         return Proposal(termination=context.termination)
     plan = Plan()
@@ -169,6 +194,7 @@ class Splits:
         context: Context | None = None,
         all_levels: bool = False,
         name: str = "walther-griewank",
+        known: dict[str, list[NumberArray]] | None = None,
     ) -> Splits | None:
         """Fill the table for n = len(forward) + 1 steps; None if the context stops it.
 
@@ -184,6 +210,8 @@ class Splits:
             Whether ranges that do not begin at x_0 are asked for with all slots, too.
         name : str
             The algorithm that a refusal names.
+        known : dict, optional
+            By type of number, the first levels for the same times; the levels filled here are added.
 
         Raises
         ------
@@ -205,11 +233,11 @@ class Splits:
             only = _level(None, ends, write, read, context)
             return None if only is None else Splits(ends, write, read, [only], only[0], n, rounded)
         _check_work(n, full, name)
-        levels: list[NumberArray] = []
-        previous: NumberArray | None = None
+        levels = [] if known is None else known.setdefault(str(ends.dtype), [])
+        previous = levels[-1] if levels else None
         monotone = ends.dtype == np.int64 and not (write.any() or read.any())
         compiled = monotone and table_work(n, full) >= COMPILED_FROM
-        for _ in range(full):
+        for _ in range(len(levels), full):
             if previous is None:
                 level: NumberArray | None = _first_level(ends, read)
             elif compiled:
@@ -222,6 +250,7 @@ class Splits:
                 return None
             levels.append(level)
             previous = level
+        levels = levels[:full]
         return Splits(ends, write, read, levels, _top(levels, slots, ends, write, read), slots, rounded)
 
     def range_value(self, i: int, k: int, slots: int) -> int | float:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from remat.plugin import Context, Problem, Proposal, Termination
+from remat_algorithms.chain.minimum_memory import LeastMemory
 from remat_algorithms.chain.rotor.excess_limit import Allowed
 from remat_algorithms.chain.rotor.front_table import Cells
 from remat_algorithms.chain.rotor.rotor import RotorOptions, Setting, solve_in
@@ -58,7 +61,7 @@ class Fronts:
         need, excess = reader.table.whole
         place = int(need.searchsorted(room, side="right")) - 1
         if place < 0:
-            return setting.too_small()
+            return setting.too_small(_least_of(reader.table) if len(need) else None)
         if place in self._read:
             return self._read[place]
         own = int(excess[place])
@@ -85,3 +88,13 @@ class Fronts:
             except Over:
                 self._tried = most if work.done > most else self._tried
         return self._reader
+
+
+def _least_of(table: Cells) -> LeastMemory:
+    """Return the minimum memory of each segment, which is the first point of its front; times are left out.
+
+    A segment without points needs more than the others leave it.
+    """
+    filled = table.begin < table.end
+    need = np.where(filled, table.pool.need[np.where(filled, table.begin, 0)], 2**62)
+    return LeastMemory(table.segments, need, np.zeros_like(need))

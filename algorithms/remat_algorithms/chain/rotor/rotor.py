@@ -177,9 +177,9 @@ class Setting:
             optimal_within=PERSISTENT,
         )
 
-    def too_small(self) -> Proposal:
-        """Propose for a budget below the minimum memory."""
-        least = self.least
+    def too_small(self, least: LeastMemory | None = None) -> Proposal:
+        """Propose for a budget below the minimum memory, whose table is filled if it is not given."""
+        least = self.least if least is None else least
         if not least.exact:
             return Proposal(termination=self.context.termination, notes=("stopped before the least memory was known",))
         named = LeastBudget(least.least + self.resident, least.binding_task(), sufficient=True)

@@ -24,7 +24,7 @@ def profile(graph: TaskGraph, machine: Machine, tasks: IntArray | Sequence[int])
     Returns
     -------
     (runs,) int64
-        O(accesses log accesses). Sums of sizes are at most 2^62 (see docs/formats.md).
+        O(accesses log accesses). Sums of sizes are at most 2^62 (see docs/reference/formats.md).
     """
     order = np.asarray(tasks, dtype=np.int64)
     count, own = len(order), machine.processors[0].memory

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import heapq
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
 import numpy as np
 
-from remat.plugin import Context, Number, Problem
+from remat.plugin import Context, Number, NumberArray, Problem
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits, table_work
 from remat_algorithms.kit.binomial import advances
 
 MOST_WORK = 10**9
 MOST_STEPS = 1500
+
+MOST_HALVINGS = 60
+"""Maximum number of evaluations for the minimum over the numbers of states."""
 
 
 def lower_bound(problem: Problem, context: Context) -> Number:
@@ -22,16 +31,21 @@ def lower_bound(problem: Problem, context: Context) -> Number:
     for slots. For long loops, the bound is Revolve's number of advances times the minimum forward time, with at least
     one advance to each state.
 
-    If the levels occupy the processor, a second argument applies. Let s and y be the minimum state and adjoint. A
-    backward leaves at most M - s - y bytes of other states in the working memory of M bytes. If that is less than s,
-    the state from which the next sweep starts must be read, and must have been written, at least in part. The same
-    optimum then includes the minimum time for a write and a read of s - (M - s - y) bytes. The e states that the first
-    backward finds in the working memory, completely or in part, save one write and one read each, which are subtracted.
+    If levels occupy the processor, two more arguments apply.
 
-    If tapes can be stored, k counts the smallest states and tapes, and the first argument applies with one difference:
-    replace each stored tape by the state that its step read. The result is a schedule without tapes that runs a step
-    once more if its last tape was made before its backward was due. So the forward time of all steps, once each, is
-    subtracted.
+    - At some time, k states exist that are used later. Those of their bytes that do not fit into the quick memories
+      have been written to slow ones, and will be read. The bound is the minimum over k of the forward time with k - 1
+      slots and the time of these writes and reads (`_with_slow_levels`).
+    - Let s and y be the minimum state and adjoint. A backward leaves at most M - s - y bytes of other states in the
+      working memory of M bytes. If that is less than s, the state from which the next sweep starts must be read, and
+      must have been written, at least in part. The same optimum then includes the minimum time for a write and a read
+      of s - (M - s - y) bytes. The e states that the first backward finds in the working memory, completely or in part,
+      save one write and one read each, which are subtracted.
+
+    If tapes can be stored, k counts the smallest states and tapes, and the first two arguments apply with one
+    difference: replace each stored tape by the state that its step read. The result is a schedule without tapes that
+    runs a step once more if its last tape was made before its backward was due. So the forward time of all steps, once
+    each, is subtracted.
 
     Parameters
     ----------
@@ -45,47 +59,126 @@ def lower_bound(problem: Problem, context: Context) -> Number:
     n = chain.length + 1
     if n == 1 or len(machine.processors) > 1:
         return 0
-    sizes = chain.activation_size[:n].tolist()
-    forward = chain.forward_time[: n - 1]
-    early: Number = 0  # the time of advances that may be the making of a tape
-    if chain.saves:
-        sizes += chain.saved_size[: n - 1].tolist()
-        forward = np.minimum(forward, chain.saving_forward_time[: n - 1])
-        early = forward.sum().item()
-    sizes.sort()
+    facts = _Facts.of(problem)
+    early = facts.forward.sum().item() if chain.saves else 0  # advances that may be the making of a tape
     capacities = [memory.capacity for memory in machine.memories]
     room = None if None in capacities else sum(c for c in capacities if c is not None) - chain.static_memory
-    slots = n if room is None else max(1, _fitting(sizes, room) - 1)
-    if n > MOST_STEPS or table_work(n, min(slots, n)) > MOST_WORK:
-        least = forward.min().item()
-        advanced = forward.sum().item() + (advances(n, slots) - (n - 1)) * least
-        return max(0, advanced - early) + backward  # type: ignore[no-any-return]
-    free = Splits.of(forward, slots, context=context)
-    if free is None:
+    slots = n if room is None else max(1, facts.fitting(room) - 1)
+    least = facts.least_forward(slots, context)
+    if least is None:
         return 0
-    best: Number = max(0, free.lower_bound - early)
+    best: Number = max(0, least - early)
+    for quick in _quick_memories(problem, max(facts.sizes)):
+        best = max(best, _with_slow_levels(problem, facts, quick, slots, context) - early)
     capacity = capacities[0]
-    if capacity is not None and not chain.saves:
+    if capacity is not None and not chain.saves and not facts.is_long(slots):
         alone = capacity - chain.static_memory
-        spare = max(0, alone - sizes[0] - int(chain.gradient_size.min()))
-        costs = _least_transfers(problem, sizes[0] - spare)
-        if costs is not None and spare < sizes[0]:
+        spare = max(0, alone - facts.sizes[0] - int(chain.gradient_size.min()))
+        costs = _least_transfers(problem, facts.sizes[0] - spare)
+        if costs is not None and spare < facts.sizes[0]:
             write, read = costs
-            paid = Splits.of(forward, slots, write=np.full(n, write), read=np.full(n, read), context=context)
+            paid = Splits.of(facts.forward, slots, write=np.full(n, write), read=np.full(n, read), context=context)
             if paid is not None:
                 given = problem.instance.initial_level is not None
-                extra = max(0, -(-alone // sizes[0]) - 1)
+                extra = max(0, -(-alone // facts.sizes[0]) - 1)
                 best = max(best, paid.lower_bound + (0 if given else write) - extra * (write + read))
     return best + backward
 
 
-def _fitting(sizes: list[int], room: int) -> int:
-    """Return how many of the smallest sizes fit."""
-    for count, size in enumerate(sizes):
-        room -= size
-        if room < 0:
-            return count
-    return len(sizes)
+@dataclass(frozen=True)
+class _Facts:
+    """Forward times of all steps but the last, and the sizes of what memories can hold, ascending."""
+
+    forward: NumberArray
+    sizes: list[int]
+    total: list[int]
+    """Bytes of the k smallest of them, for k = 0, 1, ..."""
+
+    @staticmethod
+    def of(problem: Problem) -> _Facts:
+        chain = problem.chain
+        count = chain.length
+        sizes, forward = chain.activation_size[: count + 1].tolist(), chain.forward_time[:count]
+        if chain.saves:
+            sizes += chain.saved_size[:count].tolist()
+            forward = np.minimum(forward, chain.saving_forward_time[:count])
+        return _Facts(forward, sorted(sizes), list(accumulate(sorted(sizes), initial=0)))
+
+    def fitting(self, room: int) -> int:
+        """Return how many of the smallest sizes fit."""
+        return max(0, bisect_right(self.total, room) - 1)
+
+    def is_long(self, slots: int) -> bool:
+        """Whether a table of the minimum forward times would be too large."""
+        n = len(self.forward) + 1
+        return n > MOST_STEPS or table_work(n, min(slots, n)) > MOST_WORK
+
+    def least_forward(self, slots: int, context: Context) -> Number | None:
+        """Return a bound on the forward time with these slots; None if the context stops it."""
+        n, least = len(self.forward) + 1, self.forward.min().item()
+        if least == self.forward.max().item() or self.is_long(slots):
+            return self.forward.sum().item() + (advances(n, slots) - (n - 1)) * least  # type: ignore[no-any-return]
+        free = Splits.of(self.forward, slots, context=context)
+        return None if free is None else free.lower_bound
+
+
+def _quick_memories(problem: Problem, largest: int) -> Iterator[frozenset[int]]:
+    """Yield sets of memories: the working one, and those to and from which `largest` bytes move quickest."""
+    machine = problem.machine
+    dearest: dict[int, Number] = {}
+    for link in machine.links:
+        for end in {link.source, link.target} - {0}:
+            dearest[end] = dearest.get(end, 0) + link.time(largest)
+    for limit in sorted({0, *dearest.values()})[:-1]:
+        yield frozenset({0, *(memory for memory, time in dearest.items() if time <= limit)})
+
+
+def _with_slow_levels(problem: Problem, facts: _Facts, quick: frozenset[int], slots: int, context: Context) -> Number:
+    """Return the minimum over the numbers of states of forward time and mandatory transfers; 0 if those overlap."""
+    chain, machine = problem.chain, problem.machine
+    capacities = [machine.memories[memory].capacity for memory in quick]
+    crossing = [
+        [link for link in machine.links if link.source in inside and link.target not in inside]
+        for inside in (quick, frozenset(range(len(machine.memories))) - quick)
+    ]
+    links = [link for way in crossing for link in way]
+    occupied = all(machine.resource_of_link[machine.links.index(link)] == 0 for link in links)
+    if None in capacities or not all(crossing) or not occupied or any(link.packed for link in links):
+        return 0
+    room = sum(capacity for capacity in capacities if capacity is not None) - chain.static_memory
+    starts = [min(link.latency for link in way) for way in crossing]
+    rates = [min(0 if link.bandwidth is None else 1 / link.bandwidth for link in way) for way in crossing]
+    given = problem.instance.initial_level is not None
+    spared = starts[0] + rates[0] * int(chain.activation_size[0]) if given else 0
+
+    def moved(states: int) -> Number:
+        more = max(0, facts.total[min(states, len(facts.sizes))] - room)
+        return max(0, -(-more // facts.sizes[-1]) * sum(starts) + more * sum(rates) - spared) if more else 0
+
+    return _least_sum(
+        lambda k: facts.least_forward(max(1, k - 1), context), moved, max(1, facts.fitting(room)), slots + 1
+    )
+
+
+def _least_sum(
+    falling: Callable[[int], Number | None], rising: Callable[[int], Number], first: int, last: int
+) -> Number:
+    """Return a bound on the minimum of a falling and a rising function's sum over a range, by halving (best first)."""
+    found = falling(max(first, last))
+    if found is None:
+        return 0
+    parts = [(found + rising(first), first, max(first, last), found)]
+    for _ in range(MOST_HALVINGS):
+        value, low, high, at_high = parts[0]
+        if low == high:
+            break
+        middle = (low + high) // 2
+        at_middle = falling(middle)
+        if at_middle is None:
+            break
+        heapq.heapreplace(parts, (max(value, at_middle + rising(low)), low, middle, at_middle))
+        heapq.heappush(parts, (max(value, at_high + rising(middle + 1)), middle + 1, high, at_high))
+    return parts[0][0]
 
 
 def _least_transfers(problem: Problem, size: int) -> tuple[Number, Number] | None:

@@ -48,7 +48,7 @@ from remat_algorithms.joint.pipe_plan.encoding import Outline
 from remat_algorithms.joint.pipe_plan.recompute_and_offload import search_both
 from remat_algorithms.joint.pipe_plan.recompute_options import StageCosts
 from remat_algorithms.joint.pipe_plan.search import Entry, Walks
-from remat_algorithms.parallel.pipeline.model import Lists
+from remat_algorithms.parallel.pipeline.model import Lists, one_by_one
 from remat_algorithms.parallel.pipeline.named_schedules import named_orders
 from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps
 from remat_algorithms.parallel.pipeline.offload.search import Start
@@ -60,7 +60,6 @@ from remat_algorithms.parallel.pipeline.order_search import (
     searched,
 )
 from remat_algorithms.parallel.pipeline.partition import balanced_cuts
-from remat_algorithms.parallel.pipeline.pipe_search import one_by_one
 from remat_algorithms.parallel.pipeline.planners import (
     chimera_plan,
     dapple_plan,

@@ -225,7 +225,7 @@ class Setting:
             return 0
         memory = self.machine.memory_index.get(name)
         if memory is None:
-            known = ", ".join(self.machine.memory_index)
+            known = ", ".join(map(repr, self.machine.memory_index))
             raise OptionError(f"parameters lie in memory {name!r}; this machine has {known}", argument="machine")
         return memory
 

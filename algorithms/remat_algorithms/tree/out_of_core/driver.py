@@ -16,7 +16,7 @@ from remat_algorithms.tree.out_of_core.traversal import least_peak_traversal
 
 NO_DISK = (
     "this machine has no second memory to evict to: give it one, with links both ways, in the instance or with a "
-    "machine of your own (docs/out_of_core.md)"
+    "machine of your own (docs/how-to/out-of-core.md)"
 )
 
 MakePolicy = Callable[[list[int], list[int]], Policy]

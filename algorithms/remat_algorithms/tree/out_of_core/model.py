@@ -71,7 +71,7 @@ def _find_disk(machine: Machine, name: str | None) -> int | None:
         return linked[0] if linked else None
     index = machine.memory_index.get(name)
     if index is None:
-        known = ", ".join(machine.memory_index)
+        known = ", ".join(map(repr, machine.memory_index))
         raise OptionError(
             f"unknown memory {name!r:.60}, or one without links both ways; this machine has {known}", option="disk"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,21 +11,20 @@ from typing import Any
 from remat.bridges.torch.capture import (
     Captured,
     Source,
-    capture,
     compiler,
     ignored_functions,
-    quiet_logging,
     sources_of,
 )
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.graphs import build, compile_boxed
 from remat.bridges.torch.inductor import Compiler, Planner, by_shape, compile_plan
+from remat.bridges.torch.lightning_step import break_at_logs, lightning_hint
 from remat.bridges.torch.plan_options import Choices, make_choices
 from remat.bridges.torch.planning import Plan, make_plan, same_order
 from remat.bridges.torch.recording import Node, Role, TorchError
 from remat.bridges.torch.shim import fx, torch
 from remat.bridges.torch.tracing import source_of
-from remat.errors import OptionError, RematError
+from remat.errors import OptionError
 
 BUDGET_VARIABLE = "REMAT_TORCH_BUDGET"
 
@@ -42,6 +40,8 @@ class Backend:
         One for each training graph so far.
     module : torch.nn.Module or None
         Whose graphs these are, if known: messages and plans then name parameters.
+    known : dict of str to Plan
+        Plans by fingerprint that a copied or loaded module brings.
     """
 
     choices: Choices
@@ -50,6 +50,7 @@ class Backend:
     on_plan: Callable[[Plan], None] | None = None
     frames: list[Any] = field(default_factory=list)
     warned: bool = False
+    known: dict[str, Plan] = field(default_factory=dict)
 
     @property
     def plan(self) -> Plan | None:
@@ -75,17 +76,19 @@ class Backend:
                 return _unplanned(joint, num_fwd_outputs)
             captured = Captured(self.module, joint, num_fwd_outputs, sources, None)
             captured.tensors = inputs
-            plan = self._plan(captured, choices(), again=again)
+            plan = self.known.get(captured.fingerprint) or self._plan(captured, choices(), again=again)
             captured.tensors = None
             self.plans.append(plan)
             if self.on_plan is not None:
                 self.on_plan(plan)
-            return build(captured, emit(captured.joint, plan.runs))
+            return _graphs_of(captured, plan)
 
         return compiler(compile_boxed, partition)(graph, inputs)  # type: ignore[no-any-return]
 
     def _through_inductor(self, graph: Any, inputs: list[Any], choices: Callable[[], Choices]) -> Callable[..., Any]:
         """Compile with Inductor; a graph without a backward takes no budget."""
+        if self.choices.host is not None:
+            raise OptionError("plans with a host run with PyTorch's own kernels: inductor=False", argument="host")
         sources = _by_kind(self.module, inputs)
 
         def captured_of(joint: Any, forward_outputs: int) -> Captured:
@@ -138,7 +141,7 @@ class Backend:
                     raise TorchError(
                         f"a second training graph in one step{_begin(graph)}: the module breaks into several, and one "
                         "budget cannot be for all of them; fullgraph=True shows why, and budget=['3GB', '5GB'] gives "
-                        "each its own"
+                        f"each its own{lightning_hint()}"
                     )
                 return self.choices
             if number >= len(budgets):
@@ -148,6 +151,15 @@ class Backend:
             return replace(self.choices, budget=budgets[number])
 
         return choices
+
+
+def _graphs_of(captured: Captured, plan: Plan) -> tuple[Any, Any]:
+    """Return the graphs of forward and backward."""
+    if plan.program is None:
+        return build(captured, emit(captured.joint, plan.runs))
+    from remat.bridges.torch.hosted_emission import build_program
+
+    return build_program(captured, plan.program)
 
 
 def _frame() -> tuple[str, str, int] | None:
@@ -238,47 +250,8 @@ def backend(budget: int | str | Sequence[int | str] | None = None, **choices: An
     algorithm, time_limit, costs, optimizer, reserve, accumulate, plan, cache, inductor
         See `Choices`.
     """
+    break_at_logs()
     return Backend(make_choices(budget, choices))
-
-
-def compile_module(module: Any, budget: int | str | Sequence[int | str] | None = None, **choices: Any) -> Any:
-    """Return the module with a plan; it is called, trained and saved as before.
-
-    The first call in training captures the step, solves, verifies and emits; each new shape gets a separate plan.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Returns the loss. Parameters, buffers and submodules are shared with what is returned.
-    budget, **choices
-        As for `backend`.
-
-    Returns
-    -------
-    torch.nn.Module
-        Of the module's own class, with the same keys in its `state_dict`; `.plan` is the latest `Plan`.
-    """
-    planner = Backend(make_choices(budget, choices))
-    planned = copy.copy(module)
-    planned.__dict__["plan"] = None
-    planner.module = planned
-    planner.on_plan = lambda plan: planned.__dict__.__setitem__("plan", plan)
-    whole = planner.choices.budget is None or isinstance(planner.choices.budget, (int, str))
-    planned.compile(backend=planner, fullgraph=whole, dynamic=False)
-    inner = planned._compiled_call_impl
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            with quiet_logging():
-                return inner(*args, **kwargs)
-        except Exception as error:
-            found = getattr(error, "inner_exception", None)
-            if isinstance(found, RematError):
-                raise found from None
-            raise
-
-    planned._compiled_call_impl = call
-    return planned
 
 
 def __getattr__(name: str) -> Any:
@@ -296,6 +269,7 @@ def __getattr__(name: str) -> Any:
 def _pass_over_loggers() -> None:
     config: Any = import_module("torch._dynamo.config")
     config.ignore_logging_functions = ignored_functions(config)
+    break_at_logs()
 
 
 def _registered(graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
@@ -337,4 +311,4 @@ def configure(budget: int | str | None = None, **choices: Any) -> None:
     _CONFIGURED["choices"] = made
 
 
-__all__ = ["Backend", "backend", "capture", "compile_module", "configure"]
+__all__ = ["Backend", "backend", "configure", "make_choices"]

@@ -16,6 +16,7 @@ from remat.bridges.torch.joint import Joint, Task
 from remat.bridges.torch.plan_options import read_size
 from remat.bridges.torch.recording import Recording, TorchError
 from remat.bridges.torch.shim import pytree, torch
+from remat.bridges.torch.target_device import is_mapped, map_operators, map_statistics
 from remat.bridges.torch.tracing import Recorder, tidy
 from remat.bridges.torch.unsupported import check_module, explain, warn_of_checkpoints
 from remat.bridges.torch.weightless import stand_ins
@@ -60,6 +61,8 @@ class Captured:
         Its tasks and values.
     sources : tuple of Source
         One for each input of the joint graph; empty where only PyTorch knows.
+    target : str
+        The type of the device that the step is for; empty for that of the inputs.
     tensors : list of tensors or None
         What these are, while a compiler plans for the call that it sees.
     """
@@ -72,8 +75,17 @@ class Captured:
     others: Callable[[], list[list[str]]] | None = None
     """Makes the orders of Inductor's partitions at smaller budgets: a plan is never slower than one that fits."""
 
-    def __init__(self, module: Any, graph: Any, forward_outputs: int, sources: tuple[Source, ...], given: Any) -> None:
+    def __init__(
+        self,
+        module: Any,
+        graph: Any,
+        forward_outputs: int,
+        sources: tuple[Source, ...],
+        given: Any,
+        target: str = "",
+    ) -> None:
         self.module = module
+        self.target = target
         self.graph = graph
         self.sources = sources
         self.given = given
@@ -82,6 +94,8 @@ class Captured:
         graph.recompile()
         kinds = [source.kind for source in sources]
         self.recording: Recording = Recorder(graph, forward_outputs, stands_for, kinds).record()
+        if is_mapped(target):
+            self.recording = map_statistics(self.recording)
         self.joint = Joint(self.recording)
 
     @property
@@ -105,6 +119,14 @@ class Captured:
         held = (tensor for node in nodes for tensor in node.tensors if tensor is not None)
         return any(not tensor.shape and "float" in tensor.dtype for tensor in held)
 
+    @property
+    def parameter_order(self) -> tuple[int, ...]:
+        """For each input, its place among the parameters of the module; empty if unknown."""
+        if self.module is None:
+            return ()
+        places = {name: place for place, (name, _) in enumerate(self.module.named_parameters())}
+        return tuple(places.get(source.name, len(places)) for source in self.sources)
+
     @cached_property
     def by_name(self) -> dict[str, Any]:
         """The nodes of `graph` by name."""
@@ -127,7 +149,7 @@ class Captured:
             Bytes, or ``"1GB"``, that lie in memory throughout; `static_bytes` counts those of parameters, buffers and
             inputs.
         optimizer : str, optional
-            ``sgd``, ``momentum``, ``adam`` or ``adamw``: its states are added to `static`.
+            ``adamw``, another name or a file (`remat.torch.read_optimizer`): its states are added to `static`.
         """
         states = self.static_bytes(optimizer)["optimizer"] if optimizer else 0
         whole = read_size(static, "static") + states
@@ -191,11 +213,24 @@ def capture(module: Any, /, *args: Any, **kwargs: Any) -> Captured:
     TorchError
         If the step cannot be captured; the message names the operator, or the line of the module's code.
     """
+    return capture_for("", module, args, kwargs)
+
+
+def capture_for(target: str, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Captured:
+    """Capture a training step for a device that need not be there.
+
+    Parameters
+    ----------
+    target : {"", "cpu", "cuda"}
+        The type of the device; empty for that of the inputs.
+    module, args, kwargs
+        As for `capture`.
+    """
     check_module(module)
     found: list[Captured] = []
 
     def partition(graph: Any, _: Any, *, num_fwd_outputs: int, **__: Any) -> Any:
-        found.append(Captured(module, graph, num_fwd_outputs, sources[0], (args, kwargs)))
+        found.append(Captured(module, graph, num_fwd_outputs, sources[0], (args, kwargs), target))
         raise _Stopped
 
     def forward_only(*_: Any) -> Any:
@@ -205,10 +240,14 @@ def capture(module: Any, /, *args: Any, **kwargs: Any) -> Captured:
 
     def backend(graph: Any, inputs: list[Any]) -> Any:
         sources.append(sources_of(module, given, inputs))
+        if is_mapped(target):
+            map_operators(graph)
         return compiler(forward_only, partition)(graph, inputs)
 
-    with quiet_logging(), stand_ins(module, (args, kwargs)) as given:
-        compiled = torch.compile(module, backend=backend, fullgraph=True, dynamic=False)
+    device = "" if is_mapped(target) else target
+    with quiet_logging(), stand_ins(module, (args, kwargs), device) as given:
+        called = module if module._compiled_call_impl is None else module._call_impl
+        compiled = torch.compile(called, backend=backend, fullgraph=True, dynamic=False)
         try:
             compiled(*given[0], **given[1])
         except Exception as error:

@@ -2,79 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cached_property
-from math import ceil, prod
-from pathlib import Path
 from typing import Any
 
-from remat.bridges.torch.recording import Node, Recording, Role
+from remat.bridges.torch.optimizers import Trained, read_optimizer
+from remat.bridges.torch.recording import Held, Node, Recording, Role
 from remat.documents import read_document
-from remat.errors import InstanceError, OptionError
+from remat.errors import InstanceError
 from remat.generate.devices import devices, rates_in
 
 DEFAULT = "roofline:A100-fp32"
 SCHEMA = "remat.costs/1"
-OPTIMIZER_SCHEMA = "remat.optimizer/1"
-STATES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
-"""Tensors as large as a parameter that an optimizer keeps for it."""
-
-
-@dataclass(frozen=True)
-class Optimizer:
-    """Memory that an optimizer keeps for trained parameters.
-
-    Attributes
-    ----------
-    states : float
-        Tensors of a parameter's own size and type.
-    bytes_per_element : float
-        Bytes for each element of a parameter, of whatever type: 4 for a copy in full precision, 2 for two states in
-        eight bits.
-    fixed : int
-        Additional bytes, independent of the parameters.
-    """
-
-    states: float = 0
-    bytes_per_element: float = 0
-    fixed: int = 0
-
-    def bytes(self, size: int, elements: int) -> int:
-        """Bytes for parameters of so many bytes and elements, rounded up."""
-        return ceil(self.states * size + self.bytes_per_element * elements) + self.fixed
-
-
-def read_optimizer(optimizer: str | None) -> Optimizer:
-    """Read an optimizer: a known name, or a file of schema `remat.optimizer/1` (``.gz`` too).
-
-    Raises
-    ------
-    OptionError
-        For a name that is neither known nor a file.
-    InstanceError
-        For a file that says something else.
-    """
-    if optimizer is None:
-        return Optimizer()
-    if optimizer in STATES:
-        return Optimizer(STATES[optimizer])
-    if not Path(optimizer).is_file():
-        raise OptionError(f"there is no {optimizer!r}; known are {', '.join(STATES)}, and files", argument="optimizer")
-    document = read_document(optimizer)
-    if document.get("schema") != OPTIMIZER_SCHEMA:
-        found = document.get("schema")
-        raise InstanceError(f"{optimizer}: expected an optimizer ({OPTIMIZER_SCHEMA}), not {found!r}", "$.schema")
-    known = Optimizer.__dataclass_fields__
-    for name, value in document.items():
-        if name not in ("schema", *known):
-            raise InstanceError(f"{optimizer}: unknown; known are {', '.join(known)}", f"$.{name}")
-        if name in known and (isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or value < 0):
-            raise InstanceError(f"{optimizer}: expected a number that is not negative, not {value!r}", f"$.{name}")
-    return Optimizer(
-        float(document.get("states", 0)), float(document.get("bytes_per_element", 0)), int(document.get("fixed", 0))
-    )
 
 
 @dataclass(frozen=True)
@@ -184,22 +124,38 @@ def costs_document(device: str, measured: Mapping[str, tuple[int, int]], otherwi
 
 def static_bytes(recording: Recording, optimizer: str | None = None) -> dict[str, int]:
     """Break down resident bytes: parameters, buffers, inputs, constants and the optimizer's states."""
-    keeps = read_optimizer(optimizer)
     split = {"parameter": 0, "buffer": 0, "input": 0, "constant": 0}
-    seen: set[int] = set()
-    trained = elements = 0
+    for node, held in _resident(recording):
+        split[node.operator if node.operator in split else "constant"] += recording.storages[held.storage]
+    split["optimizer"] = read_optimizer(optimizer).state_bytes(trained_of(recording))
+    return split
+
+
+def trained_of(recording: Recording, order: Sequence[int] = ()) -> list[Trained]:
+    """Return the parameters that get a gradient, in the order in which the optimizer has them.
+
+    Parameters
+    ----------
+    recording : Recording
+    order : sequence of int
+        For each input of the graph, its place among the module's parameters; in the order of the graph if empty.
+    """
     inputs = [node for node in recording.nodes if node.role is Role.INPUT]
     gradients = dict(zip((node.name for node in inputs), recording.gradients, strict=False))
+    places = {node.name: place for node, place in zip(inputs, order, strict=False)}
+    found = [
+        (places.get(node.name, len(places)), Trained(recording.storages[held.storage], held.shape))
+        for node, held in _resident(recording)
+        if node.operator == "parameter" and gradients.get(node.name) is not None
+    ]
+    return [tensor for _, tensor in sorted(found, key=lambda entry: entry[0])]
+
+
+def _resident(recording: Recording) -> Iterator[tuple[Node, Held]]:
+    """Yield inputs and constants, each storage once."""
+    seen: set[int] = set()
     for node in recording.nodes:
-        if node.role not in (Role.INPUT, Role.CONSTANT):
-            continue
-        for held in node.tensors:
+        for held in node.tensors if node.role in (Role.INPUT, Role.CONSTANT) else ():
             if held is not None and held.storage not in seen:
                 seen.add(held.storage)
-                size = recording.storages[held.storage]
-                split[node.operator if node.operator in split else "constant"] += size
-                if node.operator == "parameter" and gradients.get(node.name) is not None:
-                    trained += size
-                    elements += prod(held.shape)
-    split["optimizer"] = keeps.bytes(trained, elements)
-    return split
+                yield node, held

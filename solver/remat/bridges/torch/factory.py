@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from remat.bridges.torch.capture import Captured, capture
+from remat.bridges.torch.capture import Captured, capture_for
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
 
@@ -54,10 +54,19 @@ def call_factory(named: str, **given: Any) -> tuple[Any, tuple[Any, ...], dict[s
     raise TorchError(f"{named} returns a {type(made).__name__}, not (module, args) or (module, args, kwargs)")
 
 
-def capture_factory(named: str, **given: Any) -> Captured:
-    """Capture the training step of what a factory returns; its module returns a scalar loss."""
+def capture_factory(named: str, /, target: str = "", **given: Any) -> Captured:
+    """Capture the training step of what a factory returns; its module returns a scalar loss.
+
+    Parameters
+    ----------
+    named : str
+    target : {"", "cpu", "cuda"}
+        The type of the device that the step is for, which need not be there; empty for that of the inputs.
+    **given
+        Arguments of the factory.
+    """
     module, args, kwargs = call_factory(named, **given)
-    captured = capture(module, *args, **kwargs)
+    captured = capture_for(target, module, args, kwargs)
     if not captured.has_loss:
         said = f"{named} makes a module that returns {_returned(captured)}, not one floating-point number"
         raise TorchError(f"the loss is not a scalar: {said}; wrap it in a module that returns the loss")

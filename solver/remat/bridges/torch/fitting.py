@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import Costs
 from remat.bridges.torch.factory import capture_factory
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Plan, TooSmallError, costs_of, make_plan
+from remat.bridges.torch.step_memory import label
+from remat.bridges.torch.target_device import target_of
+from remat.messages import elided
 from remat.solving.decisions.words import module_words
 from remat.solving.problem_setup import read_share
 from remat.units import Units, format_size, format_time
 
 SHOWN = 12
 """Modules that are listed one by one."""
+WIDEST = 46
+"""Columns of a module's name; in a list with a longer one, names are those inside the module that contains all."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +74,24 @@ class Fitted:
         if self.batch is not None:
             limited = "" if self.most is None else f", recomputation taking at most {100 * self.most:g} % more"
             yield "Batch", f"{self.batch} is the largest that fits{limited}"
-        yield "Decisions", module_words(((row.module, row.again, row.time_again) for row in self.modules), units)
-        yield "Peak", f"{format_size(plan.peak)}, and {format_size(plan.split.get('reserve', 0))} in reserve"
-        for name, size in plan.split.items():
-            if size and name != "reserve":
-                yield f"  {name}", format_size(size)
-        yield "Overhead", f"{plan.overhead:.2%} of the time without recomputation"
         again = sorted((row for row in self.modules if row.again), key=lambda row: -row.time_again)
-        yield "Run again", f"{sum(row.again for row in again)} of {sum(row.tasks for row in self.modules)} tasks"
-        for row in again[:SHOWN]:
-            yield f"  {row.module or '(no module)'}", f"{row.again}, {format_time(row.time_again, units)}"
+        above, names = short_names([row.module for row in again])
+        named = [(name, row.again, row.time_again) for name, row in zip(names, again, strict=True)]
+        yield "Decisions", module_words(named, units)
+        where = " in optimizer.step()" if plan.step_peak > plan.peak else " in forward and backward"
+        reserve = format_size(plan.split.get("reserve", 0))
+        yield "Peak", f"{format_size(plan.whole_peak)}{where if plan.step else ''}, and {reserve} in reserve"
+        if plan.step:
+            yield "Forward, backward", format_size(plan.peak)
+        yield from _rows({name: size for name, size in plan.split.items() if name != "reserve"})
+        if plan.step:
+            yield "Optimizer step", f"{format_size(plan.step_peak)}{f', {plan.optimizer}' if plan.optimizer else ''}"
+            yield from _rows(plan.step)
+        yield "Overhead", f"{plan.overhead:.2%} of the time without recomputation"
+        total = f"{sum(row.again for row in again)} of {sum(row.tasks for row in self.modules)} tasks"
+        yield "Run again", f"{total}{f', in {above}' if above else ''}"
+        for name, runs, time in named[:SHOWN]:
+            yield f"  {elided(name, WIDEST)}", f"{runs}, {format_time(time, units)}"
         if len(again) > SHOWN:
             yield "", f"and {len(again) - SHOWN} modules more"
         for note in plan.warnings:
@@ -94,12 +108,33 @@ class Fitted:
         return "import remat.torch", f"model = remat.torch.compile(model, {said})"
 
 
+def short_names(modules: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the module that contains all of these, and their names inside it; empty if no name is long.
+
+    Modules without a name are left out. The containing module itself is called ``(itself)``.
+    """
+    if all(len(name) <= WIDEST for name in modules):
+        return "", [name or "(no module)" for name in modules]
+    paths = {tuple(name.split(".")) for name in modules if name}
+    shared = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))]
+    above = ".".join(shared if len(paths) > 1 else shared[:-1])
+    inside = (name if not above else name.removeprefix(above).lstrip(".") or "(itself)" for name in modules)
+    return above, [short if name else "(no module)" for name, short in zip(modules, inside, strict=True)]
+
+
+def _rows(split: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    for name, size in split.items():
+        if size:
+            yield f"  {label(name)}", format_size(size)
+
+
 def fit(
     factory: str,
     choices: Choices,
     *,
     max_batch: int | None = None,
     max_overhead: float | str | None = None,
+    target: str | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Fitted:
     """Plan the step of a factory; with `max_batch`, of the largest batch up to that which fits.
@@ -112,6 +147,9 @@ def fit(
     max_batch : int, optional
     max_overhead : float or str, optional
         Recomputation may take at most this share of the time without any: ``0.1``, or ``"10%"``.
+    target : {"cpu", "cuda"}, optional
+        The type of the device that the step is for, which need not be there; by default that of the device of a
+        roofline in `choices.costs`, else that of the inputs.
     tell : callable, optional
         Called for each batch that is tried.
 
@@ -122,6 +160,7 @@ def fit(
     """
     most = None if max_overhead is None else read_share(max_overhead, "max_overhead")
     limit = None if most is None else float(most)
+    device = target_of(target, choices.costs)
 
     def planned(captured: Captured, *, search: bool = True) -> tuple[Captured, Plan, Costs]:
         costs = costs_of(captured, choices.costs)
@@ -135,12 +174,12 @@ def fit(
         return captured, plan, costs
 
     if max_batch is None:
-        captured, plan, costs = planned(capture_factory(factory))
+        captured, plan, costs = planned(capture_factory(factory, device))
         return Fitted(captured, plan, None, by_module(captured, plan, costs), choices, limit)
     found: dict[int, tuple[Captured, Plan, Costs]] = {}
 
     def fits(batch: int) -> bool:
-        captured = capture_factory(factory, batch=batch)
+        captured = capture_factory(factory, device, batch=batch)
         try:
             found[batch] = planned(captured, search=batch == 1)
         except TooSmallError as error:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remat.bridges.torch.capture import Captured, Source
-from remat.bridges.torch.costs import Costs, read_costs, read_optimizer
+from remat.bridges.torch.costs import Costs, read_costs
 from remat.bridges.torch.fusion import Fusion
 from remat.bridges.torch.generated_code import Account, LibraryWorkspace, Program, Workspace, account
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.graphs import build
+from remat.bridges.torch.optimizers import read_optimizer
 from remat.bridges.torch.plan_options import Choices, make_choices
 from remat.bridges.torch.planning import MEASURE, Plan, TooSmallError, costs_of, in_bytes, make_plan
 from remat.bridges.torch.recording import TorchError

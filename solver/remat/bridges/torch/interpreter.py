@@ -1,4 +1,4 @@
-"""`remat.torch.execute`: run the joint graph along a schedule. Slow, exact, and the reference for the rest."""
+"""Runs the joint graph along a schedule, task by task. Slow, exact, and the reference for the rest."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.joint import BOUNDARY, Task
-from remat.bridges.torch.measure import LiveStorages, allocator_peak
-from remat.bridges.torch.plans import Event, events_of
+from remat.bridges.torch.measure import LiveStorages
 from remat.bridges.torch.recording import Role, TorchError
 from remat.bridges.torch.shim import fx, pytree, torch
-from remat.bridges.torch.weightless import check_data
+from remat.bridges.torch.target_device import check_here
 
 
 @dataclass(frozen=True)
@@ -48,40 +47,9 @@ class Execution:
     allocator_peak: int | None = None
 
 
-def execute(captured: Captured, schedule: Any, inputs: Any = None, *, allocator: bool = False) -> Execution:
-    """Run a training step according to a schedule.
-
-    Parameters
-    ----------
-    captured : Captured
-    schedule : remat.Result, path or dict
-        A document is verified first.
-    inputs : (args, kwargs), optional
-        As in the call that was captured; by default those of that call.
-    allocator : bool
-        Measure what the allocator hands out, too, which takes time.
-
-    Returns
-    -------
-    Execution
-
-    Raises
-    ------
-    TorchError
-        For a schedule that copies values between memories, and programs whose loss is no scalar.
-    """
-    events = events_of(captured, schedule)
-    given = given_tensors(captured, inputs)
-    check_data(given)
-    interpreter = Interpreter(captured, given)
-    if not allocator:
-        return interpreter.run(events)
-    done, peak = allocator_peak(lambda: interpreter.run(events))
-    return replace(done, allocator_peak=peak)
-
-
 def given_tensors(captured: Captured, inputs: Any = None) -> list[Any]:
     """Return the tensors for the inputs of the joint graph, in order."""
+    check_here(captured.target)
     if inputs is None and captured.tensors is not None:
         return captured.tensors
     if not captured.sources:
@@ -125,7 +93,7 @@ class Interpreter:
         self.runs: Counter[str] = Counter()
         self.seconds: dict[str, float] = {}
 
-    def run(self, events: Iterable[Event]) -> Execution:
+    def run(self, events: Iterable[Any]) -> Execution:
         """Run and drop as the events say."""
         joint, recording = self.captured.joint, self.captured.recording
         held: dict[str, list[str]] = {}
@@ -138,17 +106,21 @@ class Interpreter:
                 stack.enter_context(context)
             self._take_inputs()
             for event in events:
-                if event.task is not None:
-                    self.step(joint.tasks[event.task])
-                for value in event.drop:
-                    for name in held.get(value, ()):
-                        self.there.pop(name, None)
+                self.follow(event, held)
             gradients = {
                 self._name(index): self._tensor(name, {})
                 for index, name in enumerate(recording.gradients)
                 if name is not None
             }
         return Execution(self._loss(), self.outputs, gradients, self.runs, self.seconds, live.peak)
+
+    def follow(self, event: Any, held: Mapping[str, list[str]]) -> None:
+        """Run and drop as one event says; `held` has the nodes of each value."""
+        if event.task is not None:
+            self.step(self.captured.joint.tasks[event.task])
+        for value in event.drop:
+            for name in held.get(value, ()):
+                self.there.pop(name, None)
 
     def _take_inputs(self) -> None:
         recording = self.captured.recording

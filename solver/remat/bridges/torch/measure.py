@@ -57,6 +57,12 @@ class LiveStorages(DispatchMode):
         for key in [key for key, (storage, _) in self._alive.items() if storage.expired()]:
             self.now -= self._alive.pop(key)[1]
 
+    def level(self) -> int:
+        """Return the bytes that are alive now, and take them as the peak so far."""
+        self.sweep()
+        self.peak = self.now
+        return self.now
+
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator, and count what it returns."""
         self.sweep()
@@ -82,6 +88,12 @@ class LiveStorages(DispatchMode):
     def size_of(self, tensor: Any) -> int:
         """Bytes of a tensor's storage."""
         return int(tensor.untyped_storage().nbytes())
+
+
+def unseen() -> Any:
+    """Return a context in which no dispatch mode sees the operators that run."""
+    modes: Any = import_module("torch.utils._python_dispatch")
+    return modes._disable_current_modes()
 
 
 def allocator_peak(call: Callable[[], Returned]) -> tuple[Returned, int]:

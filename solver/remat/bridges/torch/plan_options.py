@@ -11,7 +11,7 @@ from remat.bridges.torch.costs import Costs
 from remat.errors import OptionError
 from remat.solving.problem_setup import read_seconds
 from remat.solving.relative_budget import plain_budget, share_of
-from remat.units import parse_size
+from remat.units import parse_bandwidth, parse_size
 
 TIME_LIMIT = 30.0
 """Seconds of a solve, unless said otherwise."""
@@ -34,7 +34,7 @@ class Choices:
     costs : str, Costs or mapping, optional
         As for `Captured.instance`; ``measure`` measures each operator, with the tensors of the call that is planned.
     optimizer : str, optional
-        ``sgd``, ``momentum``, ``adam``, ``adamw``, or a file (`remat.bridges.torch.costs.read_optimizer`).
+        ``adamw``, ``adamw-fused``, ... (`remat.generate.optimizers`), or a file (`remat.torch.read_optimizer`).
     reserve : int, str or None
         Bytes that are left alone: by default 1 GiB on a device, nothing on the CPU.
     accumulate : bool
@@ -43,6 +43,11 @@ class Choices:
         A plan file to use instead of solving.
     cache : path, optional
         A folder of plans, by fingerprint, budget and costs.
+    host : int or str, optional
+        Bytes of the host's memory for results that leave the device and return; none by default.
+    link : int, float or str, optional
+        Bandwidth between device and host, in each direction (``25GB/s``; a number is in bytes per second); measured by
+        default.
     inductor : bool
         Compile the planned graphs with Inductor; otherwise PyTorch's own kernels run them one by one.
 
@@ -62,6 +67,8 @@ class Choices:
     accumulate: bool = False
     plan: str | os.PathLike[str] | None = None
     cache: str | os.PathLike[str] | None = None
+    host: int | str | None = None
+    link: float | str | None = None
     inductor: bool = False
 
     def __post_init__(self) -> None:
@@ -73,6 +80,14 @@ class Choices:
             object.__setattr__(self, "budget", check_budget(budget))
         if self.reserve is not None:
             object.__setattr__(self, "reserve", check_size(self.reserve, "reserve"))
+        if self.host is not None:
+            if not read_size(self.host, "host"):
+                raise OptionError("the host has no memory; leave host out to plan without it", argument="host")
+            object.__setattr__(self, "host", check_size(self.host, "host"))
+        if self.link is not None:
+            if self.host is None:
+                raise OptionError("a link goes with the memory of a host, such as host='64GB'", argument="link")
+            check_rate(self.link)
         object.__setattr__(self, "time_limit", read_seconds(self.time_limit, TIME_LIMIT))
 
     @property
@@ -94,6 +109,14 @@ def read_size(size: Any, argument: str) -> int:
         return parse_size(size)
     except ValueError as error:
         raise OptionError(f"{error}", argument=argument) from None
+
+
+def check_rate(rate: Any) -> None:
+    """Refuse a bandwidth that cannot be read, or that is 0."""
+    try:
+        parse_bandwidth(rate)
+    except ValueError as error:
+        raise OptionError(f"{error}", argument="link") from None
 
 
 def check_size(size: Any, argument: str) -> int | str:

@@ -11,17 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
-from remat.bridges.torch.costs import Costs, read_costs, read_optimizer
+from remat.bridges.torch.costs import Costs, read_costs, trained_of
+from remat.bridges.torch.hosted_planning import DEVICE, solve_with_host
+from remat.bridges.torch.joint import FROM_MASK, Task
 from remat.bridges.torch.operator_timing import measure
+from remat.bridges.torch.optimizers import Optimizer, read_optimizer
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import TorchError, digests, first_difference
 from remat.bridges.torch.shim import torch
+from remat.bridges.torch.step_memory import gradient_bytes, gradients_at_peak, listed, optimizer_step
+from remat.bridges.torch.target_device import is_mapped, mapped_operators, portable
 from remat.documents import read_document, write_text
 from remat.errors import RematError
 from remat.plugin.proposal import ALL_SCHEDULES, Status
+from remat.schedule.document import Run
 from remat.solving.entry import solve
 from remat.solving.external_schedule import schedule_of
+from remat.solving.host_order.moving import move
+from remat.solving.host_order.program import Program
 from remat.solving.questions.least_budget import least_budget
 from remat.solving.relative_budget import share_of
 from remat.solving.result import Result
@@ -61,13 +69,22 @@ class Plan:
         The tasks in order.
     split : mapping of str to int
         Bytes of the budget: parameters, buffers, inputs, constants, the optimizer's states, gradients that are there
-        already, reserve; `activations` are the rest of the peak, new gradients included.
+        already, reserve; `gradients` are the new ones that are there at the peak, `activations` the rest of it.
     peak : int
-        The verified peak, the reserve not counted.
+        The verified peak of forward and backward, the reserve not counted.
     overhead : float
         Time of recomputation, as a share.
     source : str
         ``solved``, ``cache`` or the plan file.
+    program : Program or None
+        With a host: the operations in the order in which they are issued.
+    step : mapping of str to int
+        Bytes in memory while the optimizer updates the parameters, by kind; empty if no optimizer was named.
+    optimizer : str
+        The optimizer with the implementation of its step, such as ``adamw-foreach``.
+    portable : tuple of (str, str)
+        Tasks in the order of the program with descriptions that no device changes, if the plan is for a device that
+        was not there.
     """
 
     fingerprint: str
@@ -78,10 +95,25 @@ class Plan:
     overhead: float
     source: str
     operators: tuple[str, ...] = ()
+    program: Program | None = None
     warnings: tuple[str, ...] = field(default=())
+    step: Mapping[str, int] = field(default_factory=dict)
+    optimizer: str = ""
+    portable: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def step_peak(self) -> int:
+        """Bytes in memory while the optimizer updates the parameters; 0 if no optimizer was named."""
+        return sum(self.step.values())
+
+    @property
+    def whole_peak(self) -> int:
+        """The peak of the whole training step, the reserve not counted."""
+        return max(self.peak, self.step_peak)
 
     def to_document(self) -> dict[str, Any]:
         """Return the plan as a document of schema `remat.plan/1`."""
+        step = {"optimizer_step": {"optimizer": self.optimizer, "split": dict(self.step)}} if self.step else {}
         return {
             "schema": SCHEMA,
             "fingerprint": self.fingerprint,
@@ -89,6 +121,8 @@ class Plan:
             "peak": self.peak,
             "overhead": self.overhead,
             "split": dict(self.split),
+            **step,
+            **({"portable": [list(entry) for entry in self.portable]} if self.portable else {}),
             "operators": list(self.operators),
             "schedule": dict(self.schedule),
         }
@@ -101,8 +135,13 @@ class Plan:
     def summary(self) -> str:
         """Breakdown of the bytes in a few lines."""
         shown = [f"{name} {format_size(size)}" for name, size in self.split.items() if size]
-        lines = [f"peak {format_size(self.peak)}: {', '.join(shown)}", f"recomputation takes {self.overhead:.2%} more"]
-        return "\n".join((*lines, *self.warnings))
+        more = "recomputation takes" if self.program is None else "recomputation and waits for copies take"
+        lines = [f"peak {format_size(self.peak)}: {', '.join(shown)}"]
+        if self.step:
+            higher = ", the peak of the whole step" if self.step_peak > self.peak else ""
+            of = f" of {self.optimizer}" if self.optimizer else ""
+            lines.append(f"optimizer.step(){of} takes {format_size(self.step_peak)}{higher}: {listed(self.step)}")
+        return "\n".join((*lines, f"{more} {self.overhead:.2%} more", *self.warnings))
 
 
 def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> Plan:
@@ -124,11 +163,17 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
     """
     if choices.plan is not None:
         return load_plan(captured, choices.plan)
+    if choices.host is not None:
+        return _hosted_plan(captured, choices)
     path = _cached(captured, choices)
     if path is not None and path.exists():
         return load_plan(captured, path, source="cache")
     split = _split(captured, choices)
     reserve = split["reserve"]
+    optimizer = read_optimizer(choices.optimizer)
+    step = _step(captured, choices, split, optimizer)
+    if isinstance(choices.budget, (int, str)) and not _is_share(choices.budget):
+        _check_step(captured, choices, step, parse_size(choices.budget), split)
     costs = costs_of(captured, choices.costs)
     instance = captured.instance(costs, static=sum(split.values()) - reserve)
     result = _solve(instance, choices, reserve, captured)
@@ -140,11 +185,48 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
         if proved or least.columns is None or not _within(result, least):
             raise TooSmallError(_too_small(captured, (result, least), split, choices), proved=proved)
         result = least
-    plan = plan_of(captured, result, split)
+    capacity = result.machine.memories[0].capacity
+    if choices.budget is not None and capacity is not None:
+        _check_step(captured, choices, step, int(capacity) + reserve, split)
+    plan = plan_of(captured, result, split, step, optimizer.called(device_of(captured)))
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         plan.save(path)
     return plan
+
+
+def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
+    """Plan with a host: solve, move the copies between runs, and verify."""
+    split = _split(captured, choices)
+    optimizer = read_optimizer(choices.optimizer)
+    step = _step(captured, choices, split, optimizer)
+    if isinstance(choices.budget, (int, str)) and not _is_share(choices.budget):
+        _check_step(captured, choices, step, parse_size(choices.budget), split)
+    result = solve_with_host(captured, choices, split, costs_of(captured, choices.costs))
+    if result.columns is None:
+        proved = result.status is Status.INFEASIBLE
+        fixed = format_size(sum(split.values()))
+        where = f"{choices.budget} on the device and {choices.host} at the host"
+        certain = ", proved over all schedules" if proved else ""
+        message = f"no schedule within {where}{certain}; {fixed} on the device are fixed"
+        raise TooSmallError(message, proved=proved)
+    moved = move(result)
+    found = moved.result
+    peak, reserve = found.peak_memory[DEVICE], split["reserve"]
+    return Plan(
+        fingerprint=captured.fingerprint,
+        schedule=found.to_dict(),
+        runs=tuple(step.task for step in found.steps if isinstance(step, Run)),
+        split={**split, "activations": peak - (sum(split.values()) - reserve)},
+        peak=peak,
+        overhead=float(found.overhead or 0.0),
+        source="solved",
+        operators=digests(captured.recording.lines),
+        program=moved.program,
+        step=step,
+        optimizer=optimizer.called(device_of(captured)),
+        warnings=(f"host {format_size(found.peak_memory['host'])}", moved.summary),
+    )
 
 
 def costs_of(captured: Captured, costs: str | Costs | Mapping[str, Any] | None) -> Costs:
@@ -157,17 +239,19 @@ def same_order(captured: Captured, plan: Plan, choices: Choices) -> Plan | None:
     budget = choices.budget
     if not captured.tasks.keys() >= set(plan.runs):
         return None
-    if not isinstance(budget, (int, str)) or (isinstance(budget, str) and budget.rstrip().endswith("%")):
+    if not isinstance(budget, (int, str)) or _is_share(budget):
         return None
     split = _split(captured, choices)
+    optimizer = read_optimizer(choices.optimizer)
+    step = _step(captured, choices, split, optimizer)
     costs = costs_of(captured, choices.costs)
     instance = captured.instance(costs, static=sum(split.values()) - split["reserve"])
     try:
         result = schedule_of(instance, list(plan.runs))
     except RematError:
         return None
-    fits = result.peak_memory["memory"] + split["reserve"] <= parse_size(budget)
-    return plan_of(captured, result, split) if fits else None
+    made = plan_of(captured, result, split, step, optimizer.called(device_of(captured)))
+    return made if made.whole_peak + split["reserve"] <= parse_size(budget) else None
 
 
 def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str = "") -> Plan:
@@ -176,9 +260,13 @@ def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str =
     if document.get("schema") != SCHEMA:
         raise TorchError(f"{os.fspath(path)}: expected a plan ({SCHEMA}), not {document.get('schema')!r}")
     if document["fingerprint"] != captured.fingerprint:
+        if document.get("portable"):
+            return _from_elsewhere(captured, document, source or os.fspath(path))
         where = first_difference(captured.recording, tuple(document.get("operators", ())))
         raise TorchError(f"{os.fspath(path)}: the plan is for another program; {where}")
-    schedule = document["schedule"]
+    schedule, step = document["schedule"], document.get("optimizer_step", {})
+    if any("copy" in entry for entry in schedule.get("steps", ())):
+        raise TorchError(f"{os.fspath(path)}: the plan has a host; plan again with host, as its program is not stored")
     events = events_of(captured, schedule)
     return Plan(
         fingerprint=captured.fingerprint,
@@ -189,6 +277,43 @@ def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str =
         overhead=float(document["overhead"]),
         source=source or os.fspath(path),
         operators=tuple(document["operators"]),
+        step=step.get("split", {}),
+        optimizer=step.get("optimizer", ""),
+    )
+
+
+def _from_elsewhere(captured: Captured, document: Mapping[str, Any], source: str) -> Plan:
+    """Return a plan that was made without this device: the same runs of the tasks here, verified with their sizes."""
+    mine, theirs = portable_tasks(captured), [tuple(entry) for entry in document["portable"]]
+    for (name, here), (_, there) in zip(mine, theirs, strict=False):
+        if here != there:
+            node = captured.joint.nodes.get(captured.joint.tasks[name].node)
+            shown = name if node is None else captured.joint.describe(node.name)
+            raise TorchError(f"{source}: the plan is for another program; the first task that differs is {shown} here")
+    if len(mine) != len(theirs):
+        raise TorchError(
+            f"{source}: the plan is for another program; it has {len(theirs)} tasks, and here are {len(mine)}"
+        )
+    names = {old: new for (new, _), (old, _) in zip(mine, theirs, strict=True)}
+    schedule = document["schedule"]
+    runs = [names[step["run"]] for step in schedule["steps"] if "run" in step]
+    split = {name: size for name, size in document["split"].items() if name not in ("gradients", "activations")}
+    step = document.get("optimizer_step", {})
+    result = schedule_of(captured.instance(static=sum(split.values()) - split.get("reserve", 0)), runs)
+    made = plan_of(captured, result, split, step.get("split"), step.get("optimizer", ""))
+    return replace(made, source=source, overhead=float(document["overhead"]), warnings=())
+
+
+def portable_tasks(captured: Captured) -> tuple[tuple[str, str], ...]:
+    """Return the tasks of a step with short descriptions that no device changes."""
+
+    def described(task: Task) -> str:
+        node = captured.joint.nodes.get(task.node)
+        text = "" if node is None else portable(node)
+        return f"{text}{FROM_MASK if task.from_mask else ''}"
+
+    return tuple(
+        (task.name, hashlib.sha256(described(task).encode()).hexdigest()[:8]) for task in captured.joint.tasks.values()
     )
 
 
@@ -224,23 +349,62 @@ def judge(captured: Captured, forward: Any, backward: Any, *, costs: Any = None)
 
 
 def _split(captured: Captured, choices: Choices) -> dict[str, int]:
+    """Return the parts of a budget that are fixed: parameters, buffers, inputs, states and the reserve."""
     split = captured.static_bytes(choices.optimizer)
     names = {"parameter": "parameters", "buffer": "buffers", "input": "inputs", "constant": "constants"}
     found = {names.get(name, name): size for name, size in split.items()}
-    joint = captured.joint
-    gradients = {value for name in captured.recording.gradients if name is not None for value in joint.owned[name]}
-    found["accumulated"] = sum(joint.values[value] for value in gradients) if choices.accumulate else 0
+    found["accumulated"] = gradient_bytes(captured) if choices.accumulate else 0
     if choices.reserve is not None:
         found["reserve"] = parse_size(choices.reserve)
     else:
-        on_device = any(node.meta["val"].device.type != "cpu" for node in _tensors(captured))
-        found["reserve"] = RESERVE_ON_DEVICE if on_device else 0
+        found["reserve"] = 0 if device_of(captured) == "cpu" else RESERVE_ON_DEVICE
     return found
 
 
-def _tensors(captured: Captured) -> list[Any]:
+def device_of(captured: Captured) -> str:
+    """Return the type of the device of a step: its target, or that of its first input that is not on the CPU."""
+    if captured.target:
+        return captured.target
     nodes = captured.graph.graph.find_nodes(op="placeholder")
-    return [node for node in nodes if isinstance(node.meta.get("val"), torch.Tensor)]
+    held = (node.meta.get("val") for node in nodes)
+    types = (str(tensor.device.type) for tensor in held if isinstance(tensor, torch.Tensor))
+    return next((kind for kind in types if kind != "cpu"), "cpu")
+
+
+def _is_share(budget: int | str) -> bool:
+    return isinstance(budget, str) and budget.rstrip().endswith("%")
+
+
+def _step(captured: Captured, choices: Choices, split: Mapping[str, int], optimizer: Optimizer) -> Mapping[str, int]:
+    """Return what is in memory during the optimizer's step; nothing if no optimizer is named."""
+    if choices.optimizer is None:
+        return {}
+    return optimizer_step(captured, optimizer, split, device_of(captured))
+
+
+def _check_step(
+    captured: Captured, choices: Choices, step: Mapping[str, int], budget: int, split: Mapping[str, int]
+) -> None:
+    """Refuse a budget that the optimizer's step exceeds: no schedule of forward and backward changes that."""
+    needed = sum(step.values()) + split["reserve"]
+    if not step or needed <= budget or budget <= split["reserve"]:
+        return
+    device = device_of(captured)
+    optimizer = read_optimizer(choices.optimizer)
+    named = optimizer.called(device) or str(choices.optimizer)
+    reserve = f" with {format_size(split['reserve'])} in reserve" if split["reserve"] else ""
+    said = (
+        f"{_verdict(choices, proved=True)}: optimizer.step() of {named} takes {format_size(needed, both=True)}{reserve}"
+    )
+    said += ", whatever is recomputed"
+    others = optimizer.others(trained_of(captured.recording, captured.parameter_order), device)
+    name, other = min(others, key=lambda entry: entry[1], default=("", step["temporaries"]))
+    if other < step["temporaries"]:
+        least = needed - step["temporaries"] + other
+        fits = "which fits" if least <= budget else "which does not fit either"
+        said += f", and {name} {format_size(least)}, {fits}"
+    said += f"; of it {listed(step, 3)}"
+    raise TooSmallError(said, proved=True)
 
 
 def in_bytes(captured: Captured, choices: Choices) -> Choices:
@@ -266,7 +430,7 @@ def _solve(instance: Any, choices: Choices, reserve: int, captured: Captured) ->
         return kept
     if not isinstance(budget, (int, str)):
         raise TorchError(f"there are {len(budget)} budgets; here is one training graph, which takes one")
-    if share_of(budget) is None:
+    if not _is_share(budget):
         whole = parse_size(budget)
         budget = whole - reserve
         if budget <= 0:
@@ -311,13 +475,12 @@ def _within(result: Result, least: Result) -> bool:
 def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mapping[str, int], choices: Choices) -> str:
     """Describe a sufficient budget, the module at its peak, and its fixed part."""
     result, least = answers
-    joint, reserve = captured.joint, split["reserve"]
-    gradients = {value for name in captured.recording.gradients if name is not None for value in joint.owned[name]}
+    reserve = split["reserve"]
     states = split["optimizer"] + split["accumulated"]
     others = sum(split.values()) - reserve - split["parameters"] - states
     shares = {
         "weights": split["parameters"],
-        "new gradients": sum(joint.values[value] for value in gradients),
+        "new gradients": gradient_bytes(captured),
         "the optimizer's states": split["optimizer"],
         "gradients of earlier steps": split["accumulated"],
         "inputs and the like": others,
@@ -354,7 +517,13 @@ def _set_by(captured: Captured, task: str) -> str:
     return "" if node is None else f", set by {captured.joint.describe(node.name)}"
 
 
-def plan_of(captured: Captured, result: Result, split: Mapping[str, int] | None = None) -> Plan:
+def plan_of(
+    captured: Captured,
+    result: Result,
+    split: Mapping[str, int] | None = None,
+    step: Mapping[str, int] | None = None,
+    optimizer: str = "",
+) -> Plan:
     """Return the plan that a verified schedule of a captured step is.
 
     Parameters
@@ -364,24 +533,44 @@ def plan_of(captured: Captured, result: Result, split: Mapping[str, int] | None 
         Of `captured.instance()`.
     split : mapping of str to int, optional
         What of the peak lies in memory throughout, and the reserve; nothing by default.
+    step : mapping of str to int, optional
+        What is in memory during the step of the optimizer.
+    optimizer : str
+        Its name.
     """
     events = events_of(captured, result)
     peak = result.peak_memory["memory"]
     fixed = {} if split is None else split
     counted = sum(fixed.values()) - fixed.get("reserve", 0)
+    gradients = gradients_at_peak(captured, result, events)
     notes: tuple[str, ...] = ()
-    if split is not None and not split["optimizer"]:
-        notes = ("the optimizer's states are not counted: optimizer='adamw' would",)
+    mapped = is_mapped(captured.target)
+    if mapped:
+        notes += (_of_target(captured, fixed.get("reserve", 0)),)
+    if split is not None and not step:
+        notes += ("the optimizer is not counted, neither its states nor its step: optimizer='adamw' would",)
     return Plan(
         fingerprint=captured.fingerprint,
         schedule=result.to_dict(),
         runs=tuple(event.task for event in events if event.task is not None),
-        split={**fixed, "activations": peak - counted},
+        split={**fixed, "gradients": gradients, "activations": peak - counted - gradients},
         peak=peak,
         overhead=float(result.overhead or 0.0),
         source="solved",
         operators=digests(captured.recording.lines),
         warnings=notes,
+        step=step or {},
+        optimizer=optimizer,
+        portable=portable_tasks(captured) if mapped else (),
+    )
+
+
+def _of_target(captured: Captured, reserve: int) -> str:
+    """Say that a plan is for a device that is not there, and which operators were mapped."""
+    found = ", ".join(f"{count} {name}" for name, count in mapped_operators(captured.recording).items())
+    return (
+        f"planned for {captured.target}, which is not here: PyTorch traced the operators of the CPU, and rules mapped "
+        f"those that differ ({found or 'none'}); {format_size(reserve)} is in reserve for context and fragmentation"
     )
 
 
@@ -389,8 +578,7 @@ def _cached(captured: Captured, choices: Choices) -> Path | None:
     if choices.cache is None:
         return None
     if choices.costs == MEASURE:  # other figures each time, so that it counts where they were measured
-        device = next(iter(_tensors(captured))).meta["val"].device
-        source = f"{MEASURE} {device} {torch.__version__}"
+        source = f"{MEASURE} {device_of(captured)} {torch.__version__}"
     else:
         costs = read_costs(choices.costs)
         source = f"{costs.source} {costs.rate} {costs.bandwidth} {sorted(costs.measured.items())}"

@@ -295,7 +295,7 @@ def module_of(node: Any) -> str:
     if not stack:
         return ""
     path = str(list(stack.values())[-1][0])
-    path = re.sub(r"^L\[['\"]\w+['\"]\]", "", path)
+    path = re.sub(r"^L\[['\"]\w+['\"]\]", "", path).replace(".__dict__['_modules']", "._modules")
     return re.sub(r"\._modules\[['\"](.*?)['\"]\]|\[(\d+)\]", r".\1\2", path).strip(".")
 
 

@@ -9,6 +9,10 @@ from typing import Any
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
 
+PACKAGES = "site-packages/"
+PYTORCH = "site-packages/torch/_"
+"""Where installed packages are, and PyTorch's machinery."""
+
 
 def check_module(module: Any) -> None:
     """Refuse anything but a module, and parameters or hooks that the joint graph would not show."""
@@ -18,12 +22,18 @@ def check_module(module: Any) -> None:
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if type(tensor) not in plain:
             raise TorchError(f"{name} is a {type(tensor).__name__}; plans are for plain tensors")
-    for name, part in module.named_modules():
-        if part._backward_hooks or getattr(part, "_backward_pre_hooks", None):
-            raise TorchError(f"{name or 'the module'} has a backward hook, which a plan would not call; remove it")
+    check_backward_hooks(module, itself=True)
     for name, tensor in module.named_parameters():
         if tensor._backward_hooks:
             raise TorchError(f"parameter {name} has a hook, which a plan would not call; remove it")
+
+
+def check_backward_hooks(module: Any, *, itself: bool = False) -> None:
+    """Refuse backward hooks of submodules, which the joint graph does not show, or of the module itself, too."""
+    for part in module.modules():
+        if (part._backward_hooks or part._backward_pre_hooks) and (itself or part is not module):
+            name = next(known for known, other in module.named_modules() if other is part)
+            raise TorchError(f"{name or 'the module'} has a backward hook, which a plan would not call; remove it")
 
 
 def warn_of_checkpoints(graph: Any) -> None:
@@ -56,7 +66,8 @@ def explain(error: BaseException) -> TorchError:
     for one in chain:
         if "Unsupported" in type(one).__name__:
             return TorchError(f"the module cannot be traced as one graph{where}: {_first_line(str(one))}")
-    return TorchError(f"the module cannot be captured{where}: {type(error).__name__}: {_first_line(text)}")
+    inner = getattr(error, "inner_exception", None) or error
+    return TorchError(f"the module cannot be captured{where}: {type(inner).__name__}: {_first_line(str(inner))}")
 
 
 def _first_line(text: str) -> str:
@@ -64,8 +75,12 @@ def _first_line(text: str) -> str:
 
 
 def _place(text: str) -> str:
-    """Return `` (file.py:12)`` from the part of a message that quotes the user's code."""
+    """Return `` (file.py:12)`` from the part of a message that quotes the code, and the line of a package below it."""
     _, _, quoted = text.partition("from user code")
     found = re.findall(r'File "([^"]+)", line (\d+)', quoted or text)
-    found = [entry for entry in found if "site-packages" not in entry[0]] or found
-    return f" ({found[-1][0]}:{found[-1][1]})" if found else ""
+    if not found:
+        return ""
+    path, line = next((entry for entry in reversed(found) if PACKAGES not in entry[0]), found[-1])
+    inner, number = next((entry for entry in reversed(found) if PYTORCH not in entry[0]), (path, line))
+    below = f", in {inner.rpartition(PACKAGES)[2]}:{number}" if (path, line) != (inner, number) else ""
+    return f" ({path}:{line}{below})"

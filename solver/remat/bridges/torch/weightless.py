@@ -25,7 +25,7 @@ def check_data(tensors: list[Any]) -> None:
 
 
 @contextmanager
-def stand_ins(module: Any, given: Any) -> Iterator[Any]:
+def stand_ins(module: Any, given: Any, target: str = "") -> Iterator[Any]:
     """Yield the arguments with which a module is captured.
 
     Traced on the device meta itself, PyTorch would choose other operators than on any device, with other results kept
@@ -36,21 +36,26 @@ def stand_ins(module: Any, given: Any) -> Iterator[Any]:
     ----------
     module : torch.nn.Module
     given : (args, kwargs)
+    target : str
+        The type of the device of the fake tensors, even if everything has data.
     """
     tables = [table for part in module.modules() for table in (part._parameters, part._buffers)]
     tensors = [tensor for table in tables for tensor in table.values() if tensor is not None]
     leaves = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
-    if not any(map(has_no_data, (*tensors, *leaves))):
+    elsewhere = target and any(tensor.device.type != target for tensor in (*tensors, *leaves))
+    if not elsewhere and not any(map(has_no_data, (*tensors, *leaves))):
         yield given
         return
     devices = [leaf.device for leaf in leaves if not has_no_data(leaf)]
     device = devices[0] if devices else torch.device("cpu")
+    if target:
+        device = torch.device(target, None if target == "cpu" else 0)
     mode = import_module("torch._subclasses.fake_tensor").FakeTensorMode()
     known: dict[int, Any] = {}
 
     def fake(tensor: Any) -> Any:
         if id(tensor) not in known:
-            known[id(tensor)] = _fake(mode, tensor, device)
+            known[id(tensor)] = _fake(mode, tensor, device, everywhere=bool(elsewhere))
         return known[id(tensor)]
 
     before = [dict(table) for table in tables]
@@ -64,8 +69,8 @@ def stand_ins(module: Any, given: Any) -> Iterator[Any]:
             table.update(was)
 
 
-def _fake(mode: Any, tensor: Any, device: Any) -> Any:
-    if not has_no_data(tensor):
+def _fake(mode: Any, tensor: Any, device: Any, *, everywhere: bool) -> Any:
+    if not has_no_data(tensor) and not everywhere:
         return mode.from_tensor(tensor)
     with mode:
         made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)

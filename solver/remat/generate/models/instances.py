@@ -188,7 +188,7 @@ def _loss(work: Workload, kernels: Kernels, output: int) -> Document:
 def chain(
     *,
     config: str = "gpt2",
-    batch: int = 8,
+    batch: int = 1,
     sequence: int | None = None,
     dtype: str = "bf16",
     flash: bool = True,
@@ -298,7 +298,7 @@ def described(work: Workload, dtype: str) -> str:
 def dag(
     *,
     config: str = "gpt2",
-    batch: int = 8,
+    batch: int = 1,
     sequence: int | None = None,
     dtype: str = "bf16",
     flash: bool = True,

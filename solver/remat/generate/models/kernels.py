@@ -53,12 +53,15 @@ class Amounts:
         How many (without adapters), and bytes of all, adapters included.
     trained, factors : int
         How many are trained, and the rows and columns of their matrices.
+    largest : int
+        The most of them in one matrix.
     """
 
     parameters: int = 0
     weights: int = 0
     trained: int = 0
     factors: int = 0
+    largest: int = 0
 
     def add(self, weight: Weight, treatment: Treatment, element: int) -> None:
         """Count a group of parameters."""
@@ -68,7 +71,9 @@ class Amounts:
         self.trained += treatment.trained_parameters(weight)
         if treatment.trained:
             self.factors += weight.copies * (weight.rows + weight.columns) + weight.biases
+            self.largest = max(self.largest, weight.rows * weight.columns)
         else:
+            self.largest = max(self.largest, treatment.rank * max(weight.rows, weight.columns))
             self.factors += weight.copies * bool(treatment.rank) * (weight.rows + weight.columns + 2 * treatment.rank)
 
 

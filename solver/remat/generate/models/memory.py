@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from remat.generate.models.instances import Stages, Workload, stages_of
 from remat.generate.networks.parameters import FLOAT32, MOMENTS, States
+from remat.generate.optimizers import FAMILIES, Named
 
 LONGEST = 2**26
 """Largest batch and longest sequence that are looked for."""
@@ -22,7 +23,8 @@ MOST_TRIALS = 512
 """Numbers of recomputed blocks that are tried: all of them, unless a model has more blocks."""
 
 PRECISIONS = ("mixed", "pure")
-STEPS = ("foreach", "fused")
+SAME_STATES = {"adamw": "adam", "adamw8": "adam8"}
+"""Optimizers with the states of another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,35 +34,46 @@ class Training:
     Attributes
     ----------
     optimizer : str
-        Name of `MOMENTS`.
+        A name of `remat.generate.optimizers`, or ``none``.
     precision : {"mixed", "pure"}
         Mixed: states of fp32 with a copy of 16-bit parameters. Pure: states of the parameters' own type.
-    step : {"foreach", "fused"}
-        Whether a step makes one more copy of what is trained (the usual one of PyTorch), or not.
+    step : {"", "foreach", "fused", "loop"}
+        The implementation of its step; empty for PyTorch's default on a device.
     data, zero : int
         Ranks that share the batch, and the stage of ZeRO.
     """
 
     optimizer: str = "adam"
     precision: str = "mixed"
-    step: str = "foreach"
+    step: str = ""
     data: int = 1
     zero: int = 0
 
+    @property
+    def moments(self) -> str:
+        """The name of `MOMENTS` with its states."""
+        return SAME_STATES.get(self.optimizer, self.optimizer)
+
     def state_bytes(self, element: int, count: int, factors: int) -> int:
         """Bytes of the states of so many parameters."""
-        if self.precision == "mixed" or self.optimizer == "adam8":
-            made = States(optimizer=self.optimizer, master=None if self.precision == "mixed" else False)
+        if self.precision == "mixed" or self.moments == "adam8":
+            made = States(optimizer=self.moments, master=None if self.precision == "mixed" else False)
             return made.state_bytes(element, count, factors)
         factored = FLOAT32 * factors if self.optimizer == "adafactor" else 0
-        return MOMENTS[self.optimizer] // FLOAT32 * element * count + factored
+        return MOMENTS[self.moments] // FLOAT32 * element * count + factored
 
-    def step_bytes(self, element: int, count: int) -> int:
-        """Bytes that the optimizer's step takes for a moment."""
-        if self.step == "fused" or self.optimizer == "none":
+    def step_bytes(self, element: int, count: int, largest: int) -> int:
+        """Bytes that the optimizer's step takes for a moment, if so many are trained and the largest tensor has those.
+
+        A step that updates one parameter after another may hold a copy of the one before, which is no larger.
+        """
+        if self.optimizer == "none":
             return 0
-        wide = self.precision == "mixed" and States(optimizer=self.optimizer).has_master(element)
-        return (FLOAT32 if wide else element) * count
+        wide = self.precision == "mixed" and States(optimizer=self.moments).has_master(element)
+        each = FLOAT32 if wide else element
+        taken = Named(self.optimizer, self.step, FAMILIES[self.optimizer]).temporaries("cuda")
+        one = replace(taken, all=0).bytes([largest * each] * 2, [largest] * 2)
+        return taken.all * each * count + one
 
 
 class Static(NamedTuple):
@@ -104,7 +117,7 @@ class Peak(NamedTuple):
 def static_of(work: Workload, training: Training) -> Static:
     """Return what parameters, gradients and states take on one rank."""
     element, ranks, zero = work.setting.element, training.data, training.zero
-    weights = gradients = states = trained = largest = largest_gradient = 0
+    weights = gradients = states = trained = largest = largest_gradient = most = 0
     for part in work.parts:
         own = part.amounts
         weights += part.repeat * own.weights
@@ -113,11 +126,12 @@ def static_of(work: Workload, training: Training) -> Static:
         states += part.repeat * training.state_bytes(element, own.trained, own.factors)
         largest = max(largest, own.weights)
         largest_gradient = max(largest_gradient, own.trained * element)
+        most = max(most, own.largest)
 
     def share(size: int, least: int) -> int:
         return -(-size // ranks) if zero >= least else size
 
-    step = training.step_bytes(element, trained)
+    step = training.step_bytes(element, trained, most)
     gathered = (2 * largest if zero == 3 else 0) + (largest_gradient if zero >= 2 else 0)
     return Static(share(weights, 3), share(gradients, 2), share(states, 1), gathered, share(step, 1))
 

@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from remat.messages import elided, printable
 from remat.report.text.comma_separated import to_csv
-from remat.units import format_size, format_time
+from remat.solving.decisions.words import ranges
+from remat.units import Number, Units, format_size, format_time
 
 if TYPE_CHECKING:
     from remat.solving.decisions.stages import StageDecision, StageDecisions
     from remat.solving.decisions.values import Decision, Decisions
     from remat.solving.result import Result
 
-HEADINGS = ("value", "of", "size", "decision", "runs", "recompute time", "waits in", "read by")
-STAGE_HEADINGS = ("stage", "micro-batch", "layers", "of", "device", "decision", "runs", "recompute time", "offloaded")
+HEADINGS = (
+    *("value", "of", "size", "decision", "runs", "recompute time", "recomputed at"),
+    *("transfer time", "waits in", "read by"),
+)
+STAGE_HEADINGS = (
+    *("chain", "stage", "micro-batch", "layers", "of", "device", "decision", "runs", "recompute time"),
+    *("transfer time", "offloaded"),
+)
 LONGEST = 36
 
 
@@ -28,14 +35,20 @@ def decisions_table(result: Result) -> str:
 
 
 def stages_table(result: Result) -> str:
-    """Return one line for each stage of a chain, or each stage and micro-batch of a pipeline, and a line of totals."""
+    """Return one line for each stage of a chain, or each stage and micro-batch of a pipeline, and a line of totals.
+
+    Numbers are those in the names of tasks and operations: chains, stages of chains and layers count from 1, stages of
+    a pipeline and micro-batches from 0. Columns without an entry are left out.
+    """
     decisions = result.stage_decisions
     if result.columns is not None and not len(decisions):
         kind = "this instance" if result.instance is None else f"a {result.instance.kind}"
         return f"{kind} has no stages: list its values"
     if not len(decisions):
         return "no schedule, and so no decisions"
-    return _table([STAGE_HEADINGS, *(_stage_row(one, result) for one in decisions)], repr(decisions))
+    rows = [_stage_row(one, result) for one in decisions]
+    used = [number for number in range(len(STAGE_HEADINGS)) if any(row[number] for row in rows)]
+    return _table([tuple(row[number] for number in used) for row in (STAGE_HEADINGS, *rows)], repr(decisions))
 
 
 def _table(rows: Sequence[tuple[str, ...]], totals: str) -> str:
@@ -45,16 +58,18 @@ def _table(rows: Sequence[tuple[str, ...]], totals: str) -> str:
 
 
 def _stage_row(one: StageDecision, result: Result) -> tuple[str, ...]:
-    first, last = (one.layers[0] + 1, one.layers[-1] + 1) if one.layers else (0, 0)
+    if one.micro_batch is None:
+        place = "" if one.chain is None else str(one.chain + 1), str(one.stage + 1), "", ""
+    else:
+        place = "", str(one.stage), str(one.micro_batch), ranges([layer + 1 for layer in one.layers])
     return (
-        str(one.stage),
-        "" if one.micro_batch is None else str(one.micro_batch),
-        str(first) if first == last else f"{first}-{last}",
+        *place,
         elided(printable(one.name), LONGEST),
         printable(one.device),
         one.decision,
         str(one.runs),
         format_time(one.recompute_time, result.units) if one.recompute_time else "",
+        format_time(one.transfer_time, result.units) if one.transfer_time else "",
         elided(printable(", ".join(one.offloaded)), LONGEST),
     )
 
@@ -68,9 +83,20 @@ def _row(one: Decision, result: Result) -> tuple[str, ...]:
         one.decision,
         str(one.runs),
         format_time(one.recompute_time, units) if one.recompute_time else "",
-        printable(", ".join(dict.fromkeys(stay.memory for stay in one.offloaded))),
+        _periods([("", run.start, run.end) for run in one.recomputations], units),
+        format_time(one.transfer_time, units) if one.transfer_time else "",
+        _periods([(stay.memory, stay.start, stay.end) for stay in one.offloaded], units),
         elided(printable(", ".join(one.readers)), LONGEST),
     )
+
+
+def _periods(listed: Sequence[tuple[str, Number, Number]], units: Units) -> str:
+    """Return the first of some periods, with the memory, if any, and how many follow."""
+    if not listed:
+        return ""
+    where, start, end = listed[0]
+    more = f" and {len(listed) - 1:,} more" if len(listed) > 1 else ""
+    return f"{printable(where)} {format_time(start, units)} to {format_time(end, units)}{more}".strip()
 
 
 def decisions_csv(decisions: Decisions | StageDecisions) -> str:
@@ -82,5 +108,13 @@ def _cell(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     if value and isinstance(value[0], dict):
-        return "; ".join(f"{stay['memory']} {stay['start']} to {stay['end']}" for stay in value)
+        return "; ".join(_told(period) for period in value)
     return " ".join(map(str, value))
+
+
+def _told(period: dict[str, Any]) -> str:
+    """Return a run, a stay or a transfer as text: where, and from when to when."""
+    where = (
+        f"{period['source']}->{period['target']}" if "source" in period else period.get("memory", period.get("task"))
+    )
+    return f"{where} {period['start']} to {period['end']}"

@@ -63,16 +63,25 @@ def facts_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.terms:
         yield from _training_lines(facts)
     yield "least time", f"{format_time(facts.time_bound, units)}: {facts.time_bound_cause}"
-    for k, (name, need) in enumerate(facts.memory_needs.items()):
-        cause = "what is resident at the start or at the end"
-        if need.task is not None:
-            cause = f"task {shown_in_module(need.task, need.module)}"
-        yield "least memory" if k == 0 else "", f"{shown_name(name)}: {size(need.size)}, needed by {cause}"
+    yield from _need_lines(facts)
     yield from _machine_lines(facts.machine, units)
     if facts.hiding is not None:
         yield from _hiding_lines(facts.hiding, units)
     yield "verdict", _verdict(facts)
     yield "digest", facts.digest
+
+
+def _need_lines(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Yield lower bounds on the bytes of each memory, and of all together."""
+    needs = [(shown_name(name), need) for name, need in facts.memory_needs.items()]
+    if facts.total_need is not None:
+        needs.append(("all memories together", facts.total_need))
+    for k, (name, need) in enumerate(needs):
+        cause = "what is resident at the start or at the end"
+        if need.task is not None:
+            cause = f"task {shown_in_module(need.task, need.module)}"
+        least = format_size(need.size, facts.units, both=True)
+        yield "memory bound" if k == 0 else "", f"{name}: at least {least}, needed by {cause}"
 
 
 def _training_lines(facts: Facts) -> Iterator[tuple[str, str]]:
@@ -109,6 +118,8 @@ def _training_lines(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(facts: Facts) -> str:
+    if facts.total_too_small:
+        return "infeasible: all memories together cannot hold what any schedule needs"
     if facts.too_small:
         return f"infeasible: {', '.join(facts.too_small)} cannot hold what any schedule needs"
     if facts.fits is None:
@@ -150,7 +161,7 @@ def _hiding_lines(hiding: Hiding, units: Units) -> Iterator[tuple[str, str]]:
         if movable == 0:
             about = "nothing, since the processor waits meanwhile"
         yield "links can hide" if k == 0 else "", f"{shown_name(name)}: {about}"
-    at = f"at the {'least memory' if hiding.least else 'budget'} of {format_size(hiding.budget, units, both=True)}"
+    at = f"at the {'lower bound' if hiding.least else 'budget'} of {format_size(hiding.budget, units, both=True)}"
     if not hiding.away:
         yield "offloading", f"{at} nothing has to leave"
         return

@@ -12,7 +12,7 @@ from typing import Any
 from remat.graph.taskgraph import TaskGraph
 from remat.report.text.columns import aligned, room
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
-from remat.report.text.summary import class_bounds, decision_lines, figures
+from remat.report.text.summary import class_bounds, decision_lines, figures, least_budget_lines
 from remat.schedule.orders import Orders, Stage
 from remat.schedule.recompute import segments_of
 from remat.schedule.steps import StepKind
@@ -168,10 +168,7 @@ def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str,
     yield "instance", result.instance_name or "(unnamed)"
     yield "status", str(result.status)
     if result.report is None:
-        least = result.least_budget
-        if least is not None:
-            task = "" if least.task is None else f", set by {result.graph.described(least.task)}"
-            yield "least memory", f"{format_size(least.size, units, both=True)} of a device{task}"
+        yield from least_budget_lines(result)
         yield from shortfall_lines(result, option=option)
         yield from (("note", note) for note in result.notes)
         return

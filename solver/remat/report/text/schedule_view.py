@@ -73,7 +73,7 @@ def _figures(examined: Examined) -> Iterator[tuple[str, str]]:
     yield "instance", shown_name(examined.instance.name) or "(unnamed)"
     if examined.document.get("algorithm"):
         yield "algorithm", shown_name(str(examined.document["algorithm"]))
-    yield "verdict", "ok" if report.ok else f"{len(report.violations)} violations (remat verify names them)"
+    yield "verdict", "ok" if report.ok else examined.refusal
     if report.ok:
         yield from decision_lines(examined.as_result())
     yield "makespan", format_time(report.makespan, units)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from remat.report.text.readable_names import shown_name, shown_task
+from remat.report.text.readable_names import shown_name, shown_task, shown_value
 from remat.solving.shortfall import READ, REST, STATIC, WORKSPACE, WRITTEN, Part, Shortfall
 from remat.units import format_percent, format_size
 
@@ -41,18 +41,20 @@ def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[s
     task = "" if found.task is None else shown_task(result.graph, found.task)
     at_least = "every schedule needs at least" if found.proved else "the smallest need known is"
     short = size(found.need - found.capacity)
-    yield "why", f"{at_least} {size(found.need)} in {shown_name(found.memory)}, {short} more than there is:"
+    where = shown_name(found.memory) if found.memory else "all memories together"
+    yield "why", f"{at_least} {size(found.need)} in {where}, {short} more than there is:"
     for part in found.parts:
-        yield "", f"{size(part.size)} ({format_percent(part.size / found.need)}) {_what(part, task, found.proved)}"
+        share = format_percent(part.size / found.need)
+        yield "", f"{size(part.size)} ({share}) {_what(part, task, found.proved)}{_names(result, part)}"
     if found.split:
         listed = ", ".join(f"{term} {size(figure)}" for term, figure in found.split.items())
-        each = (
-            " a device, shared equally" if result.instance is not None and result.instance.budgets_are_for_all else ""
-        )
+        shared = result.instance is not None and result.instance.budgets_are_for_all and found.memory
+        each = " a device, shared equally" if shared else ""
         yield "", f"of training{each}: {listed}"
     helpful = [remedy for remedy in found.remedies if remedy.helps]
     for k, remedy in enumerate(helpful):
-        yield "would help" if k == 0 else "", f"{remedy.what}: at least {size(remedy.need)}"
+        still = ", still too much" if remedy.need > found.capacity else ""
+        yield "may help" if k == 0 else "", f"{remedy.what}: at least {size(remedy.need)}{still}"
     for remedy in found.remedies:
         if not remedy.helps:
             yield "in vain", f"{remedy.what}: parameters, gradients and states alone take {size(remedy.need)}"
@@ -62,8 +64,24 @@ def shortfall_lines(result: Result, *, option: str = OPTION) -> Iterator[tuple[s
 
 def _what(part: Part, task: str, proved: bool) -> str:
     if part.what == REST and (proved or not task):
-        return "other values that have to be there" if task else "values that lie there"
+        return "other values that have to be there" if task else "values in memory"
     return WORDS.get(part.what, part.what).format(task=f"task {task}")
+
+
+def _names(result: Result, part: Part) -> str:
+    """Name the largest values of a part, with their sizes."""
+    graph, units = result.graph, result.units
+    if not part.values:
+        return ""
+    values = [graph.value(name) for name in part.values]
+    listed = ", ".join(
+        f"{shown_value(graph, value)} ({format_size(int(graph.size[value]), units)})" for value in values
+    )
+    if part.what == REST:
+        order = "" if all(value in graph.available for value in values) else " in the reference order"
+        return f",{order} such as {listed}"
+    every = sum(int(graph.size[value]) for value in values) == part.size
+    return f": {listed}" if every else f", such as {listed}"
 
 
 def budgets(found: Shortfall) -> Iterator[str]:

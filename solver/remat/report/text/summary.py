@@ -11,7 +11,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Ter
 from remat.report.text.columns import text_width
 from remat.report.text.readable_names import shown_name, shown_step, shown_task
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
-from remat.solving.decisions.words import decision_words
+from remat.solving.decisions.words import decision_documents, decision_words
 from remat.solving.hints import PORTFOLIO
 from remat.solving.result import Answer, Result
 from remat.units import Number, Units, format_size, format_time
@@ -40,13 +40,20 @@ def summary(result: Result, *, verbose: bool = False, option: str = OPTION) -> s
 
 
 def table(lines: Iterable[tuple[str, str]]) -> str:
-    """Align (label, text) pairs in two columns; an empty label continues the one above."""
-    listed = list(lines)
-    indent = max((len(label) for label, _ in listed), default=0) + 2
+    """Align (label, text) pairs in two columns; an empty label continues the one above.
+
+    A label that takes more than half of the width stands on lines of its own, before its text.
+    """
+    listed = [(label, printable(text)) for label, text in lines]
     width = text_width(WIDTH)
-    rows = []
+    most = width // 2
+    indent = min(max((len(label) for label, _ in listed if len(label) + 2 <= most), default=0) + 2, max(width - 1, 0))
+    rows: list[str] = []
     for label, text in listed:
-        wrapped = _wrapped(printable(text), width - indent)
+        wrapped = _wrapped(text, max(1, width - indent))
+        if len(label) + 2 > indent:
+            rows += [label[start : start + width] for start in range(0, len(label), max(1, width))]
+            label = ""
         rows += [f"{label if k == 0 else '':<{indent}}{part}".rstrip() for k, part in enumerate(wrapped)]
     return "\n".join(rows)
 
@@ -73,11 +80,18 @@ def figures(result: Result) -> dict[str, Any]:
         name: {"size": bound.size, "task": None if bound.task is None else result.graph.tasks[bound.task]}
         for name, bound in result.memory_bounds.items()
     }
-    report = result.report
+    report, short = result.report, result.shortfall
+    if result.total_bound is not None:
+        total = result.total_bound
+        task = None if total.task is None else result.graph.tasks[total.task]
+        document["total_bound"] = {"size": total.size, "task": task}
     if report is None:
         document["infeasible_within"] = result.scope
+        if short is not None:
+            document["shortfall"] = short.to_dict(result.graph)
     else:
         document |= {
+            "decisions": decision_documents(result),
             "overhead": result.overhead,
             "gap": result.gap,
             "steps": len(result.steps),
@@ -296,15 +310,18 @@ def _without_schedule(result: Result, option: str) -> Iterator[tuple[str, str]]:
     for label, memory in _labelled("capacity", given):
         assert memory.capacity is not None
         yield label, f"{shown_name(memory.name)}: {format_size(memory.capacity, units, both=True)}"
-    yield from _least_budget(result)
+    yield from least_budget_lines(result)
     yield from shortfall_lines(result, option=option)
 
 
-def _least_budget(result: Result) -> Iterator[tuple[str, str]]:
+def least_budget_lines(result: Result) -> Iterator[tuple[str, str]]:
+    """Yield the minimum budget, with the class of schedules for which it is proved; unproved, the smallest found."""
     least, units = result.least_budget, result.units
     if least is None:
         return
     name = result.machine.memories[least.memory].name
+    of_pipeline = result.instance is not None and result.instance.budgets_are_for_all
+    where = "every device" if of_pipeline and least.sufficient else shown_name(name)
     size = format_size(least.size, units, both=True)
     # The status names its scope already.
     named = least.scope is not None and least.scope in (ALL_SCHEDULES, result.scope)
@@ -312,11 +329,11 @@ def _least_budget(result: Result) -> Iterator[tuple[str, str]]:
     anybody = least.scope is None and result.algorithm == PORTFOLIO
     whose = "" if named or anybody else f" for {least.scope or result.algorithm}"
     cause = _set_by(result, least)
-    of_pipeline = result.instance is not None and result.instance.budgets_are_for_all
     bare = of_pipeline or len(result.machine.memories) == 1
     ask = f"budget {least.size}" if bare else f"budget {name}={least.size}"
     if least.sufficient:
-        yield "least budget", f"{shown_name(name)}: {size}{whose}{cause and f', set by {cause}'}"
+        label = "smallest found" if least.scope is None else "least budget"
+        yield label, f"{where}: {size}{whose}{cause and f', set by {cause}'}"
         proved = {ALL_SCHEDULES: "proved: no schedule needs less", None: "smaller ones may exist"}
         more = proved.get(least.scope, "others may need less")
         yield "", f"a schedule is found with {ask}; {more}"

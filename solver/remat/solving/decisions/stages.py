@@ -1,4 +1,4 @@
-"""Decisions per stage of a chain, or per stage and micro-batch of a pipeline."""
+"""Decisions per stage of a chain or join, or per stage and micro-batch of a pipeline."""
 
 from __future__ import annotations
 
@@ -18,27 +18,35 @@ from remat.units import Number
 if TYPE_CHECKING:
     from remat.solving.result import Result
 
-_FORWARD = re.compile(r"Fe?([0-9]+)(?:\.([0-9]+))?")
+_FORWARD = re.compile(r"Fe?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?")
 
 Runs = dict[int, list[tuple[int, Number]]]
 """The forward runs of layers: tasks and times."""
 
+Stage = tuple[int | None, int]
+"""The chain of a join (None without), and the stage or layer, both counted from 0."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageDecision:
-    """Decision for a stage of a chain, or for a stage and micro-batch of a pipeline.
+    """Decision for a stage of a chain or of a join's chain, or for a stage and micro-batch of a pipeline.
+
+    All numbers are indices, counted from 0: `stage` 2 of a chain is the stage of `forward_time[2]`, whose tasks are
+    called F3, Fe3 and B3.
 
     Attributes
     ----------
+    chain : int or None
+        The chain of a join; None for all other kinds.
     stage : int
-        Counted from 0: a stage of the chain, a step of the adjoint, or a stage of the plan. In a plan that lists steps
-        and no stages, layers that follow each other on one device are a stage.
+        A stage of the chain, a step of the adjoint, or a stage of the plan. In a plan that lists steps and no stages,
+        layers that follow each other on one device are a stage.
     micro_batch : int or None
-        Counted from 0; None for chains and adjoints.
+        Of a pipeline; None for all other kinds.
     name : str
         The names of the stage's layers; empty without names.
     layers : tuple of int
-        Layers of the pipeline that are the stage, counted from 0; of a chain, the stage itself.
+        Layers of the pipeline that are the stage; of a chain, the stage itself.
     device : str
         The processor that runs the stage; the first one of several.
     decision : str
@@ -47,7 +55,7 @@ class StageDecision:
     recomputed : tuple of int
         The layers whose forwards are recomputed.
     variant : int or None
-        Of a chain with variants, the one that is saved last, counted from 0; None without variants.
+        Of a chain with variants, the one that is saved last; None without variants.
     runs : int
         Maximum number of forward runs of a layer.
     recompute_time : int or float
@@ -58,6 +66,7 @@ class StageDecision:
         Time of their copies.
     """
 
+    chain: int | None
     stage: int
     micro_batch: int | None
     name: str
@@ -78,7 +87,10 @@ class StageDecision:
 
 
 class StageDecisions(Rows[StageDecision]):
-    """The decisions for all stages, in order; of a pipeline micro-batch by micro-batch within a stage."""
+    """The decisions for all stages, in order.
+
+    Those of a join are listed chain by chain, those of a pipeline stage by stage and then by micro-batch.
+    """
 
     def __repr__(self) -> str:
         counts = {kind: sum(row.decision == kind for row in self) for kind in (KEPT, RECOMPUTED, OFFLOADED)}
@@ -88,7 +100,7 @@ class StageDecisions(Rows[StageDecision]):
 def stage_decisions_of(result: Result) -> StageDecisions:
     """Return the decisions of a result for its stages; none without a schedule, or without stages."""
     kind = None if result.instance is None else result.instance.kind
-    if result.report is None or kind not in ("chain", "adjoint", "pipeline"):
+    if result.report is None or kind not in ("chain", "adjoint", "join", "pipeline"):
         return StageDecisions(())
     counted = _Forwards(result)
     rows = counted.of_pipeline() if kind == "pipeline" else counted.of_chain()
@@ -104,28 +116,33 @@ class _Forwards:
         assert report is not None
         self.result, self.graph = result, result.graph
         self.rows: list[Decision] = list(result.decisions)
-        self.last: dict[int, int] = {}
+        self.last: dict[Stage, int] = {}
         self.on: dict[tuple[int, int], int] = {}
         runs = np.flatnonzero(steps.kind == StepKind.RUN)
-        self.runs: dict[tuple[int, int], list[tuple[int, Number]]] = {}
+        self.runs: dict[tuple[Stage, int], list[tuple[int, Number]]] = {}
         """Tasks and times by layer and micro-batch or, of a chain, variant (counted from 1; 0 where there are none)."""
+        joined = result.instance is not None and result.instance.kind == "join"
         for step, task in zip(runs.tolist(), steps.item[runs].tolist(), strict=True):
             named = _FORWARD.fullmatch(self.graph.tasks[int(task)])
             if named is not None:
                 time = (report.end[step] - report.start[step]).item()
-                place = int(named[1]) - 1, int(named[2] or 0)
-                self.runs.setdefault(place, []).append((task, time))
+                first, second, third = (int(number or 0) for number in named.groups())
+                stage, part = ((first - 1, second - 1), third) if joined else ((None, first - 1), second)
+                self.runs.setdefault((stage, part), []).append((task, time))
                 row = () if steps.on is None else steps.on[step].tolist()
-                self.on[place] = row[0] if row else 0
-                self.last[place[0]] = place[1]
+                self.on[stage[1], part] = row[0] if row else 0
+                self.last[stage] = part
 
     def of_chain(self) -> Iterator[StageDecision]:
         """Yield a row for each stage; its variants are alternatives."""
         device = self.result.machine.processors[0].name
-        for stage in sorted(self.last):
-            listed = [run for place, runs in self.runs.items() if place[0] == stage for run in runs]
-            variant = self.last[stage]
-            yield self._row(stage, None, device, {stage: listed}, variant - 1 if variant else None)
+        listed: dict[Stage, list[tuple[int, Number]]] = {}
+        for (place, _), runs in self.runs.items():
+            listed.setdefault(place, []).extend(runs)
+        for chain, stage in sorted(listed, key=lambda place: (place[0] or 0, place[1])):
+            variant = self.last[chain, stage]
+            own = {stage: listed[chain, stage]}
+            yield self._row(stage, None, device, own, chain=chain, variant=variant - 1 if variant else None)
 
     def of_pipeline(self) -> Iterator[StageDecision]:
         """Yield a row for each stage and micro-batch that is run."""
@@ -138,12 +155,12 @@ class _Forwards:
         for number, micro_batch in sorted({*zip(stage[forwards].tolist(), batch[forwards].tolist(), strict=True)}):
             own = orders.stages[number]
             task_number = micro_batch * own.of + own.part
-            runs = {layer: self.runs.get((layer, task_number), []) for layer in own.layers}
-            yield self._row(number, micro_batch, self.result.machine.processors[own.device].name, runs, None)
+            runs = {layer: self.runs.get(((None, layer), task_number), []) for layer in own.layers}
+            yield self._row(number, micro_batch, self.result.machine.processors[own.device].name, runs)
 
     def _of_steps(self) -> Iterator[StageDecision]:
         """Yield the rows of a plan without stages: layers that follow each other on one device count as a stage."""
-        layers, batches = (sorted({place[end] for place in self.runs}) for end in (0, 1))
+        layers, batches = (sorted({place[end] for place in self.on}) for end in (0, 1))
         stages: list[list[int]] = []
         for layer in layers:
             if stages and all(self.on[layer, batch] == self.on[layer - 1, batch] for batch in batches):
@@ -152,15 +169,25 @@ class _Forwards:
                 stages.append([layer])
         for number, own in enumerate(stages):
             for batch in batches:
-                runs = {layer: self.runs[layer, batch] for layer in own}
-                yield self._row(number, batch, self.result.machine.processors[self.on[own[0], batch]].name, runs, None)
+                runs = {layer: self.runs[(None, layer), batch] for layer in own}
+                yield self._row(number, batch, self.result.machine.processors[self.on[own[0], batch]].name, runs)
 
-    def _row(self, stage: int, micro_batch: int | None, device: str, runs: Runs, variant: int | None) -> StageDecision:
+    def _row(
+        self,
+        stage: int,
+        micro_batch: int | None,
+        device: str,
+        runs: Runs,
+        *,
+        chain: int | None = None,
+        variant: int | None = None,
+    ) -> StageDecision:
         recomputed = tuple(layer for layer, listed in runs.items() if len(listed) > 1)
         values = self._values(task for listed in runs.values() for task, _ in listed)
         offloaded = tuple(value.value for value in values if value.offloaded)
         names = dict.fromkeys(self.graph.module(listed[0][0]) for listed in runs.values() if listed)
         return StageDecision(
+            chain=chain,
             stage=stage,
             micro_batch=micro_batch,
             name=", ".join(name for name in names if name),

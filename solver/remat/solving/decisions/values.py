@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from remat.errors import OptionError
+from remat.messages import brief, nearest
 from remat.schedule.steps import StepKind
 from remat.solving.decisions.rows import Rows
 from remat.units import Number
@@ -20,13 +22,42 @@ if TYPE_CHECKING:
     from remat.solving.result import Result
 
 KEPT, RECOMPUTED, OFFLOADED, DROPPED, UNUSED = "kept", "recomputed", "offloaded", "dropped", "unused"
+DECISIONS = (KEPT, RECOMPUTED, OFFLOADED, DROPPED, UNUSED)
 
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """Period in which a value is in a memory where no task of the schedule uses it."""
+    """Period in which a value is in a memory where no task of the schedule uses it.
+
+    Attributes
+    ----------
+    memory : str
+    start : int or float
+        Start of the step that brings it there, such as a copy; 0 for a value that is there initially.
+    end : int or float
+        End of the step that frees it there; the makespan for a value that stays. Both are in the instance's time unit.
+    """
 
     memory: str
+    start: Number
+    end: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of the task that makes a value."""
+
+    task: str
+    start: Number
+    end: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A copy of a value, or of a part of it, from one memory to another."""
+
+    source: str
+    target: str
     start: Number
     end: Number
 
@@ -49,10 +80,14 @@ class Decision:
         Runs of tasks that make it.
     recompute_time : int or float
         Time of these runs beyond the first one.
+    recomputations : tuple of Run
+        These runs, with start and end.
     offloaded : tuple of Stay
         Its stays in other memories, with start and end.
     transfer_time : int or float
         Time of its copies.
+    transfers : tuple of Transfer
+        Its copies, with start and end.
     readers : tuple of str
         The tasks that read it in this schedule, in the order of their first runs.
     """
@@ -66,12 +101,16 @@ class Decision:
     offloaded: tuple[Stay, ...]
     transfer_time: Number
     readers: tuple[str, ...]
+    recomputations: tuple[Run, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decision as a JSON object."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}
-        stays = [{"memory": stay.memory, "start": stay.start, "end": stay.end} for stay in self.offloaded]
-        return found | {"offloaded": stays, "readers": list(self.readers)}
+        lists = {
+            name: [asdict(one) for one in getattr(self, name)] for name in ("offloaded", "recomputations", "transfers")
+        }
+        return found | lists | {"readers": list(self.readers)}
 
 
 class Decisions(Rows[Decision]):
@@ -90,11 +129,21 @@ class Decisions(Rows[Decision]):
         return self._rows[self._index[index] if isinstance(index, str) else index]
 
     def __repr__(self) -> str:
-        counts = {kind: len(self.of(kind)) for kind in (KEPT, RECOMPUTED, OFFLOADED, DROPPED, UNUSED)}
+        counts = {kind: len(self.of(kind)) for kind in DECISIONS}
         return f"Decisions({', '.join(f'{kind}: {count}' for kind, count in counts.items() if count)})"
 
     def of(self, decision: str) -> list[str]:
-        """Return the values with a decision, such as ``recomputed``."""
+        """Return the values with a decision, such as ``recomputed``.
+
+        Raises
+        ------
+        remat.OptionError
+            If it is no decision.
+        """
+        if decision not in DECISIONS:
+            near = nearest(decision, DECISIONS)
+            hint = f"did you mean {near!r}?" if near else f"it is one of {', '.join(DECISIONS)}"
+            raise OptionError(f"{brief(decision)} is no decision; {hint}", argument="decision")
         return [row.value for row in self._rows if row.decision == decision]
 
 
@@ -119,6 +168,7 @@ def decisions_of(result: Result) -> Decisions:
     moving = np.zeros(count, dtype=times.dtype)
     np.add.at(moving, steps.item[copies], (report.end - report.start)[copies])
     readers = _readers(result, steps.item[runs], count)
+    again_at, moved = _recomputations(result, made.items[later], runs[made.rows[later]]), _transfers(result, copies)
     stays, present, left = _stays(result)
     rows = []
     for value in range(count):
@@ -136,9 +186,37 @@ def decisions_of(result: Result) -> Decisions:
                 offloaded=tuple(stays[value]),
                 transfer_time=moving[value].item(),
                 readers=tuple(readers[value]),
+                recomputations=tuple(again_at.get(value, ())),
+                transfers=tuple(moved.get(value, ())),
             )
         )
     return Decisions(rows)
+
+
+def _recomputations(result: Result, values: IntArray, steps: IntArray) -> dict[int, list[Run]]:
+    """Return the runs of recomputed values, in the order of the steps; `steps` are runs of tasks that make `values`."""
+    assert result.columns is not None
+    assert result.report is not None
+    report, names = result.report, result.graph.tasks
+    found: dict[int, list[Run]] = {}
+    tasks = result.columns.item[steps]
+    columns = (values, tasks, report.start[steps], report.end[steps])
+    for value, task, start, end in zip(*(column.tolist() for column in columns), strict=True):
+        found.setdefault(value, []).append(Run(names[int(task)], start, end))
+    return found
+
+
+def _transfers(result: Result, copies: IntArray) -> dict[int, list[Transfer]]:
+    """Return the copies of each value, in the order of the steps."""
+    steps, report = result.columns, result.report
+    assert steps is not None
+    assert report is not None
+    names = [memory.name for memory in result.machine.memories]
+    found: dict[int, list[Transfer]] = {}
+    columns = (steps.item, steps.source, steps.target, report.start, report.end)
+    for value, source, target, start, end in zip(*(column[copies].tolist() for column in columns), strict=True):
+        found.setdefault(value, []).append(Transfer(names[source], names[target], start, end))
+    return found
 
 
 def _decision(runs: int, offloaded: bool, wanted: bool, present: bool) -> str:

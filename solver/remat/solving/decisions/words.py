@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 from remat.messages import elided, printable
 from remat.solving.decisions.groups import CHOSEN, Group, groups_of
@@ -59,6 +59,22 @@ def decision_words(result: Result, *, all_of_them: bool = False) -> Iterator[str
     yield from told
     yield from _unused(result)
     yield from (sentence(group, result, all_of_them=all_of_them) for group in groups if group.decision == KEPT)
+
+
+def decision_documents(result: Result) -> list[dict[str, Any]]:
+    """Return the decisions as JSON objects: the fields of each group, and its sentence; none above `MOST_STEPS` steps.
+
+    The values are listed only for groups without numbers of stages, steps or layers.
+    """
+    if result.columns is None or len(result.columns) > MOST_STEPS:
+        return []
+    found = []
+    for group in groups_of(result):
+        fields = asdict(group) | {key: list(getattr(group, key)) for key in ("values", "numbers", "batches")}
+        if group.unit:
+            del fields["values"]
+        found.append(fields | {"text": sentence(group, result, all_of_them=True)})
+    return found
 
 
 def _unused(result: Result) -> Iterator[str]:

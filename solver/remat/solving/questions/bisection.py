@@ -113,8 +113,8 @@ class Bisection:
         budget = answer.budget
         failed = math.inf if budget is None else budget
         refuted = [(failed, self.limit.refuted_by(answer))]
-        least = answer.result.least_budget
-        if least is not None and least.memory == answer.memory and least.size > failed:
+        least = answer.least
+        if least is not None and least.size > failed:
             # `sufficient` implies that one unit less is not enough; otherwise the figure is a lower bound.
             failed = least.size - 1
             refuted.append((failed, least.scope))
@@ -141,8 +141,8 @@ class Bisection:
             self.classes[scope] = max(self.classes.get(scope, -1), int(size))
         elif scope is not None:
             self.scope = scope
-        least = answer.result.least_budget
-        if least is not None and least.memory == answer.memory:
+        least = answer.least
+        if least is not None:
             if least.scope == ALL_SCHEDULES:
                 self.refuted = max(self.refuted, least.size - 1)
             if least.sufficient and self.limit.makespan is None:

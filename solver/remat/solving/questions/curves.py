@@ -10,6 +10,7 @@ from typing import Any
 
 from remat.display import Shown
 from remat.plugin.proposal import Status, Termination
+from remat.solving.minimum_budget import budgeted_memories, largest_peak
 from remat.solving.result import Result
 from remat.units import Number, Units
 
@@ -28,7 +29,8 @@ class Point:
         Capacity of the swept memory; None is unbounded.
     status, termination
     peak : int or None
-        Verified peak of the swept memory; None without a schedule, like all figures of schedules below.
+        Verified peak of the swept memory, of a pipeline of the fullest device; None without a schedule, like all
+        figures of schedules below.
     makespan, recompute_time : int, float or None
     overhead : float or None
         Makespan over the no-recompute time, minus 1.
@@ -70,12 +72,13 @@ class Point:
         """Take the figures from a result; `memory` (by index) is the budgeted memory."""
         asked = result.machine.memories[memory]
         least = result.least_budget
+        own = [memory] if result.instance is None else budgeted_memories(result.instance, result.machine, memory)
         return Point(
             algorithm=result.algorithm,
             budget=asked.capacity,
             status=result.status,
             termination=result.termination,
-            peak=result.peak_memory.get(asked.name),
+            peak=largest_peak(result, memory),
             makespan=result.makespan,
             overhead=result.overhead,
             recompute_time=result.recompute_time,
@@ -83,7 +86,7 @@ class Point:
             gap=result.gap,
             optimal_within=result.optimal_within,
             scope=result.scope,
-            least_budget=least.size if least is not None and least.memory == memory else None,
+            least_budget=least.size if least is not None and least.memory in own else None,
             steps=0 if result.columns is None else len(result.columns),
             solve_seconds=round(result.solve_seconds, 6),
             notes="; ".join(result.notes),
@@ -184,7 +187,7 @@ class Sweep(Shown):
     machine : mapping
         The `machine` part of the instance, capacities as given.
     memory : str
-        The memory whose budget is swept.
+        The memory whose budget is swept; of a pipeline the first device, whose budget is that of all devices.
     no_recompute_time : int or float
         Reference for overheads; includes mandatory transfers (`Problem.reference_time`).
     seed : int

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from remat.calls import checked_call
 from remat.errors import InstanceError, OptionError
 from remat.graph.machine import Machine
 from remat.instance import Instance, load
@@ -37,6 +38,7 @@ FASTEST_SHARE = 0.25
 """Share of the time left in which the fastest schedule for the largest batch is searched."""
 
 
+@checked_call(OptionError)
 def largest_batch(
     instance: AnyInstance,
     *,

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from remat.calls import checked_call
 from remat.errors import OptionError
 from remat.graph.taskgraph import IntArray
+from remat.instance.native import native
+from remat.messages import brief, unknown_memory
 from remat.plugin.context import Context
 from remat.plugin.layouts import FREE, Buffers, LayoutProposal, arena_of
 from remat.plugin.options import make_options
@@ -17,6 +20,7 @@ from remat.plugin.proposal import Termination
 from remat.plugin.registry import LAYOUT, find
 from remat.schedule.addresses import AddressTable, Arena
 from remat.solving.result import Result
+from remat.units import LARGEST_SIZE
 from remat.verifier.findings import Findings
 from remat.verifier.layout import Placed, check_layout
 from remat.verifier.residencies import Residencies, residencies_of
@@ -111,6 +115,7 @@ class Addresses:
         return self.table
 
 
+@checked_call(OptionError)
 def layout(
     source: Result | Examined | Buffers,
     *,
@@ -153,6 +158,9 @@ def layout(
     OptionError
         For invalid input: an alignment that is not a power of two, unknown names, addresses that collide.
     """
+    align, capacity = _whole("align", align), None if capacity is None else _whole("capacity", capacity)
+    reserved = _pairs(reserved)
+    fixed = {name: _whole("fixed", offset) for name, offset in (fixed or {}).items()}
     buffers, held, name, static = _read(source, memory, growing=algorithm != "caching")
     buffers = _constrained(buffers, align, ((0, static), *reserved) if static else reserved, fixed or {})
     buffers = replace(buffers, capacity=buffers.capacity if capacity is None else capacity)
@@ -188,6 +196,22 @@ def layout(
         reserved=found.reserved,
         notes=found.notes,
     )
+
+
+def _whole(argument: str, value: Any) -> int:
+    plain = native(value)
+    if isinstance(plain, bool) or not isinstance(plain, int) or abs(plain) > LARGEST_SIZE:
+        raise OptionError(f"expected a whole number, not {brief(value)}", argument=argument)
+    return plain
+
+
+def _pairs(reserved: Any) -> tuple[tuple[int, int], ...]:
+    plain = native(reserved)
+    listed = plain if isinstance(plain, list) else [plain]
+    for pair in listed:
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise OptionError(f"expected pairs of addresses, not {brief(pair)}", argument="reserved")
+    return tuple((_whole("reserved", begin), _whole("reserved", end)) for begin, end in listed)
 
 
 def _table(
@@ -275,6 +299,8 @@ def _read(
     """Return the buffers of one memory, their residencies, its name, and its static bytes."""
     if isinstance(source, Buffers):
         return source, None, "", 0
+    if not all(hasattr(source, name) for name in ("graph", "machine", "report")):
+        raise OptionError(f"expected a Result, an Examined or Buffers, not {brief(source)}", argument="source")
     columns = source.columns if isinstance(source, Result) else source.steps
     if columns is None or source.report is None or not source.report.ok:
         raise OptionError("there is no valid schedule to lay out", argument="source")
@@ -282,7 +308,7 @@ def _read(
         raise OptionError("a schedule that repeats itself without end has no addresses", argument="source")
     graph, machine = source.graph, source.machine
     if memory is not None and memory not in machine.memory_index:
-        raise OptionError(f"unknown memory {memory!r}; known are {', '.join(machine.memory_index)}", argument="memory")
+        raise OptionError(unknown_memory(memory, machine.memory_index), argument="memory")
     index = machine.processors[0].memory if memory is None else machine.memory_index[memory]
     every = residencies_of(graph, machine, columns)
     rows = every.of_memory(index)

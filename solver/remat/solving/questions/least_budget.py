@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from remat.calls import checked_call
 from remat.errors import OptionError
 from remat.instance import load
 from remat.plugin.context import Progress, interruptible
@@ -34,6 +35,7 @@ RESOLUTION = 1e-3
 """Share of the budget at which the search with a heuristic ends."""
 
 
+@checked_call(OptionError)
 def least_budget(
     instance: AnyInstance,
     *,
@@ -51,7 +53,9 @@ def least_budget(
     progress: Callable[[Progress], object] | None = None,
     cancel: Cancel | None = None,
 ) -> Result:
-    """Find the smallest budget of the working memory (an adjoint's quickest storage level) that meets a time limit.
+    """Find the smallest budget of the working memory that meets a time limit.
+
+    Of an adjoint it is the budget of the quickest storage level, of a pipeline that of every device.
 
     Without a limit, it is the smallest budget of any schedule.
 
@@ -105,16 +109,18 @@ def least_budget_of(
     effort = Effort.of(algorithm, options, control, forms or Forms(problem.instance))
     memory = budget_memory(problem.instance, problem.machine)
     name = problem.machine.memories[memory].name
-    if budget.keys() & {"", name} if isinstance(budget, Mapping) else budget is not None:
+    asked = {problem.machine.memories[index].name for index in problem.budgeted_memories}
+    whose, quoted = (name, repr(name)) if len(asked) == 1 else ("every device", "every device")
+    if budget.keys() & {"", *asked} if isinstance(budget, Mapping) else budget is not None:
         raise OptionError(
-            f"the budget of {name!r} is what this question asks for; give those of other memories only",
+            f"the budget of {quoted} is what this question asks for; give those of other memories only",
             argument="budget",
         )
     prober = Prober(with_budget(problem, memory, None), memory, effort)
     portfolio.read_options(problem, prober.solver, effort.options)  # or say what is wrong with them
     limit = limits.of_problem(problem)
     answer = Answer(
-        question=f"the least budget of {name} for {limits.text or 'any schedule'}",
+        question=f"the least budget of {whose} for {limits.text or 'any schedule'}",
         quantity="budget",
         value=None,
         memory=name,

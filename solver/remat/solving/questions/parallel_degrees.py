@@ -197,6 +197,7 @@ def put_back(way: Way, result: Result) -> Result:
             instance=whole.instance,
             machine=whole.machine,
             memory_bounds={},
+            total_bound=None,
             **_bounded(lower, result.report.makespan),
         )
     if result.orders is None:
@@ -211,6 +212,8 @@ def put_back(way: Way, result: Result) -> Result:
             bounds=(),
             lower_bound=0,
             least_budget=None,
+            memory_bounds={},
+            total_bound=None,
         )
     orders = spread_in_groups(result.orders, way.degrees.tensor) if way.degrees.tensor else result.orders
     followed = follow(whole.instance, whole.graph, whole.machine, orders)

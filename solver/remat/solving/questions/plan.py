@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from remat.calls import checked_call
 from remat.errors import InstanceError, OptionError
 from remat.instance import Instance, PipelineInstance, load
 from remat.instance.chain import ChainInstance
@@ -14,15 +15,20 @@ from remat.instance.cluster import DeviceModel
 from remat.instance.kinds import is_pipeline
 from remat.instance.saving import instance_document
 from remat.plugin.context import Progress
-from remat.plugin.proposal import Status, Termination
+from remat.plugin.forms import Forms
+from remat.plugin.problem import Problem
+from remat.plugin.proposal import LeastBudget, Status, Termination
 from remat.schedule.orders import Phase
 from remat.schedule.recompute import segments_of
-from remat.solving.budget import Budget
-from remat.solving.entry import Setup, solve
-from remat.solving.minimum_budget import smallest_named
-from remat.solving.problem_setup import AnyInstance, Control, read_seconds
+from remat.solving import portfolio
+from remat.solving.budget import Budget, apply_budget
+from remat.solving.entry import Setup
+from remat.solving.minimum_budget import at_peak, budgeted_memories, smallest_named
+from remat.solving.problem_setup import AnyInstance, Control, make_problem, read_seconds
 from remat.solving.questions.chain_as_pipeline import document_of_chain
 from remat.solving.questions.parallel_degrees import ALGORITHM, Degrees, Way, put_back, ways_of
+from remat.solving.questions.pool import Answered, with_budget
+from remat.solving.questions.prober import Effort, Prober
 from remat.solving.result import Result
 from remat.units import Number
 
@@ -34,7 +40,19 @@ OBJECTIVES = ("sample", "makespan")
 DATA_ALL = "any"
 
 OTHER_LIMIT = 10.0
-"""Seconds for `auto` where nothing was found."""
+"""Seconds for `auto` where nothing was found: it looks for any plan, or a proof."""
+
+QUICK_PLANNER = "piper"
+"""Planner that is asked first where nothing was found, as it takes little time."""
+
+MOVES, WORK = 200, 400_000
+"""Maximum number of moves in a solve of the search for the smallest budget, and of moves times tasks."""
+
+RESOLUTION = 0.005
+"""Share of the smallest budget to which it is searched."""
+
+MOST_TASKS = 100_000
+"""Tasks of a pipeline for which the smallest budget is searched."""
 
 LEAST = 0.05
 """Seconds for which it is worth asking about another way to share the batch, where there is a plan."""
@@ -85,6 +103,7 @@ class Planned:
         return sum(time * stage.tensor for time, stage in zip(own, orders.stages, strict=True))
 
 
+@checked_call(OptionError)
 def plan(
     instance: AnyInstance,
     *,
@@ -151,8 +170,9 @@ def plan(
     found = _solve_all(ways, options, control, deadline)
     best = min(found, key=lambda one: _rank(one, objective))
     if best.result.report is None:
-        best = replace(best, result=_otherwise(best, seed, deadline))
-    return replace(best, tried={one.degrees: one.result.makespan for one in found})
+        best = _without_plan(best, found, ways, options or {}, control, deadline)
+    tried = {one.degrees: one.result.makespan for one in found} | {best.degrees: best.result.makespan}
+    return replace(best, tried=tried)
 
 
 def _solve_all(
@@ -171,7 +191,8 @@ def _solve_all(
             replace(control, time_limit=left) if own else replace(control, time_limit=left, gap=None, patience=None)
         )
         try:
-            setup = Setup.of(way.instance, way.algorithm, None, (options if own else way.options) or {})
+            chosen = {**(options or {} if own else {}), **(way.options or {})}
+            setup = Setup.of(way.instance, way.algorithm, None, chosen)
             result = setup.solve_within(limits, way.budget)
         except OptionError:
             if own:
@@ -181,19 +202,142 @@ def _solve_all(
     return found
 
 
+def _without_plan(
+    best: Planned,
+    found: Sequence[Planned],
+    ways: Sequence[Way],
+    options: Mapping[str, Any],
+    control: Control,
+    deadline: float | None,
+) -> Planned:
+    """Return the plan of another algorithm or search, or the answer without a plan, with the smallest budget found."""
+    best = replace(best, result=_otherwise(best, control.seed, deadline))
+    if best.result.report is not None:
+        return best
+    own = [way for way in ways if way.algorithm == ALGORITHM and not way.instance.is_open]
+    problems = [apply_budget(make_problem(way.instance), way.budget) for way in own]
+    few = [_searches(options, len(problem.graph.tasks)) for problem in problems]
+    if best.result.status is not Status.INFEASIBLE:
+        # A budget that the search below names is one for which this finds a plan.
+        listed = [replace(way, options=searches[-1]) for way, searches in zip(own, few, strict=True)]
+        again = _solve_all(listed, options, control, deadline)
+        planned = next((one for one in again if one.result.report is not None), None)
+        if planned is not None:
+            return planned
+    named = [one.result.least_budget for one in found if one.result.instance is best.result.instance]
+    known = smallest_named([best.result.least_budget, *named])
+    limits = replace(control, gap=None, patience=None, progress=None)
+    asked = [
+        (problem, [{**options, **search} for search in searches])
+        for problem, searches in zip(problems, few, strict=True)
+        if len(problem.graph.tasks) <= MOST_TASKS
+    ]
+    size = known.size if known is not None and known.sufficient else None
+    least = smallest_budget(asked, limits, deadline, size)
+    if least is not None:
+        same = own[0].whole is None and own[0].instance is best.instance
+        task = least.task if same and len(own) == 1 else None
+        known = replace(least, memory=best.result.machine.processors[0].memory, task=task)
+    return replace(best, result=replace(best.result, least_budget=known))
+
+
 def _otherwise(planned: Planned, seed: int, deadline: float | None) -> Result:
-    """Return what `auto` finds where no plan was found: a plan, a proof, or the smaller of the two minimum budgets."""
+    """Return what another planner, or `auto`, finds where no plan was found: any plan, or a proof."""
     result = planned.result
-    if planned.degrees != Degrees():
+    if planned.degrees != Degrees() or result.status is Status.INFEASIBLE:
         return result
     left = OTHER_LIMIT if deadline is None else min(OTHER_LIMIT, (deadline - time.monotonic()) / 2)
     if left < LEAST:
         return result
     capacities = {memory.name: memory.capacity for memory in result.machine.memories}
-    other = solve(planned.instance, budget=capacities, seed=seed, time_limit=left)
-    if other.report is not None or (other.status is Status.INFEASIBLE and result.status is not Status.INFEASIBLE):
-        return other
-    return replace(result, least_budget=smallest_named([result.least_budget, other.least_budget]))
+    problem = make_problem(planned.instance)
+    for solver in (portfolio.find(QUICK_PLANNER, problem.kind), portfolio.ALONE):
+        try:
+            other = Setup(problem, solver, {}).solve_within(Control(left, seed=seed), capacities)
+        except OptionError:
+            continue
+        if other.report is not None or other.status is Status.INFEASIBLE:
+            return other
+    return result
+
+
+def smallest_budget(
+    asked: Iterable[tuple[Problem, Sequence[Mapping[str, Any]]]],
+    control: Control,
+    deadline: float | None,
+    known: int | None,
+) -> LeastBudget | None:
+    """Return the smallest budget of all devices at which the planner finds a plan, by bisection.
+
+    The number of solves and their moves limit the search, so that the clock changes nothing unless the time limit ends
+    it.
+
+    Parameters
+    ----------
+    asked : iterable of (Problem, sequence of options)
+        The ways to share the batch, each with the options of successive searches. Those after the first are searched
+        only if they have a plan for less.
+    control, deadline
+    known : int or None
+        A budget that is known to be enough.
+
+    Returns
+    -------
+    LeastBudget or None
+        None if it is not less than `known`.
+    """
+    least, size = None, known
+    for number, (problem, searches) in enumerate(asked):
+        for options in searches:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left < LEAST:
+                return least
+            limits = replace(control, time_limit=left)
+            found = _searched(problem, options, limits, size, only_less=number > 0)
+            if found is not None and (size is None or found.size < size):
+                least, size = found, found.size
+    return least
+
+
+def _searches(options: Mapping[str, Any], tasks: int) -> tuple[Mapping[str, Any], ...]:
+    """Return the planner's options in the searches for the smallest budget: a quick one, and one with a few moves."""
+    moves = min(MOVES, WORK // tasks)
+    given = str(options.get("moves", moves))
+    return {"moves": 0, "zoo": False}, {"moves": min(moves, int(given)) if given.isdecimal() else moves}
+
+
+def _searched(
+    problem: Problem, options: Mapping[str, Any], control: Control, known: int | None, *, only_less: bool
+) -> LeastBudget | None:
+    """Search for the smallest budget with a plan by bisection between a proved bound and a sufficient budget.
+
+    `known` is sufficient, if given. `only_less`: search only if there is a plan for noticeably less.
+    """
+    memory = problem.machine.processors[0].memory
+    effort = Effort.of(ALGORITHM, options, control, Forms(problem.instance))
+    prober = Prober(with_budget(problem, memory, None), memory, effort)
+    best: Answered | None = None
+    size, failed = known, max(prober.floor, 0)
+    try:
+        if size is None or only_less:
+            best = prober.at(None if size is None else max(0, int((1 - RESOLUTION) * size)))
+            if not best.solved:
+                return None
+            size = best.peak or 0
+        while size - 1 - failed > RESOLUTION * size and not effort.stopped:
+            answer = prober.at((failed + size) // 2)
+            if answer.solved:
+                best, size = answer, answer.peak or 0
+            else:
+                failed = answer.budget or 0
+        if best is None:
+            return None
+        if best.asked is not None and best.asked != size and not prober.at(size).solved:
+            return LeastBudget(best.asked, None, True, memory)  # the planner wants more than its plan needs
+    except OptionError:
+        return None
+    devices = [at_peak(best.result, index) for index in budgeted_memories(problem.instance, problem.machine, memory)]
+    return max(devices, key=lambda one: one.size)
 
 
 def _planned(way: Way, result: Result) -> Planned:

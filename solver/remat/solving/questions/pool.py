@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 
 from remat.plugin import registry
 from remat.plugin.problem import Problem
-from remat.plugin.proposal import ALL_SCHEDULES, Bound, Proposal, Status
+from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status
 from remat.solving.conclusion import conclude, holds
+from remat.solving.minimum_budget import budgeted_memories, largest_peak
 from remat.solving.result import Result
 
 
 def with_budget(problem: Problem, memory: int, budget: int | None) -> Problem:
-    """Return the problem with another capacity of one memory (by index)."""
-    name = problem.machine.memories[memory].name
-    return problem.with_capacities({name: budget})
+    """Return the problem with another capacity of one memory (by index), or of all devices if it is one of theirs."""
+    memories = budgeted_memories(problem.instance, problem.machine, memory)
+    return problem.with_capacities({problem.machine.memories[index].name: budget for index in memories})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,15 @@ class Answered:
 
     @property
     def peak(self) -> int | None:
-        """The verified peak of that memory; None without a schedule."""
-        return self.result.peak_memory.get(self.problem.machine.memories[self.memory].name)
+        """The verified peak of that memory, of devices with one budget the largest; None without a schedule."""
+        return largest_peak(self.result, self.memory)
+
+    @property
+    def least(self) -> LeastBudget | None:
+        """The minimum budget that the answer names for that memory; None if it names none."""
+        least, problem = self.result.least_budget, self.problem
+        own = budgeted_memories(problem.instance, problem.machine, self.memory)
+        return least if least is not None and least.memory in own else None
 
     @property
     def size(self) -> float:
@@ -119,8 +127,8 @@ class Pool:
         result = answer.result
         if result.scope == ALL_SCHEDULES:
             self.refuted = max(self.refuted, answer.size)
-        least = result.least_budget
-        if least is not None and least.memory == answer.memory and least.scope == ALL_SCHEDULES:
+        least = answer.least
+        if least is not None and least.scope == ALL_SCHEDULES:
             self.refuted = max(self.refuted, least.size - 1)
 
     def _enter(self, answer: Answered) -> None:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
-from remat.plugin.proposal import ALL_SCHEDULES
+from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget, Status
 from remat.solving import portfolio
+from remat.solving.lowered_budget import SMALL
 from remat.solving.questions.bisection import Limit, Search, search_least
 from remat.solving.questions.curves import Curve, Least, Point
 from remat.solving.questions.pool import Answered
@@ -150,7 +151,7 @@ class PortfolioCurve:
         if budget is not None and budget <= self.pool.refuted:
             return True
         gap = self.pool.gap(budget)
-        large = len(self.prober.problem.graph.tasks) > portfolio.SMALL
+        large = len(self.prober.problem.graph.tasks) > SMALL
         wanted = self.effort.gap if self.effort.gap is not None else portfolio.GAP if large else 0.0
         return gap is not None and gap <= wanted
 
@@ -171,14 +172,23 @@ class PortfolioCurve:
         for budget in budgets:
             known = self.pool.fastest(budget)
             if known is None:
-                refused = [a for a in self.pool.answers if not a.solved and a.size == budget]
-                found += refused[-1:]
+                found += self._refused(budget)
             elif known is not last or self.budgets is not None:
                 best = self.pool.best(budget)
                 assert best is not None
                 found.append(best)
             last = known
         return found
+
+    def _refused(self, budget: int) -> list[Answered]:
+        """Return the answer at a budget without a schedule: a proof for this or a larger budget holds for it."""
+        own = [answer for answer in self.pool.answers if not answer.solved and answer.size == budget]
+        proved = [answer for answer in own if answer.result.status is Status.INFEASIBLE]
+        if proved or budget > max(self.pool.refuted, self.prober.floor):
+            return (proved or own)[-1:]
+        smallest = self.pool.smallest
+        least = None if smallest is None else LeastBudget(smallest.peak or 0, None, True, self.prober.memory)
+        return [self.prober.refused(budget, least)]
 
     def _refusal(self) -> Answered | None:
         """Return the answer at the largest budget without a schedule, below all that have one."""

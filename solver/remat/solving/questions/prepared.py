@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from remat.calls import checked_call
+from remat.errors import OptionError
 from remat.instance import load
 from remat.plugin.context import Progress
 from remat.solving.budget import Budget, apply_budget
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from remat.solving.warm_start import WarmStart
 
 
+@checked_call(OptionError)
 def prepare(
     instance: AnyInstance,
     *,
@@ -88,6 +91,7 @@ class Prepared:
         """The name of the algorithm."""
         return self._setup.solver.name
 
+    @checked_call(OptionError)
     def solve(
         self,
         budget: Budget = None,
@@ -112,6 +116,7 @@ class Prepared:
         control = Control(time_limit, gap, patience, seed, threads, progress, cancel)
         return self._setup.solve_within(control, budget, warm_start)
 
+    @checked_call(OptionError)
     def curve(
         self,
         budgets: Iterable[float | str] | None = None,
@@ -140,6 +145,7 @@ class Prepared:
         found = sweep_of(setup.problem, (self.algorithm,), budgets, points, setup.options, control, setup.forms)
         return found.curves[0]
 
+    @checked_call(OptionError)
     def least_budget(
         self,
         *,

@@ -16,12 +16,12 @@ from remat.plugin import registry
 from remat.plugin.applicability import check_reach
 from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
-from remat.plugin.proposal import Author, Proposal, Termination
+from remat.plugin.proposal import ALL_SCHEDULES, Author, LeastBudget, Proposal, Termination
 from remat.plugin.selection import for_many
 from remat.solving import portfolio
+from remat.solving.budget_grid import Grid
 from remat.solving.conclusion import conclude
 from remat.solving.problem_setup import Control, contained, end_of, propose, values_of
-from remat.solving.questions.budget_grid import Grid
 from remat.solving.questions.pool import Answered, Pool, with_budget
 from remat.solving.result import Result
 from remat.solving.time_guard import guarded
@@ -228,7 +228,7 @@ class Prober:
     @cached_property
     def floor(self) -> int:
         """The largest budget that a bound proves too small for every schedule; -1 if unknown."""
-        bound = self.problem.memory_bounds[self.memory]
+        bound = self.problem.least_of(self.memory)
         return -1 if bound is None else bound.size - 1
 
     @cached_property
@@ -261,6 +261,12 @@ class Prober:
         start = start if start is not None and start.is_plain else None
         proposal, chosen = self.effort.propose(problem, solver, left, enough=enough, start=start)
         return self._conclude(problem, solver, proposal, values_of(chosen), self.effort.seconds - before)
+
+    def refused(self, budget: int, least: LeastBudget | None) -> Answered:
+        """Return the answer at a budget that is proved too small for every schedule."""
+        problem = with_budget(self.problem, self.memory, budget)
+        proposal = Proposal(infeasible_within=ALL_SCHEDULES, least=least)
+        return self._conclude(problem, self.effort.solver(problem), proposal, {}, 0.0)
 
     def repeats(self, answer: Answered) -> bool:
         """Whether the algorithm has been asked for the peak of its schedule, or builds the same one anyway."""

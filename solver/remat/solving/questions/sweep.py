@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from remat.calls import checked_call
 from remat.errors import OptionError
 from remat.instance import digest, load
 from remat.plugin.context import Progress, interruptible
@@ -34,6 +35,7 @@ RESOLUTION = 0.01
 """Share of the budget to which the least one is searched with algorithms that are not exact."""
 
 
+@checked_call(OptionError)
 def sweep(
     instance: AnyInstance,
     algorithms: str | Sequence[str] = ("auto",),

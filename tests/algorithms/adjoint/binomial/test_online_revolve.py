@@ -57,7 +57,7 @@ def test_within_its_bounds_for_every_n_up_to_2000(slots):
 
 @pytest.mark.parametrize(("slots", "share"), [(5, 1.25), (30, 1.415)])
 def test_what_not_knowing_n_costs(slots, share):
-    """The figures of docs/adjoint.md."""
+    """The figures of docs/how-to/adjoint.md."""
     placement, worst = OnlinePlacement(slots), 1.0
     for n in range(2, 3001):
         placement.advance()

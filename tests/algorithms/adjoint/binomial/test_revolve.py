@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 import remat
 from remat.plugin.emit import MOST_RUNS
 from remat.solving.problem_setup import make_problem
+from remat_algorithms.adjoint import revolve_operations
 from remat_algorithms.adjoint.binomial.revolve import plan_revolve
 from remat_algorithms.adjoint.plan import Plan
+from remat_algorithms.adjoint.revolve_operations import Blocks, Splits
 from remat_algorithms.adjoint.slots import Slots
 from remat_algorithms.kit.binomial import advances
 from tests import places
@@ -140,3 +143,15 @@ def test_an_empty_advance_is_no_operation() -> None:
     plan = Plan()
     plan.advance(3, 3)
     assert len(plan) == 0
+
+
+def test_schedules_with_other_slots_share_their_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is kept of earlier schedules, and forgotten where it is too much, the operations are the same."""
+    for most in (1_000_000, 50):
+        monkeypatch.setattr(revolve_operations, "MOST_KEPT", most)
+        shared = Blocks(1, Splits(600))
+        for slots in (3, 40, 7, 1, 12):
+            alone = plan_revolve(600, slots, 1).entries
+            assert np.array_equal(plan_revolve(600, slots, 1, blocks=shared).entries, alone)
+        kept = sum(len(block) for block, _ in shared._known.values())
+        assert kept <= max(most, max(len(block) for block, _ in shared._known.values()))

@@ -535,3 +535,20 @@ def test_the_bound_with_tapes_holds(seed: int) -> None:
         if best.makespan is not None:
             assert best.optimal_within == "all schedules"
             assert lower_bound(make_problem(remat.load(document), budget=budget), Context()) <= best.makespan
+
+
+@pytest.mark.parametrize("seed", seeds(8, 60))
+def test_the_bound_with_slow_levels_holds(seed: int) -> None:
+    """On longer loops with quick and slow levels, no schedule that is found beats it, and it says more than nothing."""
+    rng = random.Random(seed)
+    n = rng.randint(20, 60)
+    disk = {"name": "disk", "write_time": rng.randint(1, 5), "read_time": rng.randint(1, 5)}
+    document = {"schema": "remat.instance/1", "kind": "adjoint", "units": UNIT, "steps": n, "forward_time": 1}
+    document |= {"storage": [{"name": "ram", "capacity": rng.randint(1, 4)}, disk]}
+    if rng.random() < 0.5:
+        document["tape_size"] = rng.randint(1, 2)
+    bound = lower_bound(make_problem(remat.load(document)), Context())
+    best = remat.solve(document, algorithm="adjoint-best", options=LITTLE)
+    assert bound <= best.makespan
+    if "tape_size" not in document:
+        assert bound > best.no_recompute_time

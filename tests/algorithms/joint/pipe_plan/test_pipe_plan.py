@@ -185,7 +185,8 @@ def test_a_layer_larger_than_every_memory():
     result = remat.solve(document, algorithm="pipe-plan")
     assert result.status is Status.INFEASIBLE
     assert result.scope == ALL_SCHEDULES
-    assert result.least_budget.size == 13  # parameters, what it saves, its input and its output
+    # The layer alone takes 13, for parameters, what it saves, its input and its output; all layers together take more.
+    assert result.least_budget.size == -(-result.total_bound.size // 4) > 13
     assert result.graph.tasks[result.least_budget.task].startswith("Fe")
 
 

@@ -1,0 +1,1 @@
+"""Plans as checkpointing policies of other programs: the closest policy, verified, and what it cannot express."""

@@ -1,0 +1,157 @@
+"""`remat.torch.apply`: run a module's blocks as a schedule of a chain says, in eager mode."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from remat.bridges.torch.blocks import Block, BlockStep, Saved, find_blocks
+from remat.bridges.torch.recording import TorchError
+from remat.bridges.torch.shim import torch
+from remat.documents import read_document
+from remat.schedule.chain_steps import Forget, Stage, chain_steps
+from remat.solving.result import Result
+
+
+def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str]) -> Any:
+    """Return the module with its blocks run as a schedule says; it is called, trained and saved as before.
+
+    Without gradients (`torch.no_grad`) the blocks run as always.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Returns the loss. Parameters, buffers and submodules are shared with what is returned.
+    schedule : remat.Result, path or dict
+        Of the module's `remat.torch.chain`.
+    blocks : str or sequence of str
+        As for `remat.torch.chain`.
+
+    Returns
+    -------
+    torch.nn.Module
+        Of the module's own class, with the same keys in its `state_dict`.
+
+    Raises
+    ------
+    TorchError
+        If the schedule is not one of a chain of these blocks, or drops what PyTorch's graph of a block holds.
+
+    Notes
+    -----
+    A rerun repeats the random numbers and the autocast of a block's first run, and updates no running statistics. Hooks
+    of a block's submodules run again with it, those of the block itself run once.
+    """
+    found = find_blocks(module, blocks)
+    steps = _steps_of(schedule, found)
+    planned = copy.copy(module)
+    own = module.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return own(*args, **kwargs)
+        return _Step(found, steps).call(own, args, kwargs)
+
+    planned.__dict__["forward"] = forward
+    return planned
+
+
+def _steps_of(schedule: Any, blocks: Sequence[Block]) -> list[Stage | Forget]:
+    """Return the steps of a schedule that these blocks can follow."""
+    if isinstance(schedule, Result):
+        if schedule.columns is None:
+            raise TorchError(f"there is no schedule: {schedule.status}")
+        schedule = schedule.to_dict()
+    elif not isinstance(schedule, Mapping):
+        schedule = read_document(os.fspath(schedule))
+    try:
+        return chain_steps(schedule, len(blocks))
+    except ValueError as error:
+        raise TorchError(f"the schedule does not go with {len(blocks)} blocks: {error}") from None
+
+
+class _Step(BlockStep):
+    """One training step: what is resident, and how far the schedule has come."""
+
+    def __init__(self, blocks: Sequence[Block], steps: Sequence[Stage | Forget]) -> None:
+        super().__init__(blocks)
+        self.steps = steps
+        self.next = 0
+        self.made: Any = None
+        self.saved: dict[int, Saved] = {}
+        self.gradients: dict[int, Any] = {}
+
+    def forward(self, index: int) -> Any:
+        """Follow the schedule to the first run of a block, and return what it made."""
+        while self.made is None:
+            step = self.steps[self.next]
+            self._follow(step, wanted=index)
+        made, self.made = self.made, None
+        return made
+
+    def backward(self, index: int, gradient: Any) -> Any:
+        """Follow the schedule to the backward of a block, and return the gradient of its input."""
+        count = len(self.runner.blocks)
+        if index + 1 == count:
+            self._pass_loss()
+        self.gradients[index + 1] = gradient
+        del gradient
+        while self.next < len(self.steps):
+            step = self.steps[self.next]
+            if isinstance(step, Stage) and step.kind == "B":
+                if step.stage != index + 1:
+                    name = self.runner.blocks[index].name
+                    raise TorchError(f"the gradient of block {name} comes out of turn, or a second time")
+                found = self._backward(step)
+                self._finish_drops()
+                return found
+            self._follow(step)
+        raise TorchError("the graph of this step has run backward before; a schedule runs once")
+
+    def _pass_loss(self) -> None:
+        """Follow the schedule over the loss, which has run, unless an earlier backward has done so."""
+        while self.next < len(self.steps):
+            step = self.steps[self.next]
+            if isinstance(step, Stage) and step.kind == "loss":
+                self.next += 1
+                self._drop(step.drop)
+                return
+            if isinstance(step, Stage) and step.kind == "B":
+                return
+            self._follow(step)
+
+    def _finish_drops(self) -> None:
+        while self.next < len(self.steps) and isinstance(self.steps[self.next], Forget):
+            self._follow(self.steps[self.next])
+
+    def _follow(self, step: Stage | Forget, wanted: int = -1) -> None:
+        """Do one step that is neither the loss nor a backward."""
+        self.next += 1
+        if isinstance(step, Stage):
+            index = step.stage - 1
+            if step.kind == "F":
+                made = self.plain(index)
+            else:
+                made, self.saved[step.stage] = self.saving(index)
+            self.activations[step.stage] = made
+            if index == wanted:
+                self.made = made.detach()
+        self._drop(step.drop)
+
+    def _backward(self, step: Stage) -> Any:
+        saved = self.saved[step.stage]
+        self.activations.pop(step.stage, None)  # no later step reads it, and the graph frees it as soon as it can
+        found = self.runner.backward(saved, self.gradients[step.stage])
+        self.next += 1
+        if step.stage > 1:
+            self.gradients[step.stage - 1] = found
+        del saved
+        self._drop(step.drop)
+        return found
+
+    def _drop(self, values: Sequence[tuple[str, int]]) -> None:
+        homes: dict[str, dict[int, Any]] = {"x": self.activations, "s": self.saved, "y": self.gradients}
+        for kind, number in values:
+            homes[kind].pop(number, None)

@@ -1,0 +1,133 @@
+"""`remat.torch.compile`: a module that runs its training step by a plan, compiled in place."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from importlib import import_module
+from typing import Any
+
+from remat.bridges.torch.backend import Backend, make_choices
+from remat.bridges.torch.capture import quiet_logging
+from remat.bridges.torch.lightning_step import PlannedStep, is_lightning
+from remat.bridges.torch.plan_options import Choices
+from remat.bridges.torch.planning import Plan
+from remat.bridges.torch.recording import TorchError
+from remat.bridges.torch.shim import torch
+from remat.bridges.torch.unsupported import check_backward_hooks, explain
+from remat.errors import RematError
+
+OWNER = "_remat"
+"""The attribute of a compiled module that follows it into copies and files."""
+
+
+def compile_module(module: Any, budget: int | str | Sequence[int | str] | None = None, **choices: Any) -> Any:
+    """Compile a module in place; it is called, trained and saved as before, and its training step has a plan.
+
+    The first call in training captures the step, solves, verifies and emits; each new shape gets a separate plan. Of a
+    module of Lightning, the method `training_step` is planned.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Returns the loss.
+    budget, **choices
+        As for `backend`.
+
+    Returns
+    -------
+    torch.nn.Module
+        The module itself; `.plan` is the latest `Plan`. Copies and saved modules keep their plans.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise TorchError(f"expected a torch.nn.Module that returns the loss, not {type(module).__name__}")
+    Planned(module, make_choices(budget, choices)).install()
+    return module
+
+
+class Planned:
+    """What makes a module run by a plan. It is an attribute of the module, and compiles copies of it, too.
+
+    Attributes
+    ----------
+    module : torch.nn.Module
+    planner : Backend
+    step : PlannedStep or None
+        Of a module of Lightning.
+    """
+
+    step: PlannedStep | None = None
+
+    def __init__(self, module: Any, choices: Choices, known: Sequence[Plan] = ()) -> None:
+        self.module = module
+        self.planner = Backend(choices, module=module, on_plan=self._set_plan)
+        self.planner.known = {plan.fingerprint: plan for plan in known}
+
+    def install(self) -> None:
+        """Compile the module in place."""
+        module = self.module
+        module.__dict__[OWNER] = self
+        module.__dict__["plan"] = None
+        if is_lightning(module):
+            self.step = PlannedStep(self, module, self._compiled)
+            module.__dict__["training_step"] = self.step
+        else:
+            module._compiled_call_impl = self._compiled(module._call_impl)
+
+    def _set_plan(self, plan: Plan) -> None:
+        self.module.__dict__["plan"] = plan
+
+    def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function, compiled at its first call, that checks hooks and whose errors take one line."""
+        raised: Any = import_module("torch._dynamo.exc").TorchDynamoException
+        budget = self.planner.choices.budget
+        whole = budget is None or isinstance(budget, (int, str))
+        inner: list[Callable[..., Any]] = []
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            check_backward_hooks(self.module)
+            if not inner:
+                inner.append(torch.compile(function, backend=self.planner, fullgraph=whole, dynamic=False))
+            try:
+                with quiet_logging(), _guarded_hooks():
+                    return inner[0](*args, **kwargs)
+            except raised as error:
+                cause = getattr(error, "inner_exception", None)
+                if isinstance(cause, RematError):
+                    raise cause from None
+                raise explain(error) from cause
+
+        return call
+
+    # ------------------------------------------------------------------------------------- copies and files
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Planned:
+        """Compile the copy of the module, which is being made."""
+        module = memo.get(id(self.module))
+        if module is None:  # the attribute alone is copied
+            return self
+        copied = Planned.__new__(Planned)
+        copied.__setstate__(self.__getstate__() | {"module": module})
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the module, the choices and the plans so far."""
+        planner = self.planner
+        plans = [*planner.known.values(), *planner.plans]
+        return {"module": self.module, "choices": planner.choices, "plans": plans}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Compile the module, whose other attributes follow."""
+        Planned.__init__(self, state["module"], copy.copy(state["choices"]), state["plans"])
+        self.install()
+
+
+@contextmanager
+def _guarded_hooks() -> Iterator[None]:
+    """Compile again when hooks of submodules are added or removed."""
+    config: Any = import_module("torch._dynamo.config")
+    with config.patch(skip_nnmodule_hook_guards=False):
+        yield

@@ -1,0 +1,80 @@
+"""Solves with a host: its machine, and the instance in which what the caller holds stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from remat.bridges.torch.capture import Captured
+from remat.bridges.torch.costs import Costs
+from remat.bridges.torch.plan_options import Choices
+from remat.bridges.torch.recording import TorchError
+from remat.bridges.torch.transfers import measured_rate
+from remat.instance import load
+from remat.solving.entry import solve
+from remat.solving.result import Result
+from remat.units import format_size, parse_size
+
+ALGORITHM = "dag-offload-best"
+DEVICE = "device"
+
+
+def machine_of(captured: Captured, choices: Choices) -> dict[str, Any]:
+    """Return the document of a device with its host, and a link in each direction."""
+    assert choices.host is not None
+    rate = choices.link
+    if rate is None:
+        devices = [node.meta["val"].device for node in captured.graph.graph.find_nodes(op="placeholder")]
+        rate = measured_rate(next(iter(devices)))
+    bandwidth = rate if isinstance(rate, str) else f"{int(rate)}B/s"
+    ends = ((DEVICE, "host"), ("host", DEVICE))
+    return {
+        "memories": [{"name": DEVICE}, {"name": "host", "capacity": parse_size(choices.host)}],
+        "processors": [{"name": "processor", "memory": DEVICE}],
+        "links": [{"source": one, "target": two, "bandwidth": bandwidth} for one, two in ends],
+    }
+
+
+def solve_with_host(captured: Captured, choices: Choices, split: Mapping[str, int], costs: Costs) -> Result:
+    """Solve a captured step within the memory of a device and its host.
+
+    Parameters
+    ----------
+    captured : Captured
+    choices : Choices
+        With `host`.
+    split : mapping of str to int
+        The fixed parts of the budget.
+    costs : Costs
+
+    Returns
+    -------
+    Result
+        What the forward returns stays on the device, as its caller holds it: it counts throughout.
+    """
+    reserve = split["reserve"]
+    returned = {value: captured.joint.values[value] for value in captured.joint.returned}
+    document = captured.document(costs, static=sum(split.values()) - reserve + sum(returned.values()))
+    document["values"] = [one | ({"size": 0} if one["id"] in returned else {}) for one in document["values"]]
+    given: dict[str, Any] = {"machine": machine_of(captured, choices)}
+    if choices.budget is not None:
+        given["budget"] = {DEVICE: _device_budget(choices, reserve)}
+    instance = load(document)
+    kept = solve(instance, algorithm="keep-all", **given)
+    if kept.columns is not None:
+        return kept
+    algorithm = ALGORITHM if choices.algorithm == "auto" else choices.algorithm
+    return solve(instance, algorithm=algorithm, options=choices.options, time_limit=choices.seconds, **given)
+
+
+def _device_budget(choices: Choices, reserve: int) -> int | str:
+    """Return the budget of the device without the reserve."""
+    budget = choices.budget
+    if not isinstance(budget, (int, str)):
+        raise TorchError("a plan with a host takes one budget, for one training graph")
+    if isinstance(budget, str) and budget.rstrip().endswith("%"):
+        return budget
+    whole = parse_size(budget)
+    if whole <= reserve:
+        raise TorchError(f"the budget of {format_size(whole)} is all reserve ({format_size(reserve)})")
+    return whole - reserve
