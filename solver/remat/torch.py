@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from remat.bridges.torch.execution import execute
     from remat.bridges.torch.factory import call_factory, capture_factory
     from remat.bridges.torch.fitting import fit
+    from remat.bridges.torch.inductor import Partitioner
     from remat.bridges.torch.interpreter import Execution
     from remat.bridges.torch.operator_timing import measure
     from remat.bridges.torch.optimizers import read_optimizer
@@ -27,6 +28,7 @@ _HOME = {
     "Captured": "capture",
     "Choices": "plan_options",
     "Execution": "interpreter",
+    "Partitioner": "inductor",
     "Plan": "planning",
     "TooSmallError": "planning",
     "TorchError": "recording",
@@ -53,6 +55,7 @@ __all__ = [
     "Captured",
     "Choices",
     "Execution",
+    "Partitioner",
     "Plan",
     "TooSmallError",
     "TorchError",

@@ -16,9 +16,10 @@ from remat.bridges.torch.capture import (
     sources_of,
 )
 from remat.bridges.torch.graphs import compile_boxed
+from remat.bridges.torch.inductor import Compiler, Planner, by_shape, compile_plan
 from remat.bridges.torch.lightning_step import break_at_logs
 from remat.bridges.torch.orders import Key, Orders, Runs
-from remat.bridges.torch.plan_options import Choices
+from remat.bridges.torch.plan_options import Choices, make_choices
 from remat.bridges.torch.planning import Orderable, Plan, least_of, make_plan
 from remat.bridges.torch.recording import Node, Role, TorchError
 from remat.bridges.torch.shim import torch
@@ -70,7 +71,10 @@ class Backend:
 
     def __call__(self, graph: Any, inputs: list[Any], **_: Any) -> Callable[..., Any]:
         """Compile a graph of Dynamo's."""
-        return self._compile(graph, inputs, self._choices_for(graph))
+        choices = self._choices_for(graph)
+        if self.choices.inductor:
+            return by_shape(graph, inputs, lambda fixed, real: self._through_inductor(fixed, real, choices))
+        return self._compile(graph, inputs, choices)
 
     def _compile(self, graph: Any, inputs: list[Any], choices: Callable[[], Choices]) -> Callable[..., Any]:
         sources = _by_kind(self.module, inputs)
@@ -159,6 +163,24 @@ class Backend:
         self.plans.append(plan)
         if self.on_plan is not None:
             self.on_plan(plan)
+
+    def _through_inductor(self, graph: Any, inputs: list[Any], choices: Callable[[], Choices]) -> Callable[..., Any]:
+        """Compile with Inductor; a graph without a backward takes no budget."""
+        if self.choices.host is not None:
+            raise OptionError("plans with a host run with PyTorch's own kernels: inductor=False", argument="host")
+        sources = _by_kind(self.module, inputs)
+
+        def captured_of(joint: Any, forward_outputs: int) -> Captured:
+            captured = Captured(self.module, joint, forward_outputs, sources, None)
+            captured.tensors = inputs
+            return captured
+
+        training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+        chosen = choices() if training else replace(self.choices, budget=None)
+        compiled, plan = compile_plan(Compiler(graph, inputs), Planner(captured_of, chosen))
+        if plan is not None:
+            self._add(plan)
+        return compiled
 
     def _plan_of_sizes(self, captured: Captured, choices: Choices, *, again: bool) -> Plan:
         """Plan a graph of certain sizes.
@@ -260,20 +282,11 @@ def backend(budget: int | str | Sequence[int | str] | None = None, **choices: An
         Bytes of the device, ``"8GB"``, or ``"70%"`` of what it takes when nothing is recomputed: parameters, buffers,
         inputs, gradients, states of the optimizer and activations together. Without it nothing is recomputed. A list
         has one for each training graph of a step, where the module breaks into several.
-    algorithm, time_limit, costs, optimizer, reserve, accumulate, plan, cache
+    algorithm, time_limit, costs, optimizer, reserve, accumulate, plan, cache, inductor
         See `Choices`.
     """
     break_at_logs()
     return Backend(make_choices(budget, choices))
-
-
-def make_choices(budget: int | str | Sequence[int | str] | None, given: dict[str, Any]) -> Choices:
-    """Read the options of `backend` and `compile`."""
-    known = Choices.__dataclass_fields__
-    for name in given:
-        if name not in known:
-            raise OptionError(f"there is no such option; known are {', '.join(known)}", argument=name)
-    return Choices(budget=budget, **given)
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,8 @@ from typing import Any
 
 from remat.bridges.torch.costs import Costs, read_costs, static_bytes
 from remat.bridges.torch.document import instance_document
-from remat.bridges.torch.joint import Joint
+from remat.bridges.torch.fusion import Fusion
+from remat.bridges.torch.joint import Joint, Task
 from remat.bridges.torch.plan_options import read_size
 from remat.bridges.torch.recording import Recording, TorchError
 from remat.bridges.torch.shim import pytree, torch
@@ -72,6 +73,12 @@ class Captured:
     """
 
     tensors: list[Any] | None = None
+    fusion: Fusion | None = None
+    """The groups that Inductor will compile, for plans that it executes; otherwise each operator is a task."""
+    reference: Sequence[str] | None = None
+    """Tasks in the order of Inductor's own partition, which stands for a plan without recomputation."""
+    others: Callable[[], list[list[str]]] | None = None
+    """Makes the orders of Inductor's partitions at smaller budgets: a plan is never slower than one that fits."""
 
     def __init__(
         self,
@@ -116,7 +123,16 @@ class Captured:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of operators, arguments, shapes and aliasing: plans are for one fingerprint."""
-        return self.recording.fingerprint
+        return self.recording.fingerprint if self.fusion is None else self.fusion.fingerprint
+
+    @property
+    def tasks(self) -> Mapping[str, Task]:
+        """The tasks of a plan: operators, or groups of them."""
+        return self.joint.tasks if self.fusion is None else self.fusion.tasks
+
+    def members(self, runs: Sequence[str]) -> Sequence[str]:
+        """Return the runs of operators that runs of tasks are."""
+        return runs if self.fusion is None else self.fusion.members(runs)
 
     @property
     def has_loss(self) -> bool:
@@ -166,7 +182,9 @@ class Captured:
     ) -> dict[str, Any]:
         """Return the instance as a document."""
         name = type(self.module).__name__ if self.module is not None else "joint"
-        return instance_document(self.joint, read_costs(costs), name=name, static=read_size(static, "static"))
+        return instance_document(
+            self.joint, read_costs(costs), name=name, static=read_size(static, "static"), fusion=self.fusion
+        )
 
     def static_bytes(self, optimizer: str | None = None) -> dict[str, int]:
         """Bytes of parameters, buffers, inputs and constants, and of an optimizer's states."""

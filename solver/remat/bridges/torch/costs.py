@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from remat.bridges.torch.optimizers import Trained, read_optimizer
@@ -47,6 +48,22 @@ class Costs:
     def workspace(self, node: Node) -> int:
         """Bytes needed in addition to reads and writes; 0 if not measured."""
         return self.measured.get(key_of(node), (0, 0))[1]
+
+    def time_of_bytes(self, moved: int) -> float:
+        """Microseconds in which a kernel that computes little reads and writes so many bytes."""
+        return moved / self._fastest * 1e6
+
+    def beyond_bytes(self, node: Node) -> float:
+        """Microseconds of a run beyond those of reading and writing."""
+        known = self.measured.get(key_of(node))
+        whole = node.flops / self.rate * 1e6 if known is None else known[0]
+        return max(0.0, whole - self.time_of_bytes(node.moved))
+
+    @cached_property
+    def _fastest(self) -> float:
+        """Bytes per second: the roofline's, or those of the fastest operator that moves megabytes."""
+        moved = ((int(key.split()[-2]), time) for key, (time, _) in self.measured.items() if key.endswith(" 0"))
+        return max((size / time * 1e6 for size, time in moved if size >= 1 << 20), default=self.bandwidth)
 
 
 def key_of(node: Node) -> str:

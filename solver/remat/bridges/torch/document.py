@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from remat.bridges.torch.costs import Costs
+from remat.bridges.torch.fusion import Fusion
 from remat.bridges.torch.joint import Joint, Task
 from remat.bridges.torch.recording import Held
 
 
-def instance_document(joint: Joint, costs: Costs, *, name: str = "joint", static: int = 0) -> dict[str, Any]:
+def instance_document(
+    joint: Joint, costs: Costs, *, name: str = "joint", static: int = 0, fusion: Fusion | None = None
+) -> dict[str, Any]:
     """Return the instance document of a joint graph.
 
     Parameters
@@ -20,7 +23,11 @@ def instance_document(joint: Joint, costs: Costs, *, name: str = "joint", static
     name : str
     static : int
         Bytes that lie in memory throughout.
+    fusion : Fusion, optional
+        Its groups are the tasks; otherwise each operator is one.
     """
+    tasks = joint.tasks.values() if fusion is None else [group.task for group in fusion.groups.values()]
+    used = {value for task in tasks for value in (*task.reads, *task.writes)}
     return {
         "schema": "remat.instance/3",
         "kind": "dag",
@@ -28,8 +35,8 @@ def instance_document(joint: Joint, costs: Costs, *, name: str = "joint", static
         "source": f"PyTorch; times from {costs.source}",
         "units": {"time": "us", "memory": "B"},
         "static_memory": static,
-        "values": _values(joint),
-        "tasks": [_task(joint, task, costs) for task in joint.tasks.values()],
+        "values": [entry for entry in _values(joint) if entry["id"] in used],
+        "tasks": [_task(joint, task, costs, fusion) for task in tasks],
         "outputs": list(joint.kept),
     }
 
@@ -49,12 +56,18 @@ def _values(joint: Joint) -> list[dict[str, Any]]:
     ]
 
 
-def _task(joint: Joint, task: Task, costs: Costs) -> dict[str, Any]:
+def _task(joint: Joint, task: Task, costs: Costs, fusion: Fusion | None) -> dict[str, Any]:
     """Return a task; where it comes from is for people, and not part of the digest."""
     node = joint.nodes.get(task.node)
+    group = None if fusion is None else fusion.groups[task.name]
+    if fusion is None or group is None:
+        time = 0 if node is None else costs.time(node, from_mask=task.from_mask)
+        workspace = 0 if node is None else costs.workspace(node)
+    else:
+        time, workspace = fusion.time(group, costs), fusion.workspace(group, costs)
     entry: dict[str, Any] = {
         "id": task.name,
-        "time": 0 if node is None else costs.time(node, from_mask=task.from_mask),
+        "time": time,
         "reads": list(task.reads),
         "writes": list(task.writes),
         "phase": task.phase,
@@ -62,10 +75,9 @@ def _task(joint: Joint, task: Task, costs: Costs) -> dict[str, Any]:
     if node is not None:
         origin = {"module": node.module, "op": node.operator, "source": node.source}
         entry["origin"] = {key: text for key, text in origin.items() if text}
-    workspace = 0 if node is None else costs.workspace(node)
     if workspace:
         entry["workspace"] = workspace
-    if task.from_mask:
+    if task.from_mask or (group is not None and not group.required):
         entry["required"] = False
     elif task.once:
         entry["once"] = True

@@ -53,29 +53,42 @@ class LiveStorages(DispatchMode):
         """Let compiled functions run below it."""
         return True
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
+        """Forget the storages that are gone."""
         for key in [key for key, (storage, _) in self._alive.items() if storage.expired()]:
             self.now -= self._alive.pop(key)[1]
 
     def level(self) -> int:
         """Return the bytes that are alive now, and take them as the peak so far."""
-        self._sweep()
+        self.sweep()
         self.peak = self.now
         return self.now
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator, and count what it returns."""
-        self._sweep()
+        self.sweep()
         returned = function(*args, **(kwargs or {}))
-        for storage in storages_in(returned):
-            key = storage._cdata
-            if key not in self._besides and key not in self._alive:
-                self._alive[key] = (self._weak(storage), storage.nbytes())
-                self.now += storage.nbytes()
+        self.adopt(returned)
         self.runs += 1
         if self.now > self.peak:
             self.peak, self.at = self.now, str(function)
         return returned
+
+    def adopt(self, tree: Any) -> None:
+        """Count the storages of tensors that are not counted yet."""
+        for leaf in pytree.tree_leaves(tree):
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            storage = leaf.untyped_storage()
+            key = storage._cdata
+            if key not in self._besides and key not in self._alive:
+                size = self.size_of(leaf)
+                self._alive[key] = (self._weak(storage), size)
+                self.now += size
+
+    def size_of(self, tensor: Any) -> int:
+        """Bytes of a tensor's storage."""
+        return int(tensor.untyped_storage().nbytes())
 
 
 def unseen() -> Any:
@@ -120,8 +133,9 @@ def median_time(call: Callable[[], Any], repeats: int) -> float:
     return median(taken)
 
 
-def workspace_of(call: Callable[[], Any]) -> int:
-    """Return the peak bytes that a call takes from the allocator, beyond its result."""
+def workspace_of(call: Callable[[], Any], given: Any = ()) -> int:
+    """Return the peak bytes that a call takes from the allocator, beyond what it returns that was not `given`."""
     returned, peak = allocator_peak(call)
-    kept = {storage._cdata: int(storage.nbytes()) for storage in storages_in(returned)}
+    before = {storage._cdata for storage in storages_in(given)}
+    kept = {storage._cdata: int(storage.nbytes()) for storage in storages_in(returned) if storage._cdata not in before}
     return max(0, peak - sum(kept.values()))

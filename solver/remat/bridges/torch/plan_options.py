@@ -48,6 +48,8 @@ class Choices:
     link : int, float or str, optional
         Bandwidth between device and host, in each direction (``25GB/s``; a number is in bytes per second); measured by
         default.
+    inductor : bool
+        Compile the planned graphs with Inductor; otherwise PyTorch's own kernels run them one by one.
 
     Raises
     ------
@@ -67,6 +69,7 @@ class Choices:
     cache: str | os.PathLike[str] | None = None
     host: int | str | None = None
     link: float | str | None = None
+    inductor: bool = False
 
     def __post_init__(self) -> None:
         """Read sizes and the limit; text stays as it was given, for messages, and other numbers become whole ones."""
@@ -131,3 +134,12 @@ def check_budget(budget: Any) -> int | str:
     except ValueError as error:
         raise OptionError(f"{error}", argument="budget") from None
     return check_size(budget, "budget")
+
+
+def make_choices(budget: int | str | Sequence[int | str] | None, given: dict[str, Any]) -> Choices:
+    """Read the options of `backend` and `compile`."""
+    known = Choices.__dataclass_fields__
+    for name in given:
+        if name not in known:
+            raise OptionError(f"there is no such option; known are {', '.join(known)}", argument=name)
+    return Choices(budget=budget, **given)

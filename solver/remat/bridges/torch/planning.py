@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
@@ -15,7 +15,7 @@ from typing import Any
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import Costs, read_costs, trained_of
 from remat.bridges.torch.hosted_planning import DEVICE, solve_with_host
-from remat.bridges.torch.joint import FROM_MASK, Joint, Task
+from remat.bridges.torch.joint import FROM_MASK, Task
 from remat.bridges.torch.operator_timing import measure
 from remat.bridges.torch.optimizers import Optimizer, read_optimizer
 from remat.bridges.torch.plan_options import Choices
@@ -33,6 +33,7 @@ from remat.solving.external_schedule import schedule_of
 from remat.solving.host_order.moving import move
 from remat.solving.host_order.program import Program
 from remat.solving.questions.least_budget import least_budget
+from remat.solving.relative_budget import share_of
 from remat.solving.result import Result
 from remat.units import format_size, parse_size
 
@@ -177,7 +178,7 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
         _check_step(captured, choices, step, parse_size(choices.budget), split)
     costs = costs_of(captured, choices.costs)
     instance = captured.instance(costs, static=sum(split.values()) - reserve)
-    result = _solve(instance, choices, reserve)
+    result = _solve(instance, choices, reserve, captured)
     if result.columns is None:
         proved = result.status is Status.INFEASIBLE
         if not search:
@@ -461,8 +462,24 @@ def _check_step(
     raise TooSmallError(said, proved=True)
 
 
-def _solve(instance: Any, choices: Choices, reserve: int) -> Result:
-    kept = solve(instance, algorithm="keep-all")
+def in_bytes(captured: Captured, choices: Choices) -> Choices:
+    """Return choices with a budget in bytes: a share is one of what the order without recomputation takes."""
+    share = share_of(choices.budget)
+    if share is None:
+        return choices
+    split = _split(captured, choices)
+    counted = sum(split.values()) - split["reserve"]
+    instance = captured.instance(costs_of(captured, choices.costs), static=counted)
+    peak = _kept(instance, captured.reference).peak_memory["memory"]
+    return replace(choices, budget=int(share * peak) + split["reserve"])
+
+
+def _kept(instance: Any, reference: Sequence[str] | None) -> Result:
+    return solve(instance, algorithm="keep-all") if reference is None else schedule_of(instance, list(reference))
+
+
+def _solve(instance: Any, choices: Choices, reserve: int, captured: Captured) -> Result:
+    kept = _kept(instance, captured.reference)
     budget = choices.budget
     if budget is None:
         return kept
@@ -476,13 +493,21 @@ def _solve(instance: Any, choices: Choices, reserve: int) -> Result:
             raise TooSmallError(message, proved=True)
         if kept.peak_memory["memory"] <= budget:
             return kept
-    return solve(
+    found = solve(
         instance,
         algorithm=choices.algorithm,
         budget=budget,
         options=choices.options,
         time_limit=choices.seconds,
     )
+    if captured.others is None or isinstance(budget, str):
+        return found
+    for order in captured.others():
+        other = schedule_of(instance, order)
+        fits = other.peak_memory["memory"] <= budget
+        if fits and (found.columns is None or (other.makespan or 0) < (found.makespan or 0)):
+            found = other
+    return found
 
 
 def _least(instance: Any, choices: Choices) -> Result:
@@ -505,7 +530,7 @@ def _within(result: Result, least: Result) -> bool:
 def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mapping[str, int], choices: Choices) -> str:
     """Describe a sufficient budget, the module at its peak, and its fixed part."""
     result, least = answers
-    joint, reserve = captured.joint, split["reserve"]
+    reserve = split["reserve"]
     states = split["optimizer"] + split["accumulated"]
     others = sum(split.values()) - reserve - split["parameters"] - states
     shares = {
@@ -520,7 +545,7 @@ def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mappin
     said = _verdict(choices, proved=result.status is Status.INFEASIBLE)
     bound = result.memory_bounds["memory"]
     if least.columns is None:
-        by = "" if bound.task is None else _set_by(joint, result.graph.tasks[bound.task])
+        by = "" if bound.task is None else _set_by(captured, result.graph.tasks[bound.task])
         size = format_size(bound.size + reserve, both=True)
         return f"{said}: no schedule does with less than {size}{by}; of it {parts}"
     peak, refuted, capacity = least.peak_memory["memory"], bound.size, result.machine.memories[0].capacity or 0
@@ -531,7 +556,7 @@ def _too_small(captured: Captured, answers: tuple[Result, Result], split: Mappin
     else:
         below = f", as for all below {format_size(refuted + reserve, both=True)}" if refuted > capacity + 1 else ""
         said += f"{below}: the least budget found is"
-    by = _set_by(joint, least.peak_step("memory"))
+    by = _set_by(captured, least.peak_step("memory"))
     return f"{said} {format_size(peak + reserve, both=True)}{by}; of it {parts}"
 
 
@@ -541,9 +566,10 @@ def _verdict(choices: Choices, *, proved: bool) -> str:
     return certain if proved else f"nothing found within {choices.budget}"
 
 
-def _set_by(joint: Joint, task: str) -> str:
-    node = joint.nodes.get(joint.tasks[task].node) if task in joint.tasks else None
-    return "" if node is None else f", set by {joint.describe(node.name)}"
+def _set_by(captured: Captured, task: str) -> str:
+    known = captured.tasks.get(task)
+    node = None if known is None else captured.joint.nodes.get(known.node)
+    return "" if node is None else f", set by {captured.joint.describe(node.name)}"
 
 
 def plan_of(

@@ -36,7 +36,7 @@ def events_of(captured: Captured, schedule: Any) -> list[Event]:
             case Copy():
                 raise TorchError(f"the schedule copies {step.value} to {step.target}; plans are for one memory so far")
     runs = [event.task for event in events if event.task is not None]
-    unknown = next((name for name in runs if name not in captured.joint.tasks), None)
+    unknown = next((name for name in runs if name not in captured.tasks), None)
     if unknown is not None or BOUNDARY not in runs:
         raise TorchError(f"the schedule is for another program: it runs {unknown or 'no ' + BOUNDARY}")
     return events

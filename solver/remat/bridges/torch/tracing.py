@@ -354,25 +354,28 @@ def source_of(node: Any) -> str:
 # --------------------------------------------------------------------------------------------- work
 
 
-def _values(value: Any) -> Any:
+def values_of(value: Any) -> Any:
+    """Return arguments with what their nodes return in place of the nodes."""
     return pytree.tree_map(lambda part: part.meta.get("val") if isinstance(part, fx.Node) else part, value)
 
 
 def _flops(node: Any) -> Any:
     """Count the operations of matrix products, convolutions and attention, as PyTorch's own counter does."""
-    formula = _formula(getattr(node.target, "overloadpacket", None))
+    formula = formula_of(node)
     if formula is None:
         return 0
-    args, kwargs = _values((node.args, dict(node.kwargs)))
+    args, kwargs = values_of((node.args, dict(node.kwargs)))
     return formula(*args, **kwargs, out_val=node.meta.get("val"))
 
 
-def _formula(packet: Any) -> Callable[..., int] | None:
+def formula_of(node: Any) -> Callable[..., Any] | None:
+    """Return what counts a node's operations; None for all but matrix products, convolutions and attention."""
     counter: Any = import_module("torch.utils.flop_counter")
     aten = torch.ops.aten
     same = {
         aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention,
         aten._scaled_dot_product_flash_attention_for_cpu_backward: aten._scaled_dot_product_flash_attention_backward,
     }
+    packet = getattr(node.target, "overloadpacket", None)
     found: Callable[..., int] | None = counter.flop_registry.get(same.get(packet, packet))
     return found

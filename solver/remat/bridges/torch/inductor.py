@@ -1,0 +1,400 @@
+"""Plans that Inductor compiles: the partitioner for its configuration, and the compiler of `remat.torch.backend`."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from remat.bridges.torch.capture import Captured, Source
+from remat.bridges.torch.costs import Costs, read_costs
+from remat.bridges.torch.fusion import Fusion
+from remat.bridges.torch.generated_code import Account, LibraryWorkspace, Program, Workspace, account
+from remat.bridges.torch.graph_emission import emit
+from remat.bridges.torch.graphs import build
+from remat.bridges.torch.optimizers import read_optimizer
+from remat.bridges.torch.plan_options import Choices, make_choices
+from remat.bridges.torch.planning import MEASURE, Plan, TooSmallError, costs_of, in_bytes, make_plan
+from remat.bridges.torch.recording import TorchError
+from remat.bridges.torch.shim import fx, torch
+from remat.units import format_size, parse_size
+from remat.version import __version__
+
+if TYPE_CHECKING:
+
+    class CustomPartitionerFn:
+        """Inductor's class of partitioners."""
+
+else:
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+
+Partition = Callable[..., tuple[Any, Any]]
+
+
+class Partitioner(CustomPartitionerFn):
+    """A partitioner for Inductor that plans each training graph within a budget.
+
+    Parameters
+    ----------
+    budget, **choices
+        As for `remat.torch.backend`; one budget.
+
+    Examples
+    --------
+    ``torch._inductor.config.custom_partitioner_fn = remat.torch.Partitioner(budget="8GB")``
+    """
+
+    def __init__(self, budget: int | str | None = None, **choices: Any) -> None:
+        self.choices = make_choices(budget, choices)
+        self.plans: list[Plan] = []
+
+    def __call__(
+        self,
+        gm: Any,
+        joint_inputs: Sequence[Any],
+        *,
+        num_fwd_outputs: int,
+        static_lifetime_input_indices: Sequence[int] | None = None,
+        **_: Any,
+    ) -> tuple[Any, Any]:
+        """Return the forward and the backward graph of a joint graph."""
+        captured = Captured(None, gm, num_fwd_outputs, _by_lifetime(gm, static_lifetime_input_indices or ()), None)
+        static = (
+            {}
+            if static_lifetime_input_indices is None
+            else {"static_lifetime_input_indices": static_lifetime_input_indices}
+        )
+        fuse(captured, joint_inputs, num_fwd_outputs, **static)
+        plan = make_plan(captured, in_bytes(captured, self.choices))
+        self.plans.append(plan)
+        return build(captured, emit(captured.joint, captured.members(plan.runs)))
+
+    def uuid(self) -> str | None:
+        """Return what the graphs depend on; None, which switches the cache off, for costs measured at each call."""
+        return identity(self.choices)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"choices": self.choices}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.choices, self.plans = state["choices"], []
+
+
+def identity(choices: Choices) -> str | None:
+    """Return a text that is equal for equal choices, files by their content; None for measured costs."""
+    if choices.costs == MEASURE:
+        return None
+    costs = read_costs(choices.costs)
+    said = {
+        "remat": __version__,
+        "torch": str(torch.__version__),
+        "budget": str(choices.budget),
+        "costs": f"{costs.source} {costs.rate} {costs.bandwidth} {sorted(costs.measured.items())}",
+        "reserve": str(choices.reserve),
+        "optimizer": str(read_optimizer(choices.optimizer)),
+        "accumulate": choices.accumulate,
+        "algorithm": f"{choices.algorithm} {sorted(choices.options.items())} {choices.seconds}",
+        "plan": "" if choices.plan is None else hashlib.sha256(Path(choices.plan).read_bytes()).hexdigest(),
+    }
+    text = json.dumps(said, sort_keys=True)
+    return f"remat {__version__}: budget {choices.budget}, {hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _by_lifetime(graph: Any, static: Sequence[int]) -> tuple[Source, ...]:
+    """Distinguish parameters and buffers, which outlive the step, from other inputs."""
+    given = [node for node in graph.graph.find_nodes(op="placeholder") if "tangents" not in node.name]
+    output = next(iter(graph.graph.find_nodes(op="output")))
+    gradients = output.args[0][-len(given) :]
+    kinds = ("buffer" if gradient is None else "parameter" for gradient in gradients)
+    return tuple(Source(kind if index in set(static) else "input") for index, kind in enumerate(kinds))
+
+
+class _Within(CustomPartitionerFn):
+    """Inductor's partitioner while one graph is compiled; nothing of it enters a cache."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+
+    def __call__(self, gm: Any, joint_inputs: Sequence[Any], **given: Any) -> tuple[Any, Any]:
+        return self.partition(gm, joint_inputs, **given)
+
+    def uuid(self) -> str:
+        """Return a text that is the same for all: Inductor's cache of kernels goes by the graphs."""
+        return f"remat {__version__}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (self.uuid(),)
+
+
+OTHERS = (0.5, 0.2, 0.05)
+"""Budgets of Inductor's own partitioner whose orders a plan competes with."""
+
+
+def fuse(captured: Captured, joint_inputs: Sequence[Any], forward_outputs: int, **given: Any) -> Fusion:
+    """Group the operators of a captured step, and note the orders of Inductor's own partitioner."""
+    saved = default_saved(captured.graph, joint_inputs, forward_outputs, **given)
+    fusion = Fusion(captured.joint, captured.by_name, saved)
+
+    def others() -> list[list[str]]:
+        found = (default_saved(captured.graph, joint_inputs, forward_outputs, share, **given) for share in OTHERS)
+        return [fusion.order(names) for names in found]
+
+    captured.fusion, captured.reference, captured.others = fusion, fusion.order(saved), others
+    return fusion
+
+
+def default_saved(
+    graph: Any, joint_inputs: Sequence[Any], forward_outputs: int, share: float = 1.0, **given: Any
+) -> list[str]:
+    """Return the nodes that Inductor's own partitioner passes to the backward, at a budget of its own kind."""
+    partitioners: Any = import_module("torch._functorch.partitioners")
+    config: Any = import_module("torch._functorch.config")
+    copied = fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    with config.patch(activation_memory_budget=share):
+        _, backward = partitioners.min_cut_rematerialization_partition(
+            copied, joint_inputs, num_fwd_outputs=forward_outputs, **{"compiler": "inductor", **given}
+        )
+    names = [node.name for node in backward.graph.find_nodes(op="placeholder")]
+    return [name for name in names if "tangents" not in name]
+
+
+class Compiler:
+    """Compiles a graph of Dynamo's with Inductor, and keeps account of what the generated code allocates.
+
+    Parameters
+    ----------
+    graph, inputs
+        Of Dynamo's.
+    """
+
+    def __init__(self, graph: Any, inputs: list[Any]) -> None:
+        self.graph, self.inputs = graph, inputs
+        self.programs: list[Program] = []
+        self.given: list[Any] = []
+        self.tangents: list[Any] = []
+        self.outputs = 0
+
+    def compile(self, partition: Partition) -> Callable[..., Any]:
+        """Return the compiled graph.
+
+        The cache of AOTAutograd is left out, since it would skip the partition, and with it the plan. Inductor's cache
+        of compiled graphs is used.
+        """
+        config: Any = import_module("torch._inductor.config")
+        functorch: Any = import_module("torch._functorch.config")
+        compiler: Any = import_module("torch._inductor.compile_fx")
+        if config.cpp_wrapper or config.fx_wrapper:
+            raise TorchError("Inductor's options cpp_wrapper and fx_wrapper are not supported with inductor=True")
+        self.programs.clear()
+
+        def inner(module: Any, given: Sequence[Any], **options: Any) -> Any:
+            if not self.programs:
+                self.given = list(given)
+            compiled = compiler.compile_fx_inner(module, given, **options)
+            self.programs.append(Program(compiled.source_code, dict(compiled.constants or {})))
+            return compiled
+
+        def noted(joint: Any, joint_inputs: Any, *, num_fwd_outputs: int, **options: Any) -> tuple[Any, Any]:
+            self.outputs = num_fwd_outputs
+            nodes = joint.graph.find_nodes(op="placeholder")
+            self.tangents = [node.meta["val"] for node in nodes if "tangents" in node.name]
+            return partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **options)
+
+        graph = fx.GraphModule(self.graph, copy.deepcopy(self.graph.graph))  # Inductor changes what it is given
+        with (
+            config.patch(custom_partitioner_fn=_Within(noted)),
+            functorch.patch(enable_autograd_cache=False, force_non_lazy_backward_lowering=True),
+        ):
+            return compiler.compile_fx(graph, self.inputs, inner_compile=inner)  # type: ignore[no-any-return]
+
+    def account(self, workspace: Workspace | None = None) -> Account | None:
+        """Return what forward and backward allocate; None for a graph without a backward."""
+        if len(self.programs) != 2:
+            return None
+        programs = self.programs[0], self.programs[1]
+        try:
+            return account(programs, self.given, self.tangents, self.outputs, workspace)
+        except TorchError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            raise TorchError(
+                f"the memory of Inductor's code cannot be followed ({said}); inductor=False plans without Inductor"
+            ) from error
+
+
+ATTEMPTS = 4
+CLOSE = 0.05
+"""Compilations at most for one plan, and the unused share of a budget that makes another one worthwhile."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A plan that was compiled.
+
+    Attributes
+    ----------
+    compiled : callable
+    plan : Plan
+        With the peak of the generated code.
+    modelled : int
+        Its peak by the fusion model.
+    budget : int or None
+        In bytes.
+    recomputes : bool
+        Whether it differs from Inductor's own order.
+    """
+
+    compiled: Callable[..., Any]
+    plan: Plan
+    modelled: int
+    budget: int | None
+    recomputes: bool
+
+    @property
+    def need(self) -> int:
+        """Bytes of the plan and its reserve."""
+        return self.plan.peak + self.plan.split.get("reserve", 0)
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What a graph is planned with.
+
+    Attributes
+    ----------
+    captured_of : callable
+        Makes a captured step of a joint graph and the number of the forward's outputs.
+    choices : Choices
+    workspace : LibraryWorkspace
+    measured : list of Costs
+        Costs that were measured, for all attempts.
+    """
+
+    captured_of: Callable[[Any, int], Captured]
+    choices: Choices
+    workspace: LibraryWorkspace = field(default_factory=LibraryWorkspace)
+    measured: list[Costs] = field(default_factory=list)
+
+    def _choices(self, captured: Captured) -> Choices:
+        """Return the choices with a budget in bytes, and with costs that are measured only once."""
+        choices = self.choices
+        if choices.costs == MEASURE:
+            if not self.measured:
+                self.measured.append(costs_of(captured, choices.costs))
+            choices = replace(choices, costs=self.measured[0])
+        return in_bytes(captured, choices)
+
+    def attempt(self, compiler: Compiler, aim: int | None) -> Attempt | Callable[..., Any]:
+        """Plan within `aim` bytes, or the budget, and compile; a graph without a backward is returned as compiled."""
+        made: list[tuple[Captured, Plan, Choices]] = []
+
+        def partition(joint: Any, given: Any, *, num_fwd_outputs: int, **options: Any) -> tuple[Any, Any]:
+            captured = self.captured_of(joint, num_fwd_outputs)
+            fuse(captured, given, num_fwd_outputs, **options).library = self.workspace
+            whole = self._choices(captured)
+            plan = make_plan(captured, whole if aim is None else replace(whole, budget=aim))
+            captured.tensors = None
+            made.append((captured, plan, whole))
+            return build(captured, emit(captured.joint, captured.members(plan.runs)))
+
+        compiled = compiler.compile(partition)
+        account = compiler.account(self.workspace)
+        if not made or account is None:
+            return compiled
+        captured, plan, whole = made[0]
+        budget = parse_size(whole.budget) if isinstance(whole.budget, (int, str)) and whole.plan is None else None
+        other = list(plan.runs) != list(captured.reference or ())
+        return Attempt(compiled, _as_generated(plan, account), plan.peak, budget, other)
+
+
+def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., Any], Plan | None]:
+    """Plan and compile a graph so that the generated code stays within the budget.
+
+    The fusion model predicts what Inductor will do; the generated code shows it. If that takes more than the budget,
+    the plan is made anew for a smaller one, and for a larger one if much is left.
+
+    Returns
+    -------
+    compiled, plan
+        The plan has the peak of the generated code; it is None for a graph without a backward.
+
+    Raises
+    ------
+    TooSmallError
+        If no plan was found, or the code of none stays within the budget.
+    """
+    best: Attempt | None = None
+    last: Attempt | None = None
+    aim: int | None = None
+    unforeseen = 0
+    for _ in range(ATTEMPTS):
+        try:
+            made = planner.attempt(compiler, aim)
+        except TooSmallError:
+            if best is None:
+                raise
+            break
+        if not isinstance(made, Attempt):
+            return made, None
+        if made.budget is None:
+            return made.compiled, made.plan
+        last, left = made, made.budget - made.need
+        if left >= 0 and (best is None or made.plan.overhead < best.plan.overhead):
+            best = made
+        difference = made.plan.peak - made.modelled
+        unforeseen = difference if left >= 0 else max(unforeseen, difference)
+        aim = made.budget - unforeseen - abs(unforeseen) // 20
+        if best is not None and (left < 0 or left <= CLOSE * made.budget or not made.recomputes):
+            break
+    if best is not None:
+        return best.compiled, best.plan
+    assert last is not None
+    assert last.budget is not None
+    excess = format_size(last.need - last.budget)
+    raise TooSmallError(
+        f"Inductor's code for the plan takes {excess} more than {planner.choices.budget}; a larger budget is needed",
+        proved=False,
+    )
+
+
+def _as_generated(plan: Plan, account: Account) -> Plan:
+    """Return a plan with the peak of the code that was generated for it."""
+    gradients = plan.split.get("gradients", 0)
+    static = plan.peak - plan.split["activations"] - gradients
+    split = {**plan.split, "activations": account.peak - gradients}
+    return replace(plan, peak=static + account.peak, split=split)
+
+
+def by_shape(graph: Any, inputs: list[Any], compile_fixed: Callable[[Any, list[Any]], Any]) -> Callable[..., Any]:
+    """Compile a graph; if sizes are among its inputs, for each set of sizes with which it is called."""
+    if not any(isinstance(given, torch.SymInt) for given in inputs):
+        return compile_fixed(graph, inputs)  # type: ignore[no-any-return]
+    known: dict[Any, Callable[..., Any]] = {}
+
+    def run(*given: Any) -> Any:
+        tensors = [part for part in given if isinstance(part, torch.Tensor)]
+        sizes = tuple(tuple(part.shape) if isinstance(part, torch.Tensor) else part for part in given)
+        key = (sizes, tuple(tensor.requires_grad for tensor in tensors), torch.is_grad_enabled())
+        if key not in known:
+            known[key] = compile_fixed(_with_sizes(graph, given), tensors)
+        return known[key](*tensors)
+
+    return run
+
+
+def _with_sizes(graph: Any, given: Sequence[Any]) -> Any:
+    """Return a graph in which numbers replace the inputs that are sizes."""
+    fixed = fx.Graph()
+    made: dict[Any, Any] = {}
+    values = iter(given)
+    for node in graph.graph.nodes:
+        value = next(values) if node.op == "placeholder" else None
+        is_size = value is not None and not isinstance(value, torch.Tensor)
+        made[node] = value if is_size else fixed.node_copy(node, made.__getitem__)
+    return fx.GraphModule(graph, fixed)

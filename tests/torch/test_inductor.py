@@ -1,0 +1,226 @@
+"""Plans through Inductor: gradients and buffers as Inductor's, and no more bytes than predicted."""
+
+import pickle
+from contextlib import suppress
+from functools import cache
+
+import pytest
+import torch
+
+import remat.torch
+from remat.bridges.torch.capture import Captured, quiet_logging
+from remat.bridges.torch.generated_code import Program, account
+from remat.bridges.torch.graph_emission import emit
+from remat.bridges.torch.inductor import Compiler, fuse
+from remat.bridges.torch.joint import BOUNDARY
+from remat.bridges.torch.measure import allocator_peak
+from tests.torch import models
+from tests.torch.studies import WORK
+
+NETWORKS = (models.mlp, models.conv, models.unet, models.gpt2)
+LONG = [pytest.param(factory, marks=pytest.mark.slow) for factory in (models.unet, models.gpt2)]
+SOLVER = {"algorithm": "dag-auto", "options": WORK}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_compiler():
+    """Compile in this process."""
+    config = torch._inductor.config
+    with config.patch(compile_threads=1):
+        yield
+
+
+class StopCompiling(Exception):
+    pass
+
+
+@cache
+def fused(factory):
+    """The joint graph that Inductor makes of a network, with its groups."""
+    module, args, kwargs = models.make(factory)
+    found = []
+
+    def partition(joint, given, *, num_fwd_outputs, **options):
+        found.append(Captured(None, joint, num_fwd_outputs, (), None))
+        fuse(found[0], given, num_fwd_outputs, **options)
+        raise StopCompiling
+
+    torch._dynamo.reset()
+    call = torch.compile(module, backend=lambda graph, inputs: Compiler(graph, inputs).compile(partition))
+    with quiet_logging(), suppress(torch._dynamo.exc.BackendCompilerFailed):
+        call(*args, **kwargs)
+    return found[0]
+
+
+def step(call, module, args, kwargs):
+    """Loss, gradients and buffers after two steps, the second of which counts."""
+    for _ in range(2):
+        module.zero_grad()
+        torch.manual_seed(3)
+        loss = models.loss_of(call(*args, **kwargs))
+        loss.backward()
+    gradients = [parameter.grad.clone() for parameter in module.parameters()]
+    return [loss.detach(), *gradients, *(buffer.clone() for buffer in module.buffers())]
+
+
+def planned(factory, **choices):
+    module, args, kwargs = models.make(factory)
+    torch._dynamo.reset()
+    call = remat.torch.compile(module, inductor=True, **SOLVER, **choices)
+    return call, step(call, call, args, kwargs)
+
+
+def measured(call, module, factory):
+    """What the allocator hands out in one step."""
+    _, args, kwargs = models.make(factory)
+    module.zero_grad()
+    return allocator_peak(lambda: models.loss_of(call(*args, **kwargs)).backward())[1]
+
+
+@cache
+def plain(factory):
+    module, args, kwargs = models.make(factory)
+    torch._dynamo.reset()
+    with quiet_logging():
+        call = torch.compile(module, dynamic=False)
+        return step(call, module, args, kwargs), measured(call, module, factory)
+
+
+@pytest.mark.parametrize("factory", [models.mlp, models.conv, *LONG])
+def test_without_a_budget_it_is_what_inductor_does(factory):
+    right, peak = plain(factory)
+    call, found = planned(factory)
+    assert all(map(torch.equal, right, found))
+    assert measured(call, call, factory) <= min(call.plan.peak, peak + 64)
+
+
+@pytest.mark.parametrize("factory", [models.mlp, *LONG])
+def test_recomputation_changes_no_gradient_and_keeps_the_predicted_peak(factory):
+    right, _ = plain(factory)
+    static = sum(fused(factory).static_bytes().values())
+    whole, _ = planned(factory)
+    budget = static + int(0.85 * (whole.plan.peak - static))
+    call, found = planned(factory, budget=budget)
+    plan = call.plan
+    assert plan.peak <= budget
+    assert sum(plan.split.values()) == plan.peak
+    peak = measured(call, call, factory)
+    predicted = plan.peak - static
+    assert 0.9 * predicted <= peak <= predicted
+    for expected, value in zip(right, found, strict=True):
+        torch.testing.assert_close(value, expected, rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("factory", NETWORKS, ids=lambda factory: factory.__name__)
+def test_groups_read_what_others_wrote(factory):
+    captured = fused(factory)
+    fusion, joint = captured.fusion, captured.joint
+    there = set()
+    for name, group in fusion.groups.items():
+        assert there.issuperset(set(group.task.reads) - set(group.task.writes)), name
+        there.update(group.task.writes)
+    required = [member for group in fusion.groups.values() if group.required for member in group.members]
+    needed = {name for name in joint.tasks if joint.nodes.get(name) is not None and joint.nodes[name].effect}
+    assert needed <= set(required)
+    assert set(joint.kept) <= there
+    assert BOUNDARY in required
+
+
+@pytest.mark.parametrize("factory", NETWORKS, ids=lambda factory: factory.__name__)
+def test_groups_say_what_inductors_order_takes(factory):
+    captured = fused(factory)
+    operators = emit(captured.joint, captured.members(captured.reference))
+    groups = remat.schedule_of(captured.instance(), list(captured.reference)).peak_memory["memory"]
+    captured.fusion, fusion = None, captured.fusion
+    try:
+        alone = remat.solve(captured.instance(), algorithm="keep-all").peak_memory["memory"]
+    finally:
+        captured.fusion = fusion
+    assert groups < alone
+    assert any(name in captured.joint.maker for name in operators.saved)
+    for order in captured.others():
+        assert remat.schedule_of(captured.instance(), order).columns is not None
+    runs = [name for name in captured.reference if fusion.groups[name].required]
+    assert len(runs) == len(set(runs)), "Inductor's own partition runs no kernel of a library again"
+
+
+def test_the_identity_of_a_partitioner():
+    make = remat.torch.Partitioner
+    same = make(budget="1GB")
+    assert same.uuid() == make(budget="1GB").uuid()
+    others = [
+        make(budget="2GB"),
+        make(),
+        make(budget="1GB", reserve="1MB"),
+        make(budget="1GB", costs="roofline:H100-bf16"),
+        make(budget="1GB", optimizer="adamw"),
+    ]
+    assert len({same.uuid(), *(other.uuid() for other in others)}) == len(others) + 1
+    assert make(budget="1GB", costs="measure").uuid() is None
+    again = pickle.loads(pickle.dumps(same))
+    assert again.uuid() == same.uuid()
+    assert again.choices == same.choices
+
+
+def test_a_partitioner_in_the_configuration():
+    right, _ = plain(models.mlp)
+    module, args, kwargs = models.make(models.mlp)
+    partitioner = remat.torch.Partitioner(budget="90%", **SOLVER)
+    torch._dynamo.reset()
+    with torch._inductor.config.patch(custom_partitioner_fn=partitioner, force_disable_caches=True):
+        found = step(torch.compile(module, dynamic=False), module, args, kwargs)
+    assert len(partitioner.plans) == 1
+    for expected, value in zip(right, found, strict=True):
+        torch.testing.assert_close(value, expected, rtol=2e-6, atol=1e-7)
+
+
+def test_a_saved_plan_runs_again(tmp_path):
+    call, found = planned(models.mlp, budget="90%")
+    path = tmp_path / "plan.json"
+    call.plan.save(path)
+    second, same = planned(models.mlp, plan=path)
+    assert second.plan.runs == call.plan.runs
+    assert second.plan.source == str(path)
+    assert all(map(torch.equal, found, same))
+
+
+def test_too_small_a_budget_is_refused():
+    with pytest.raises(remat.torch.TooSmallError, match=r"infeasible|nothing found|larger budget"):
+        planned(models.mlp, budget="20kB")
+
+
+def test_evaluation_needs_no_plan():
+    module, args, kwargs = models.make(models.conv)
+    call = remat.torch.compile(module, inductor=True, budget="90%")
+    with torch.no_grad():
+        assert torch.isfinite(call(*args, **kwargs))
+    assert call.plan is None
+
+
+def test_code_of_another_form_is_refused():
+    with pytest.raises(remat.torch.TorchError, match="another form"):
+        account((Program("x = 1\n"), Program("x = 1\n")), [], [], 0)
+
+
+def test_the_account_follows_buffers_as_python_frees_them():
+    source = """
+def call(args):
+    x, = args
+    args.clear()
+    one = empty_strided_cpu((4, 8), (8, 1), torch.float32)
+    kernel(x, one)
+    two = reinterpret_tensor(one, (8, 4), (4, 1), 0)
+    del one
+    three = empty_strided_cpu((16, ), (1, ), torch.int64)
+    del two
+    four = three; del three  # reuse
+    extern_kernels.mm(x, x, out=four)
+    return (four, )
+"""
+    early = Program(source)
+    late = Program(source.replace("x, = args", "x, y = args"))
+    found = account((early, late), [torch.zeros(2)], [torch.zeros(1)], 0, lambda *_: 1000)
+    assert found.forward == 128 + 128 + 1000
+    assert found.backward == 128 + 4 + 128 + 128 + 1000
+    blocks = Program(source.replace("empty_strided_cpu", "empty_strided_cuda"))
+    assert account((blocks, late), [torch.zeros(2)], [torch.zeros(1)], 0).forward == 512 + 512
