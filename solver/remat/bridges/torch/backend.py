@@ -20,9 +20,10 @@ from remat.bridges.torch.inductor import Compiler, Planner, by_shape, compile_pl
 from remat.bridges.torch.lightning_step import break_at_logs
 from remat.bridges.torch.orders import Key, Orders, Runs
 from remat.bridges.torch.plan_options import Choices, make_choices
-from remat.bridges.torch.planning import Orderable, Plan, least_of, make_plan
+from remat.bridges.torch.planning import Plan, make_plan
 from remat.bridges.torch.recording import Node, Role, TorchError
 from remat.bridges.torch.shim import torch
+from remat.bridges.torch.sized_orders import Orderable, least_of
 from remat.bridges.torch.steps import MOST_SEQUENCES, Call, Composition, Step, plan_step
 from remat.bridges.torch.tracing import source_of
 from remat.errors import OptionError

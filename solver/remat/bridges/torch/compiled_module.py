@@ -85,6 +85,7 @@ class Planned:
         raised: Any = import_module("torch._dynamo.exc").TorchDynamoException
         planner = self.planner
         one = planner.choices.budget is None or isinstance(planner.choices.budget, (int, str))
+        dynamic = None if planner.choices.host is None else False  # plans with a host are for fixed sizes
         inner: list[Callable[..., Any]] = []
 
         @wraps(function)
@@ -92,7 +93,7 @@ class Planned:
             check_backward_hooks(self.module)
             whole = one and not planner.parts
             if not inner:
-                inner.append(torch.compile(function, backend=planner, fullgraph=whole))
+                inner.append(torch.compile(function, backend=planner, fullgraph=whole, dynamic=dynamic))
             try:
                 with dynamo_settings(whole=whole), _guarded_hooks():
                     returned = inner[0](*args, **kwargs)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,6 @@ from remat.bridges.torch.shim import torch
 from remat.bridges.torch.step_memory import gradient_bytes, gradients_at_peak, listed, optimizer_step
 from remat.bridges.torch.target_device import is_mapped, mapped_operators, portable
 from remat.documents import read_document, write_text
-from remat.errors import RematError
 from remat.plugin.proposal import ALL_SCHEDULES, Status
 from remat.schedule.document import Run
 from remat.solving.entry import solve
@@ -170,10 +167,10 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
     path = _cached(captured, choices)
     if path is not None and path.exists():
         return load_plan(captured, path, source="cache")
-    split = _split(captured, choices)
+    split = split_of(captured, choices)
     reserve = split["reserve"]
     optimizer = read_optimizer(choices.optimizer)
-    step = _step(captured, choices, split, optimizer)
+    step = step_of(captured, choices, split, optimizer)
     if isinstance(choices.budget, (int, str)) and not _is_share(choices.budget):
         _check_step(captured, choices, step, parse_size(choices.budget), split)
     costs = costs_of(captured, choices.costs)
@@ -183,7 +180,7 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
         proved = result.status is Status.INFEASIBLE
         if not search:
             raise TooSmallError(_verdict(choices, proved=proved), proved=proved)
-        least = _least(instance, choices)
+        least = search_least(instance, choices)
         if proved or least.columns is None or not _within(result, least):
             raise TooSmallError(_too_small(captured, (result, least), split, choices), proved=proved)
         result = least
@@ -199,9 +196,9 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
 
 def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
     """Plan with a host: solve, move the copies between runs, and verify."""
-    split = _split(captured, choices)
+    split = split_of(captured, choices)
     optimizer = read_optimizer(choices.optimizer)
-    step = _step(captured, choices, split, optimizer)
+    step = step_of(captured, choices, split, optimizer)
     if isinstance(choices.budget, (int, str)) and not _is_share(choices.budget):
         _check_step(captured, choices, step, parse_size(choices.budget), split)
     result = solve_with_host(captured, choices, split, costs_of(captured, choices.costs))
@@ -234,79 +231,6 @@ def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
 def costs_of(captured: Captured, costs: str | Costs | Mapping[str, Any] | None) -> Costs:
     """Read costs, or measure them."""
     return read_costs(measure(captured) if costs == MEASURE else costs)
-
-
-class Orderable:
-    """A captured step whose orders are verified one after the other.
-
-    Parameters
-    ----------
-    captured : Captured
-    choices : Choices
-    """
-
-    def __init__(self, captured: Captured, choices: Choices) -> None:
-        self.captured = captured
-        self.split = _split(captured, choices)
-        optimizer = read_optimizer(choices.optimizer)
-        self.step = _step(captured, choices, self.split, optimizer)
-        self.optimizer = optimizer.called(device_of(captured))
-        costs = costs_of(captured, choices.costs)
-        self.instance = captured.instance(costs, static=sum(self.split.values()) - self.split["reserve"])
-
-    @cached_property
-    def kept(self) -> Result:
-        """The schedule without recomputation."""
-        return schedule_of(
-            self.instance, [task.name for task in self.captured.joint.tasks.values() if not task.from_mask]
-        )
-
-    def budget(self, share: Decimal, whole: int) -> int:
-        """Return a share of a peak as a budget, which includes the reserve."""
-        return int(share * whole) + self.split["reserve"]
-
-    def within(self, budget: int, plans: Iterable[Plan]) -> Plan | None:
-        """Return the plan that recomputes least among those that hold a budget: without recomputation, or a known one.
-
-        Parameters
-        ----------
-        budget : int
-        plans : iterable of Plan
-            For other sizes, or other programs, whose order need not exist here.
-        """
-        most = budget - self.split["reserve"]
-        if sum(self.step.values()) > most:
-            return None
-        if self.kept.peak_memory["memory"] <= most:
-            return self._plan(self.kept)
-        found: list[Result] = []
-        for runs in dict.fromkeys(plan.runs for plan in plans):
-            if self.captured.joint.tasks.keys() >= set(runs):
-                try:
-                    result = schedule_of(self.instance, runs)
-                except RematError:
-                    continue
-                if result.peak_memory["memory"] <= most:
-                    found.append(result)
-        best = min(found, key=lambda result: result.makespan or 0, default=None)
-        return None if best is None else self._plan(best)
-
-    def _plan(self, result: Result) -> Plan:
-        return plan_of(self.captured, result, self.split, self.step, self.optimizer)
-
-
-def least_of(captured: Captured, choices: Choices) -> tuple[tuple[str, ...], int]:
-    """Return the order with the smallest peak that a quick search finds, and this peak without fixed bytes."""
-    instance = captured.instance(costs_of(captured, choices.costs))
-    result = _least(instance, choices)
-    if result.columns is None:
-        result = solve(instance, algorithm="keep-all")
-    return plan_of(captured, result).runs, result.peak_memory["memory"]
-
-
-def reserve_of(captured: Captured, choices: Choices) -> int:
-    """Return the bytes that stay free."""
-    return _split(captured, choices)["reserve"]
 
 
 def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str = "") -> Plan:
@@ -403,7 +327,7 @@ def judge(captured: Captured, forward: Any, backward: Any, *, costs: Any = None)
     return schedule_of(captured.instance(costs), [*runs(forward), BOUNDARY, *late])
 
 
-def _split(captured: Captured, choices: Choices) -> dict[str, int]:
+def split_of(captured: Captured, choices: Choices) -> dict[str, int]:
     """Return the parts of a budget that are fixed: parameters, buffers, inputs, states and the reserve."""
     split = captured.static_bytes(choices.optimizer)
     names = {"parameter": "parameters", "buffer": "buffers", "input": "inputs", "constant": "constants"}
@@ -430,7 +354,7 @@ def _is_share(budget: int | str) -> bool:
     return isinstance(budget, str) and budget.rstrip().endswith("%")
 
 
-def _step(captured: Captured, choices: Choices, split: Mapping[str, int], optimizer: Optimizer) -> Mapping[str, int]:
+def step_of(captured: Captured, choices: Choices, split: Mapping[str, int], optimizer: Optimizer) -> Mapping[str, int]:
     """Return what is in memory during the optimizer's step; nothing if no optimizer is named."""
     if choices.optimizer is None:
         return {}
@@ -467,7 +391,7 @@ def in_bytes(captured: Captured, choices: Choices) -> Choices:
     share = share_of(choices.budget)
     if share is None:
         return choices
-    split = _split(captured, choices)
+    split = split_of(captured, choices)
     counted = sum(split.values()) - split["reserve"]
     instance = captured.instance(costs_of(captured, choices.costs), static=counted)
     peak = _kept(instance, captured.reference).peak_memory["memory"]
@@ -510,7 +434,7 @@ def _solve(instance: Any, choices: Choices, reserve: int, captured: Captured) ->
     return found
 
 
-def _least(instance: Any, choices: Choices) -> Result:
+def search_least(instance: Any, choices: Choices) -> Result:
     """Search for the minimum budget with the chosen algorithm, or a quick one for `auto`."""
     known = choices.algorithm != "auto"
     return least_budget(
@@ -650,4 +574,4 @@ def _cached(captured: Captured, choices: Choices) -> Path | None:
     return Path(choices.cache) / f"{key}.json"
 
 
-__all__ = ["Choices", "Orderable", "Plan", "TooSmallError", "judge", "least_of", "load_plan", "make_plan", "plan_of"]
+__all__ = ["Choices", "Plan", "TooSmallError", "judge", "load_plan", "make_plan", "plan_of"]

@@ -23,9 +23,10 @@ from remat.bridges.torch.joint import BOUNDARY
 from remat.bridges.torch.optimizers import Trained, read_optimizer
 from remat.bridges.torch.orders import Key, Orders, Runs
 from remat.bridges.torch.plan_options import Choices
-from remat.bridges.torch.planning import Plan, TooSmallError, costs_of, reserve_of
+from remat.bridges.torch.planning import Plan, TooSmallError, costs_of
 from remat.bridges.torch.recording import Role
 from remat.bridges.torch.shim import torch
+from remat.bridges.torch.sized_orders import reserve_of
 from remat.errors import RematError
 from remat.instance import load
 from remat.schedule.document import Run
