@@ -48,7 +48,7 @@ class Device:
         self.torch: Any = compiler_of(one_thread=name != "cuda")
         self.face: Any = import_module("remat.torch")
         self.measure: Any = import_module("remat.bridges.torch.measure")
-        self.logging: Any = import_module("remat.bridges.torch.capture").quiet_logging
+        self.logging: Any = import_module("remat.bridges.torch.capture").dynamo_settings
         self.name, self.cuda = name, name == "cuda"
         self.until = time.perf_counter() + seconds
 

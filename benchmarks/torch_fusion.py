@@ -62,7 +62,7 @@ class Comparison:
             return self._note(nodes)  # the configuration copies a method together with its object
 
         self.torch._dynamo.reset()
-        with self.capture.quiet_logging(), config.patch(_post_fusion_custom_pass=note, fx_graph_cache=False):
+        with self.capture.dynamo_settings(), config.patch(_post_fusion_custom_pass=note, fx_graph_cache=False):
             self.torch.compile(self.module, backend=backend, dynamic=False)(*self.args)
 
     def _note(self, nodes: list[Any]) -> list[Any]:

@@ -49,7 +49,7 @@ class Bench:
         self.torch: Any = compiler_of()
         self.face: Any = import_module("remat.torch")
         self.measure: Any = import_module("remat.bridges.torch.measure")
-        self.logging: Any = import_module("remat.bridges.torch.capture").quiet_logging
+        self.logging: Any = import_module("remat.bridges.torch.capture").dynamo_settings
         self.name, self.folder = name, store / f"{name}-{scale}"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.module, self.args = network(name, scale)

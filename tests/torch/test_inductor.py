@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import remat.torch
-from remat.bridges.torch.capture import Captured, quiet_logging
+from remat.bridges.torch.capture import Captured, dynamo_settings
 from remat.bridges.torch.generated_code import Program, account
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.inductor import Compiler, fuse
@@ -47,7 +47,7 @@ def fused(factory):
 
     torch._dynamo.reset()
     call = torch.compile(module, backend=lambda graph, inputs: Compiler(graph, inputs).compile(partition))
-    with quiet_logging(), suppress(torch._dynamo.exc.BackendCompilerFailed):
+    with dynamo_settings(), suppress(torch._dynamo.exc.BackendCompilerFailed):
         call(*args, **kwargs)
     return found[0]
 
@@ -81,7 +81,7 @@ def measured(call, module, factory):
 def plain(factory):
     module, args, kwargs = models.make(factory)
     torch._dynamo.reset()
-    with quiet_logging():
+    with dynamo_settings():
         call = torch.compile(module, dynamic=False)
         return step(call, module, args, kwargs), measured(call, module, factory)
 

@@ -16,10 +16,14 @@ Returned = TypeVar("Returned")
 
 def storages_in(tree: Any) -> Iterator[Any]:
     """Yield the storages of all tensors in nested containers."""
+    return (tensor.untyped_storage() for tensor in _dense_tensors(tree))
+
+
+def _dense_tensors(tree: Any) -> Iterator[Any]:
+    """Yield all tensors in nested containers; of sparse ones, the indices and the values."""
     for leaf in pytree.tree_leaves(tree):
         if isinstance(leaf, torch.Tensor):
-            dense = (leaf._indices(), leaf._values()) if leaf.layout == torch.sparse_coo else (leaf,)
-            yield from (part.untyped_storage() for part in dense)
+            yield from (leaf._indices(), leaf._values()) if leaf.layout == torch.sparse_coo else (leaf,)
 
 
 class LiveStorages(DispatchMode):
@@ -76,13 +80,11 @@ class LiveStorages(DispatchMode):
 
     def adopt(self, tree: Any) -> None:
         """Count the storages of tensors that are not counted yet."""
-        for leaf in pytree.tree_leaves(tree):
-            if not isinstance(leaf, torch.Tensor):
-                continue
-            storage = leaf.untyped_storage()
+        for tensor in _dense_tensors(tree):
+            storage = tensor.untyped_storage()
             key = storage._cdata
             if key not in self._besides and key not in self._alive:
-                size = self.size_of(leaf)
+                size = self.size_of(tensor)
                 self._alive[key] = (self._weak(storage), size)
                 self.now += size
 
