@@ -3,6 +3,7 @@
 import re
 from collections import Counter, defaultdict
 
+import networkx
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
@@ -48,6 +49,7 @@ def check(result):
         assert not row.transfer_time or copies[row.value]
         assert [(run.task, run.start, run.end) for run in row.recomputations] == again[row.value]
         assert [(one.source, one.target, one.start, one.end) for one in row.transfers] == moved[row.value]
+        assert all(0 < one.size <= max(row.size, 1) for one in row.transfers if row.size)
         assert row.recompute_time == pytest.approx(sum(end - start for _, start, end in again[row.value]))
         assert row.transfer_time == pytest.approx(sum(end - start for *_, start, end in moved[row.value]))
     assert len(result.order) == sum(hasattr(step, "task") for step in result.steps)
@@ -198,3 +200,16 @@ def test_other_kinds_have_no_stages():
     tree = remat.solve(remat.tree([-1, 0, 0], output_size=1), algorithm="liu")
     assert len(tree.stage_decisions) == 0
     assert repr(tree.stage_decisions) == "StageDecisions()"
+
+
+def test_decisions_are_found_by_the_nodes_of_a_graph():
+    graph = networkx.DiGraph([(("load", 0), ("use", 1))])
+    result = remat.solve(remat.dag(graph, time=1, size=2, outputs=[("use", 1)]))
+    assert result.decisions[("load", 0)] == result.decisions["('load', 0)"] == result.decisions[0]
+
+
+def test_transfers_say_how_much_of_a_value_moves():
+    tree = remat.tree([-1, 0, 0, 1, 1, 2, 2], output_size=[5, 10, 10, 8, 8, 8, 8], machine=remat.device(link=5))
+    result = remat.solve(tree, budget={"device": 30})
+    moved = [one.size for row in result.decisions for one in row.transfers]
+    assert moved == [copy.bytes for copy in result.steps if hasattr(copy, "target")]

@@ -81,3 +81,11 @@ def test_any_order_of_runs_is_what_the_other_referee_says(document, data):
         assert (judged.makespan, judged.peaks) == (found.makespan, found.peak_memory)
         if order is runs:
             assert (found.makespan, found.peak_memory) == (plain.makespan, plain.peak_memory)
+
+
+def test_a_result_is_verified_as_its_document():
+    chain = remat.chain(forward_time=[1, 2], backward_time=1, output_size=3)
+    result = remat.solve(chain)
+    assert remat.verify(chain, result).makespan == result.makespan
+    other = remat.chain(forward_time=[1, 5], backward_time=1, output_size=3)
+    assert "other-instance" in {violation.rule for violation in remat.verify(other, result).violations}

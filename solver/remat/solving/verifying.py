@@ -48,7 +48,7 @@ AS_STATED = "status and lower bound are as the file states them"
 @checked_call(OptionError)
 def verify(
     instance: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Instance,
-    schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any],
+    schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Result,
     *,
     machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
     any_instance: bool = False,
@@ -58,8 +58,8 @@ def verify(
     Parameters
     ----------
     instance : path, open file, dict or instance
-    schedule : path, open file or dict
-        A `remat.schedule/1` document.
+    schedule : path, open file, dict or Result
+        A `remat.schedule/1` document, or a result, whose document is verified.
     machine : path, dict or MachineModel, optional
         Judge on this machine; default is the schedule's own, else the instance's.
     any_instance : bool
@@ -75,7 +75,8 @@ def verify(
     remat.InstanceError
         For documents that are no instance, or no schedule at all.
     """
-    return examine(instance, schedule, machine=machine, any_instance=any_instance).report
+    document = schedule.to_dict() if isinstance(schedule, Result) else schedule
+    return examine(instance, document, machine=machine, any_instance=any_instance).report
 
 
 @dataclass(frozen=True, slots=True)

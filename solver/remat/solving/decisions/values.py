@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, overload
 
@@ -54,12 +54,21 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A copy of a value, or of a part of it, from one memory to another."""
+    """A copy of a value, or of a part of it, from one memory to another.
+
+    Attributes
+    ----------
+    source, target : str
+    start, end : int or float
+    size : int
+        Bytes that are copied: fewer than the value's if a part moves.
+    """
 
     source: str
     target: str
     start: Number
     end: Number
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,12 +130,17 @@ class Decisions(Rows[Decision]):
         self._index = {row.value: number for number, row in enumerate(self._rows)}
 
     @overload
-    def __getitem__(self, index: int | str) -> Decision: ...
+    def __getitem__(self, index: Hashable) -> Decision: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Decision]: ...
-    def __getitem__(self, index: int | str | slice) -> Decision | Sequence[Decision]:
-        """Return a decision by its number or its value, or several by a slice."""
-        return self._rows[self._index[index] if isinstance(index, str) else index]
+    def __getitem__(self, index: Hashable | slice) -> Decision | Sequence[Decision]:
+        """Return a decision by its number, by its value's name or node, or several by a slice.
+
+        The name of a node is its text, so a tuple of a networkx graph finds its value; whole numbers are positions.
+        """
+        if isinstance(index, (int, slice)):
+            return self._rows[index]
+        return self._rows[self._index[str(index)]]
 
     def __repr__(self) -> str:
         counts = {kind: len(self.of(kind)) for kind in DECISIONS}
@@ -213,9 +227,11 @@ def _transfers(result: Result, copies: IntArray) -> dict[int, list[Transfer]]:
     assert report is not None
     names = [memory.name for memory in result.machine.memories]
     found: dict[int, list[Transfer]] = {}
-    columns = (steps.item, steps.source, steps.target, report.start, report.end)
-    for value, source, target, start, end in zip(*(column[copies].tolist() for column in columns), strict=True):
-        found.setdefault(value, []).append(Transfer(names[source], names[target], start, end))
+    columns = [column[copies] for column in (steps.item, steps.source, steps.target, report.start, report.end)]
+    amount = steps.amount[copies]
+    columns.append(np.where(amount < 0, result.graph.size[columns[0]], amount))
+    for value, source, target, start, end, moved in zip(*(column.tolist() for column in columns), strict=True):
+        found.setdefault(value, []).append(Transfer(names[source], names[target], start, end, moved))
     return found
 
 
