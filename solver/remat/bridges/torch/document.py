@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from remat.bridges.torch.costs import Costs
-from remat.bridges.torch.fusion import Fusion
 from remat.bridges.torch.joint import Joint, Task
 from remat.bridges.torch.recording import Held
+
+if TYPE_CHECKING:
+    from remat.bridges.torch.fusion import Fusion
 
 
 def instance_document(
