@@ -12,8 +12,8 @@ from tests.torch.studies import study
 
 def test_every_public_name_is_there():
     assert all(getattr(remat.torch, name) is not None for name in remat.torch.__all__)
-    with pytest.raises(AttributeError, match="has no attribute 'apply'"):
-        remat.torch.apply  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'train'"):
+        remat.torch.train  # noqa: B018
 
 
 def test_capturing_executes_nothing():

@@ -206,15 +206,16 @@ def test_modules_of_lightning_that_log(way, configured, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_line_that_plans_a_step_with_logs_between_its_operators(tmp_path):
+def test_a_step_with_logs_between_its_operators_is_planned_as_several_graphs(tmp_path):
     lightning = pytest.importorskip("lightning")
-    compiled = torch.compile(logging_module(), backend=remat.torch.backend("1MB"), dynamic=False)
+    backend = remat.torch.backend("1MB")
+    compiled = torch.compile(logging_module(), backend=backend, dynamic=False)
     trainer = lightning.Trainer(
         max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, default_root_dir=tmp_path,
     )  # fmt: skip
-    with pytest.raises(Exception, match=r"of a LightningModule, remat\.torch\.compile\(module, budget=\.\.\.\) plans"):
-        trainer.fit(compiled, DataLoader(torch.randn(16, 8), batch_size=8))
+    trainer.fit(compiled, DataLoader(torch.randn(16, 8), batch_size=8))
+    assert len(backend.plans) > 1
 
 
 @pytest.mark.filterwarnings("ignore")

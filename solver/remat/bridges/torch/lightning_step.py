@@ -90,15 +90,6 @@ def _detached(tensor: Any) -> Any:
     return tensor.detach()
 
 
-def lightning_hint() -> str:
-    """Return how to plan a step as a whole, for an error where Lightning is imported: calls of `self.log` divide it."""
-    return (
-        "; of a LightningModule, remat.torch.compile(module, budget=...) plans training_step whole"
-        if _classes()
-        else ""
-    )
-
-
 def break_at_logs() -> None:
     """Let Dynamo leave calls of `self.log` out of its graphs: it cannot trace them."""
     for known in _classes():
