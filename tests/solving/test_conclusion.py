@@ -29,7 +29,10 @@ def test_steps_are_placed_or_refused_as_by_placement_alone(document, more):
         for name in ("rotor", "keep-all"):
             found, report = _placed(tight, find(name, "chain"), steps)
             if isinstance(expected, Unplaceable):
-                assert found == expected
+                # What lies in memory from the start may be too much before any step, which then needs more.
+                resident = sum(int(tight.graph.size[place.value]) for place in tight.graph.inputs)
+                resident += tight.graph.static_bytes(tight.machine, 0)
+                assert found == (expected if resident <= capacity else expected._replace(needed=resident))
                 assert report is None
             else:
                 assert found.start.tolist() == free.start.tolist() == expected.start.tolist()
