@@ -49,6 +49,7 @@ def opened(browser, pages):
         browser.appear(dark=False)
         browser.open(pages[0] / f"{name}.html")
         browser.wait("document.documentElement.dataset.drawn")
+        browser.settle()
         return browser
 
     yield call
