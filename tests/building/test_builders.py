@@ -110,7 +110,10 @@ def numpy_document(node, draw):
             return np.array(node)
         return draw.choice([list, tuple])(numpy_document(entry, draw) for entry in node)
     makers = {int: np.int64, float: np.float64, str: np.str_, bool: np.bool_}
-    return makers[type(node)](node) if type(node) in makers and draw.random() < 0.3 else node
+    if type(node) not in makers or draw.random() >= 0.3:
+        return node
+    made = makers[type(node)](node)
+    return made if made.item() == node else node  # numpy takes zeros off the end of a text
 
 
 ODD = [np.array([[1]]), np.datetime64("2020"), object(), {1, 2}, np.complex64(1), {1: 2}, np.array(["a", 1], object)]
