@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
@@ -87,12 +87,23 @@ def lower_bound(problem: Problem, context: Context) -> Number:
 
 @dataclass(frozen=True)
 class _Facts:
-    """Forward times of all steps but the last, and the sizes of what memories can hold, ascending."""
+    """Forward times of all steps but the last, and the sizes of what memories can hold.
+
+    Attributes
+    ----------
+    forward : (n-1,) numbers
+    sizes : list of int
+        Ascending.
+    total : list of int
+        Bytes of the k smallest of them, for k = 0, 1, ...
+    levels : dict
+        The levels of Walther and Griewank's table so far, which all numbers of slots share.
+    """
 
     forward: NumberArray
     sizes: list[int]
     total: list[int]
-    """Bytes of the k smallest of them, for k = 0, 1, ..."""
+    levels: dict[str, list[NumberArray]] = field(default_factory=dict[str, list[NumberArray]])
 
     @staticmethod
     def of(problem: Problem) -> _Facts:
@@ -102,7 +113,8 @@ class _Facts:
         if chain.saves:
             sizes += chain.saved_size[:count].tolist()
             forward = np.minimum(forward, chain.saving_forward_time[:count])
-        return _Facts(forward, sorted(sizes), list(accumulate(sorted(sizes), initial=0)))
+        sizes.sort()
+        return _Facts(forward, sizes, list(accumulate(sizes, initial=0)))
 
     def fitting(self, room: int) -> int:
         """Return how many of the smallest sizes fit."""
@@ -118,7 +130,7 @@ class _Facts:
         n, least = len(self.forward) + 1, self.forward.min().item()
         if least == self.forward.max().item() or self.is_long(slots):
             return self.forward.sum().item() + (advances(n, slots) - (n - 1)) * least  # type: ignore[no-any-return]
-        free = Splits.of(self.forward, slots, context=context)
+        free = Splits.of(self.forward, slots, context=context, known=self.levels)
         return None if free is None else free.lower_bound
 
 
@@ -142,7 +154,7 @@ def _with_slow_levels(problem: Problem, facts: _Facts, quick: frozenset[int], sl
         for inside in (quick, frozenset(range(len(machine.memories))) - quick)
     ]
     links = [link for way in crossing for link in way]
-    occupied = all(machine.resource_of_link[machine.links.index(link)] == 0 for link in links)
+    occupied = all(machine.resource_of_link[machine.link_index[link.source, link.target]] == 0 for link in links)
     if None in capacities or not all(crossing) or not occupied or any(link.packed for link in links):
         return 0
     room = sum(capacity for capacity in capacities if capacity is not None) - chain.static_memory
