@@ -63,12 +63,9 @@ class Pattern:
     versions: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.period, int) and self.period > LARGEST_SIZE:  # documents hold such sums as floats
-            period = float(self.period)
-            placed = (in_period(beat.start, beat.shift, period) for beat in self.beats)
-            beats = (beat._replace(start=at, shift=k) for beat, (at, k) in zip(self.beats, placed, strict=True))
-            object.__setattr__(self, "period", period)
-            object.__setattr__(self, "beats", tuple(beats))
+        period, beats = as_documented(self.period, self.beats)
+        object.__setattr__(self, "period", period)
+        object.__setattr__(self, "beats", beats)
 
     def __len__(self) -> int:
         return len(self.beats)
@@ -90,9 +87,20 @@ class Pattern:
         return {"stages": stages, "period": self.period, "pattern": pattern}
 
 
-def in_period(start: Number, shift: int, period: Number) -> tuple[Number, int]:
-    """Return a start within a float period, and its shift: a start that rounds to the period belongs to the next."""
-    return (0.0, shift + 1) if start >= period else (float(start), shift)
+def as_documented(period: Number, entries: tuple[Any, ...]) -> tuple[Number, tuple[Any, ...]]:
+    """Return a period and its beats or turns as documents hold them: a sum beyond 2^62 is a float.
+
+    A start that then rounds to the period belongs to the next one.
+    """
+    if isinstance(period, float) or period <= LARGEST_SIZE:
+        return period, entries
+    period = float(period)
+    return period, tuple(
+        entry._replace(start=0.0, shift=entry.shift + 1)
+        if float(entry.start) >= period
+        else entry._replace(start=float(entry.start))
+        for entry in entries
+    )
 
 
 _OPERATION = re.compile(r"(BW|F|B|W)(0|[1-9][0-9]{0,8})")

@@ -16,9 +16,9 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.messages import brief
 from remat.schedule.document import initial_of_places, read_initial
-from remat.schedule.patterns import MOST_SHIFTS, in_period, read_time
+from remat.schedule.patterns import MOST_SHIFTS, as_documented, read_time
 from remat.schedule.steps import StepKind
-from remat.units import LARGEST_SIZE, Number, Units
+from remat.units import Number, Units
 
 MOST_SAMPLES = 10**6
 """Most samples of a period."""
@@ -58,12 +58,9 @@ class SamplePattern:
     initial: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.period, int) and self.period > LARGEST_SIZE:  # documents hold such sums as floats
-            period = float(self.period)
-            placed = (in_period(turn.start, turn.shift, period) for turn in self.turns)
-            turns = (turn._replace(start=at, shift=k) for turn, (at, k) in zip(self.turns, placed, strict=True))
-            object.__setattr__(self, "period", period)
-            object.__setattr__(self, "turns", tuple(turns))
+        period, turns = as_documented(self.period, self.turns)
+        object.__setattr__(self, "period", period)
+        object.__setattr__(self, "turns", turns)
 
     def __len__(self) -> int:
         return len(self.turns)

@@ -77,7 +77,7 @@ class _Graph:
     def __init__(self, model: PipelineModel, *, memory: bool) -> None:
         self.model = model
         self.order: list[Op] = []
-        for _, stages, count in model.by_chain:
+        for stages, count in model.by_chain:
             one = [(F, s) for s in stages] + [(B, s) for s in reversed(stages)]
             one += [(W, s) for s in stages if model.weight[s]]
             self.order += [(phase, s, batch) for batch in range(count) for phase, s in one]
@@ -151,7 +151,7 @@ def _little(model: PipelineModel, graph: _Graph, *, span: bool) -> float:
     ways: list[float] = [0] * model.stages
     lasts: list[float] = [0] * model.stages
     homewards: list[float] = [0] * model.stages  # from the end of a stage's backward to that of the first stage
-    for _, stages, _ in model.by_chain:
+    for stages, _ in model.by_chain:
         there: float = 0
         for stage in stages:
             there += model.delays[stage]

@@ -116,37 +116,34 @@ class PipelineModel:
     @cached_property
     def count(self) -> tuple[int, ...]:
         """Number of micro-batches of each stage."""
-        return tuple(count for _, own, count in self.by_chain for _ in own)
+        return tuple(count for own, count in self.by_chain for _ in own)
 
     @cached_property
     def is_head(self) -> tuple[bool, ...]:
         """Whether each stage is the first one of its chain."""
-        return tuple(stage == own[0] for _, own, _ in self.by_chain for stage in own)
+        return tuple(stage == own[0] for own, _ in self.by_chain for stage in own)
 
     @cached_property
     def is_tail(self) -> tuple[bool, ...]:
         """Whether each stage is the last one of its chain."""
-        return tuple(stage == own[-1] for _, own, _ in self.by_chain for stage in own)
+        return tuple(stage == own[-1] for own, _ in self.by_chain for stage in own)
 
     @cached_property
-    def by_chain(self) -> tuple[tuple[int, range, int], ...]:
-        """Number, stages and micro-batches of each chain."""
+    def by_chain(self) -> tuple[tuple[range, int], ...]:
+        """Stages and number of micro-batches of each chain."""
         chains = self.chains or ((0, self.batches),)
         ends = (*(first for first, _ in chains[1:]), self.stages)
-        return tuple(
-            (number, range(first, end), count)
-            for number, ((first, count), end) in enumerate(zip(chains, ends, strict=True))
-        )
+        return tuple((range(first, end), count) for (first, count), end in zip(chains, ends, strict=True))
 
     @cached_property
     def batches_before(self) -> tuple[int, ...]:
         """Number of micro-batches of the chains before each chain."""
-        return tuple(accumulate((count for _, _, count in self.by_chain[:-1]), initial=0))
+        return tuple(accumulate((count for _, count in self.by_chain[:-1]), initial=0))
 
     @cached_property
     def on_by_chain(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
         """Stages on each device, ascending, separately for each chain with micro-batches that has some there."""
-        used = [stages for _, stages, count in self.by_chain if count]
+        used = [stages for stages, count in self.by_chain if count]
         own = [[tuple(stage for stage in stages if stage in here) for stages in used] for here in self.on]
         return tuple(tuple(part for part in parts if part) for parts in own)
 
@@ -248,7 +245,7 @@ def flow(op: Op) -> tuple[int, int, int]:
 def one_by_one(model: PipelineModel) -> Lists:
     """Return the lists that run one micro-batch after the other, forward and back; they fit if any order does."""
     lists: list[list[Op]] = [[] for _ in model.fixed]
-    turns = [(batch, stages) for _, stages, count in model.by_chain for batch in range(count)]
+    turns = [(batch, stages) for stages, count in model.by_chain for batch in range(count)]
     for batch, stages in sorted(turns, key=lambda turn: turn[0]):
         for stage in stages:
             lists[model.place[stage]].append((F, stage, batch))

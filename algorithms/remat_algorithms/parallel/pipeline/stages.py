@@ -72,7 +72,7 @@ class Staging:
     def orders(self, lists: Lists) -> Orders:
         """Convert lists to orders; the micro-batches of a second chain follow those of the first one."""
         first = [0] * self.model.stages
-        for (_, stages, _), before in zip(self.model.by_chain, self.model.batches_before, strict=True):
+        for (stages, _), before in zip(self.model.by_chain, self.model.batches_before, strict=True):
             for stage in stages:
                 first[stage] = before
         return Orders(self.stages, tuple(tuple(_passes(listed, first)) for listed in lists))
