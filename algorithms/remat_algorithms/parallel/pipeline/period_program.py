@@ -129,6 +129,11 @@ class _Program:
         self.periods = 10 * self.count + 2
         self.busy: dict[object, _Busy] = {}
         self.both: dict[tuple[int, int, int], Any] = {}
+        # Sums of bytes that the solver cannot add are counted in larger units, rounded such that no pattern is lost.
+        blocks = asked.blocks
+        largest = self.periods * sum((*blocks.held, *blocks.parameters)) + sum(blocks.fixed)
+        largest += sum(limit for limit in blocks.capacity if limit is not None)
+        self.byte = 1 + 2 * largest // LARGEST_SUM
         self.possible = all(asked.homes)
         if not self.possible:
             return
@@ -309,25 +314,28 @@ class _Program:
             room: Any = 0
             for device, on in self.on[at].items():
                 limit = blocks.capacity[device]
-                limit = sum(blocks.fixed) + self._most() if limit is None else limit
-                room = room + on * (limit - (asked.less[device] if asked.less else 0))
+                if limit is None:
+                    most = sum(map(self._down, blocks.fixed)) + self._most()
+                else:
+                    most = self._up(limit - (asked.less[device] if asked.less else 0))
+                room = room + on * most
             terms: list[Any] = []
             for block in range(self.count):
                 together = self._together(at, block)
                 if together is None:
                     continue
-                terms.append(blocks.fixed[block] * together)
+                terms.append(self._down(blocks.fixed[block]) * together)
                 if more[block] is not None:
                     terms.append(self._where(together, more[block], self._most()))
                 if block in ends:
                     held = self._held(at, block, ends[block])
-                    terms.append(blocks.held[block] * self._where(together, held, self.periods))
+                    terms.append(self._down(blocks.held[block]) * self._where(together, held, self.periods))
                     if blocks.shared[block] and block:
                         beside = self._beside(block)
                         if beside is not None:
                             # At most the true saving. The solver may choose the true value, so this loses nothing.
                             both = self._and(together, beside)
-                            terms.append(-blocks.shared[block] * self._product(both, held))
+                            terms.append(-self._up(blocks.shared[block]) * self._product(both, held))
             model.add(sum(terms) <= room)
 
     def _average(self, ends: dict[int, _When]) -> None:
@@ -359,11 +367,19 @@ class _Program:
 
     def _most(self) -> int:
         """Return an upper bound on all byte counts."""
-        return self.periods * (sum(self.blocks.held) + sum(self.blocks.parameters)) + 1
+        return self.periods * sum(map(self._down, (*self.blocks.held, *self.blocks.parameters))) + 1
+
+    def _down(self, size: int) -> int:
+        """Return bytes in units of the program, rounded down."""
+        return size // self.byte
+
+    def _up(self, size: int) -> int:
+        """Return bytes in units of the program, rounded up."""
+        return -(-size // self.byte)
 
     def _versions(self, block: int) -> Any:
         """Return the bytes of all additional versions of a block's parameters; None if it has only one."""
-        size = self.blocks.parameters[block]
+        size = self._down(self.blocks.parameters[block])
         if self.blocks.instance.weights == "single" or not size:
             return None
         if self.blocks.instance.weights == "stash":

@@ -126,3 +126,21 @@ def test_long_whole_times_are_counted_in_steps(algorithm, unit):
         if period is not None:
             assert type(more) is int
             assert abs(more - period * unit) <= period * unit // 1000
+
+
+@pytest.mark.parametrize("size", [1, 2**40, 2**56])
+def test_sizes_of_any_magnitude_have_an_answer(size):
+    """Sums of bytes beyond the solver's range are counted in larger units, which may only lose precision."""
+    layer = {"forward_time": 1, "backward_time": 1, "weight_time": 1, "saved_size": size}
+    layers = [
+        layer | {"output_size": size, "optimizer_size": size, "weight_saved_size": size},
+        layer | {"backward_workspace": size, "optimizer_size": size, "gradient_size": size, "weight_saved_size": size},
+        layer | {"parameter_size": size, "parameter_gradient_size": size},
+        layer | {"output_size": size, "parameter_size": size, "parameter_gradient_size": size},
+    ]
+    document = {"schema": "remat.instance/3", "kind": "pipeline", "layers": layers, "micro_batches": 1}
+    document |= {"cluster": {"devices": [{"name": "gpu", "count": 2}]}, "weights": "double", "update_every": 4}
+    result = remat.solve(document, algorithm="madpipe", budget=7 * size)
+    small = remat.solve(document, algorithm="1f1b-star", budget=7 * size)
+    assert small.makespan is None or result.makespan <= small.makespan
+    assert result.makespan is None or all(peak <= 7 * size for peak in result.steady.peaks.values())
