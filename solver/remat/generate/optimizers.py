@@ -8,7 +8,7 @@ of `torch.optim` (no weight decay that is added to gradients, no AMSGrad) and of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from remat.errors import OptionError
 
@@ -111,7 +111,11 @@ class Named:
 
     family: str
     implementation: str = ""
-    known: Family = field(repr=False, default_factory=lambda: Family({}))
+
+    @property
+    def known(self) -> Family:
+        """The implementations of its family."""
+        return FAMILIES[self.family]
 
     def on(self, device: str) -> str:
         """Return the implementation on a type of device."""
@@ -143,4 +147,4 @@ def read_name(text: str) -> Named:
     if implementation not in ("", *known.steps) or text.endswith("-"):
         given = ", ".join(f"{family}-{name}" for name in known.steps)
         raise OptionError(f"there is no {text!r}; known are {family}, {given}", argument="optimizer")
-    return Named(family, implementation, known)
+    return Named(family, implementation)

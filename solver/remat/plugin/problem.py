@@ -204,7 +204,8 @@ class Problem:
             if bound is not None and memory.capacity is not None and bound.size > memory.capacity:
                 return LeastBudget(bound.size, bound.task, False, index, ALL_SCHEDULES)
         own = self.budgeted_memories[0]
-        bound, capacity = self.least_of(own), self.machine.memories[own].capacity
+        capacity = self.machine.memories[own].capacity
+        bound = None if capacity is None else self.least_of(own)
         if bound is None or capacity is None or bound.size <= capacity:
             return None
         if any(self.machine.memories[index].capacity != capacity for index in self.budgeted_memories):
@@ -224,11 +225,11 @@ class Problem:
 
         Of a memory whose budget is that of all devices, it is the minimum of that budget.
         """
-        known, total = self.memory_bounds[memory], self.total_bound
-        budgeted = self.budgeted_memories
+        known, budgeted = self.memory_bounds[memory], self.budgeted_memories
         own = budgeted if memory in budgeted else [memory]
         others = [one.capacity for index, one in enumerate(self.machine.memories) if index not in own]
-        if total is None or None in others:
+        total = None if None in others else self.total_bound
+        if total is None:
             return known
         left = -(-(total.size - sum(size for size in others if size is not None)) // len(own))
         return MemoryBound(left, total.task) if left > (0 if known is None else known.size) else known

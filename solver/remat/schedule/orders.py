@@ -374,12 +374,6 @@ def of_firsts(orders: Orders) -> tuple[Orders, tuple[int, ...]]:
     return Orders(stages, tuple(orders.lists[device] for device in left), paired), left
 
 
-def chain_of_stages(cuts: Sequence[int], devices: Iterable[int]) -> tuple[Stage, ...]:
-    """Return stages of consecutive layers: stage i holds layers cuts[i] .. cuts[i+1]-1, on the i-th of the devices."""
-    pairs = zip(cuts[:-1], cuts[1:], devices, strict=True)
-    return tuple(Stage(tuple(range(first, end)), device) for first, end, device in pairs)
-
-
 def initial_of(graph: TaskGraph, machine: Machine, orders: Orders) -> tuple[tuple[int, int], ...]:
     """Return the initial memories of a pipeline's parameters as (value, memory): those of all devices of the layer."""
     places: dict[tuple[int, int], None] = {}

@@ -222,7 +222,8 @@ class _Portfolio:
 
     def __post_init__(self) -> None:
         self.seconds = self.context.seconds_left or 0.0
-        self.hopeless = with_whole_values(self.problem).exceeded is not None
+        # The problem's own bounds come first: its copies share what is known of them.
+        self.hopeless = self.problem.exceeded is not None or with_whole_values(self.problem).exceeded is not None
 
     def ask_all(self) -> None:
         """Run the candidates; then the others, if no schedule is found or the user's time limit is not used up."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from remat.generate.models.instances import Stages, Workload, stages_of
 from remat.generate.networks.parameters import FLOAT32, MOMENTS, States
-from remat.generate.optimizers import FAMILIES, Named
+from remat.generate.optimizers import Named
 
 LONGEST = 2**26
 """Largest batch and longest sequence that are looked for."""
@@ -22,7 +22,6 @@ LONGEST = 2**26
 MOST_TRIALS = 512
 """Numbers of recomputed blocks that are tried: all of them, unless a model has more blocks."""
 
-PRECISIONS = ("mixed", "pure")
 SAME_STATES = {"adamw": "adam", "adamw8": "adam8"}
 """Optimizers with the states of another."""
 
@@ -71,7 +70,7 @@ class Training:
             return 0
         wide = self.precision == "mixed" and States(optimizer=self.moments).has_master(element)
         each = FLOAT32 if wide else element
-        taken = Named(self.optimizer, self.step, FAMILIES[self.optimizer]).temporaries("cuda")
+        taken = Named(self.optimizer, self.step).temporaries("cuda")
         one = replace(taken, all=0).bytes([largest * each] * 2, [largest] * 2)
         return taken.all * each * count + one
 

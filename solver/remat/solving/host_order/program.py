@@ -87,7 +87,9 @@ class Program:
                     made = sum(size[value] for value in writes)
                     again = [(value, 0) for value in writes if (value, 0) in held]
                     dropped = sum(size[value] for value in one.drop) + sum(size[value] for value, _ in again)
-                    reused = min(made, sum(size[v] for v in one.drop if v not in writes)) if self._reuses(one) else 0
+                    reused = (
+                        min(made, sum(size[v] for v in one.drop if v not in writes)) if graph.in_place[one.task] else 0
+                    )
                     peak[0] = max(peak[0], used[0] + made - reused + int(graph.workspace[one.task]))
                     held.update((value, 0) for value in writes)
                     held.difference_update((value, 0) for value in one.drop)
@@ -99,9 +101,6 @@ class Program:
                 case Wait():
                     free(one.drop)
         return dict(zip(names, peak, strict=True))
-
-    def _reuses(self, run: Run) -> bool:
-        return bool(self.graph.in_place[run.task])
 
     def makespan(self, time_of: Callable[[Operation], Number]) -> Number:
         """Simulate the streams: one clock for the processor, and one for each channel.

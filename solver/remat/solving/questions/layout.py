@@ -162,7 +162,7 @@ def layout(
     reserved = _pairs(reserved)
     fixed = {name: _whole("fixed", offset) for name, offset in (fixed or {}).items()}
     buffers, held, name, static = _read(source, memory, growing=algorithm != "caching")
-    buffers = _constrained(buffers, align, ((0, static), *reserved) if static else reserved, fixed or {})
+    buffers = _constrained(buffers, align, ((0, static), *reserved) if static else reserved, fixed)
     buffers = replace(buffers, capacity=buffers.capacity if capacity is None else capacity)
     asked = find(algorithm, LAYOUT)
     found: LayoutProposal = asked.load()(buffers, make_options(asked, options or {}), context or Context())

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 OBJECTIVES = ("sample", "makespan")
 
-DATA_ALL = "any"
-
 OTHER_LIMIT = 10.0
 """Seconds for `auto` where nothing was found: it looks for any plan, or a proof."""
 
