@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 import remat
-from remat import lazy_text
 from remat.errors import InstanceError
 from remat.graph.names import Names
 from remat.graph.taskgraph import Ragged
-from remat.instance import DagInstance, column_parser, digest, instance_document, loading
+from remat.instance import DagInstance, column_parser, digest, instance_document, lazy_text, loading
 from remat.instance.dag import Task
 from remat.instance.lowering import lower
 

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from remat import lazy_text
 from remat.documents import Unparsed, read_document
 from remat.errors import InstanceError
-from remat.lazy_text import ListText, opened
+from remat.instance import lazy_text
+from remat.instance.lazy_text import ListText, opened
 from remat.schedule.document import SCHEMA, SCHEMA_2, parse_steps
 from remat.schedule.reading import columns_of, read_schedule
 from remat.units import Units

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from remat.comparing.cells import SOLVED, Cell, Outcome
-from remat.display import Shown
+from remat.solving.display import Shown
 from remat.units import Number
 
 SAME = 1e-9

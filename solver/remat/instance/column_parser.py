@@ -19,8 +19,8 @@ from remat.graph.taskgraph import IntArray, Ragged
 from remat.instance.columns import FLAGS, OPTIONAL, GraphColumns
 from remat.instance.fast_validation import plainly, unusual
 from remat.instance.fields import LARGEST_COUNT, LONGEST_NAME, current_units
+from remat.instance.lazy_text import ListText
 from remat.instance.tasks import Task, Value
-from remat.lazy_text import ListText
 from remat.units import LARGEST_SIZE, LARGEST_TIME, Number, parse_size, parse_time
 
 TOGETHER = 10_000

@@ -16,10 +16,10 @@ from remat.instance.base import SCHEMA, SCHEMA_3, SCHEMAS, BaseInstance
 from remat.instance.fast_validation import plainly
 from remat.instance.fields import units_scope
 from remat.instance.kinds import KINDS, model_of
+from remat.instance.lazy_text import ListText, opened
 from remat.instance.machine import MachineModel
 from remat.instance.native import native
 from remat.instance.validation_errors import instance_error, json_type
-from remat.lazy_text import ListText, opened
 from remat.messages import brief
 from remat.units import Units
 

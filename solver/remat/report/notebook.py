@@ -1,4 +1,4 @@
-"""Notebook display of results, sweeps and instances (see `remat.display`)."""
+"""Notebook display of results, sweeps and instances (see `remat.solving.display`)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from remat.graph.machine import Machine
 from remat.graph.names import Names
 from remat.graph.taskgraph import NumberArray, TaskGraph
 from remat.instance.fields import units_scope
-from remat.lazy_text import ListText
+from remat.instance.lazy_text import ListText
 from remat.messages import brief, listing, nearest, unknown_memory
 from remat.schedule.reading import columns_of
 from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps

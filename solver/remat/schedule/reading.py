@@ -21,7 +21,7 @@ from remat.documents import collector_paused, read_unparsed
 from remat.graph.machine import Machine
 from remat.graph.names import Names
 from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph
-from remat.lazy_text import ListText, Part, opened
+from remat.instance.lazy_text import ListText, Part, opened
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.units import LARGEST_SIZE, LARGEST_TOTAL
 

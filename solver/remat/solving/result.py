@@ -10,7 +10,6 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from remat.display import Shown
 from remat.documents import write_text
 from remat.graph.bounds import MemoryBound
 from remat.graph.machine import Machine
@@ -19,6 +18,7 @@ from remat.instance.digest import digest
 from remat.instance.kinds import is_pipeline
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
 from remat.schedule.steps import StepKind, Steps
+from remat.solving.display import Shown
 from remat.units import Number, Units
 from remat.verifier import Report, Steady
 

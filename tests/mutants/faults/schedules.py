@@ -43,7 +43,7 @@ FAULTS = faults_of(
                 (READING, "if None in starts:", "if False:", "all steps have start times, or none"),
                 (READING, "column.min() >= 0 and", "", "times before 0 are looked at"),
                 (READING, "any(not 0 <= other < index for", "any(not 0 <= other for", "steps come after earlier ones"),
-                ("lazy_text.py", "and not _has_long_number(data)", "", "numbers of many digits are refused"),
+                ("instance/lazy_text.py", "and not _has_long_number(data)", "", "numbers of many digits are refused"),
             )
         ),
         ("schedule/writing.py", "if amount != WHOLE:", "if False:", "partial moves are written"),

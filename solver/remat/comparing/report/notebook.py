@@ -1,4 +1,4 @@
-"""Display of comparisons in a notebook (see `remat.display`)."""
+"""Display of comparisons in a notebook (see `remat.solving.display`)."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from remat.display import Shown
 from remat.plugin.proposal import Status, Termination
+from remat.solving.display import Shown
 from remat.solving.minimum_budget import budgeted_memories, largest_peak
 from remat.solving.result import Result
 from remat.units import Number, Units
