@@ -85,6 +85,29 @@ def test_one_budget_is_for_all_graphs_of_a_step():
         other(x)
 
 
+class Logits(Deep):
+    """The caller computes the loss."""
+
+    def forward(self, x):
+        return self.run(x, self.layers)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("module", [Logits, Branching])
+def test_costs_are_measured_for_graphs_without_a_loss(module, dynamic):
+    torch.manual_seed(0)
+    net = module()
+    plain = copy.deepcopy(net)
+    compiler = planner("90%", costs="measure")
+    compiled = torch.compile(net, backend=compiler, dynamic=dynamic)
+    for rows in (200, 200, 120, 120, 200):
+        x, state = torch.randn(rows, 16), torch.get_rng_state()
+        obtained = gradients(net, lambda given: compiled(given).sum(), x)
+        assert torch.equal(torch.get_rng_state(), state)
+        assert equal(obtained, gradients(plain, lambda given: plain(given).sum(), x))
+    assert compiler.plans
+
+
 def test_two_forwards_before_their_backwards_are_one_step():
     torch.manual_seed(0)
     module = Branching()

@@ -16,6 +16,7 @@ from remat.bridges.torch.capture import (
     sources_of,
 )
 from remat.bridges.torch.graphs import compile_boxed
+from remat.bridges.torch.hosted_emission import build_program
 from remat.bridges.torch.inductor import Compiler, Planner, by_shape, compile_plan
 from remat.bridges.torch.lightning_step import break_at_logs
 from remat.bridges.torch.orders import Key, Orders, Runs
@@ -104,8 +105,6 @@ class Backend:
         plan = make_plan(captured, choices)
         captured.tensors = None
         self._add(plan)
-        from remat.bridges.torch.hosted_emission import build_program
-
         assert plan.program is not None
         return build_program(captured, plan.program)
 
@@ -119,7 +118,7 @@ class Backend:
         runs = self.step.planned() if one else None
         if runs is None and one and (self.parts or len(self.step.calls) > 1):
             return self._least(call)
-        return runs or self._alone(call, arguments)
+        return runs or self._alone(call)
 
     def leave(self, outputs: tuple[Any, ...], token: Any) -> None:
         """Take note of what a call returned and saved."""
@@ -148,14 +147,12 @@ class Backend:
             self.step.check(peak, orders.choices, _begin(call.captured.graph))
         return runs
 
-    def _alone(self, call: Call, arguments: list[Any]) -> Runs:
+    def _alone(self, call: Call) -> Runs:
         orders, captured = call.orders, call.captured
         if call.key not in orders.alone:
-            captured.tensors = arguments
             plan = self.known.get(captured.fingerprint)
             if plan is None:
                 plan = self._plan_of_sizes(captured, orders.choices, again=bool(orders.alone))
-            captured.tensors = None
             self._add(plan)
             orders.alone[call.key] = plan.runs
         return orders.alone[call.key]
@@ -353,4 +350,4 @@ def configure(budget: int | str | None = None, **choices: Any) -> None:
     _CONFIGURED["choices"] = made
 
 
-__all__ = ["Backend", "backend", "configure", "make_choices"]
+__all__ = ["Backend", "backend", "configure"]

@@ -73,6 +73,8 @@ class Captured:
     """
 
     tensors: list[Any] | None = None
+    measured: Costs | None = None
+    """Costs that were measured, for those that ask again."""
     fusion: Fusion | None = None
     """The groups that Inductor will compile, for plans that it executes; otherwise each operator is a task."""
     reference: Sequence[str] | None = None
@@ -116,6 +118,7 @@ class Captured:
         """Return the same step with other sizes, as `Symbols.key` reads them off a call."""
         assert self.symbols is not None
         other = copy.copy(self)
+        other.measured = None
         other.recording = self.symbols.fixed(self._template, key)
         other.joint = self.joint.with_sizes(other.recording)
         return other

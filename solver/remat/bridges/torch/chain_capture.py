@@ -109,14 +109,14 @@ class _Measured(BlockStep):
                 tensor.grad = None
         with torch.enable_grad():
             returned = self.call(self.module, *self.given)
-        loss_of(returned).backward()
+        _loss_of(returned).backward()
 
 
 def _tensors(tree: Any) -> list[Any]:
     return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
-def loss_of(returned: Any) -> Any:
+def _loss_of(returned: Any) -> Any:
     """Return the loss: the first scalar of a floating-point type that has a gradient."""
     for tensor in _tensors(returned):
         if tensor.dim() == 0 and tensor.is_floating_point() and tensor.requires_grad:
@@ -321,4 +321,4 @@ class _Times(_Measured):
         return found
 
 
-__all__ = ["chain", "loss_of"]
+__all__ = ["chain"]

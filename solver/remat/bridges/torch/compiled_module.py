@@ -10,10 +10,10 @@ from importlib import import_module
 from typing import Any
 from warnings import warn
 
-from remat.bridges.torch.backend import Backend, make_choices
+from remat.bridges.torch.backend import Backend
 from remat.bridges.torch.capture import dynamo_settings, prepared
 from remat.bridges.torch.lightning_step import PlannedStep, is_lightning
-from remat.bridges.torch.plan_options import Choices
+from remat.bridges.torch.plan_options import Choices, make_choices
 from remat.bridges.torch.planning import Plan
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch

@@ -9,8 +9,9 @@ from itertools import takewhile
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import Costs
 from remat.bridges.torch.factory import capture_factory
+from remat.bridges.torch.operator_timing import costs_of
 from remat.bridges.torch.plan_options import Choices
-from remat.bridges.torch.planning import Plan, TooSmallError, costs_of, make_plan
+from remat.bridges.torch.planning import Plan, TooSmallError, make_plan
 from remat.bridges.torch.step_memory import label
 from remat.bridges.torch.target_device import target_of
 from remat.messages import elided

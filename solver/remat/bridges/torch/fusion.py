@@ -30,6 +30,7 @@ from remat.bridges.torch.generated_code import Workspace
 from remat.bridges.torch.joint import BOUNDARY, DONE, Joint, Task
 from remat.bridges.torch.recording import Role
 from remat.bridges.torch.shim import torch
+from remat.bridges.torch.symbolic import tensors_in
 from remat.bridges.torch.tracing import formula_of, operator_name, values_of
 
 ALONE = "@alone"
@@ -41,7 +42,6 @@ EXPENSIVE = ("exp", "log", "log10", "log1p", "log2", "sigmoid", "tanh")
 """Operators that Inductor does not repeat for each reader on the CPU."""
 SCATTERS = ("aten.index_put", "aten._unsafe_index_put", "aten.scatter", "aten.index_add", "aten.scatter_reduce")
 ONLINE = "prims.prepare_softmax_online.default"
-FUSED = "fused"
 
 
 class Kind(StrEnum):
@@ -220,14 +220,14 @@ class Fusion:
     def _domains(self, name: str) -> set[tuple[Any, ...]]:
         """Return the loops over which an operator can run: over elements, or over what is left of a reduction."""
         node = self.nodes[self.plain[name].node]
-        made = [part for part in _tensors(node) if part is not None]
+        made = tensors_in(node.meta.get("val"))
         phase = self.plain[name].phase
         most = max((part.numel() for part in made), default=0)
         if self.kinds[name] is Kind.POINTWISE:
             return {(phase, "elements", most)}
         if self.kinds[name] is Kind.SCATTER:
             return {(phase, "scatter", name)}
-        read = max((part for known in node.all_input_nodes for part in _tensors(known) if part is not None), key=_numel)
+        read = max((part for known in node.all_input_nodes for part in tensors_in(known.meta.get("val"))), key=_numel)
         if _inner(node, read):
             return {(phase, "elements", read.numel()), (phase, "elements", most)}
         return {(phase, "columns", read.numel(), most), (phase, "elements", most)}
@@ -361,7 +361,7 @@ class Fusion:
         return Group(task, tuple(ordered), flops, moved, required=not alone)
 
     def _size(self, name: str) -> int:
-        return sum(prod(part.shape) * part.element_size() for part in _tensors(self.nodes[name]) if part is not None)
+        return sum(prod(part.shape) * part.element_size() for part in tensors_in(self.nodes[name].meta.get("val")))
 
     def _alone(self, made: list[Group]) -> Iterator[Group | None]:
         """Yield the tasks that compute one value of a group, and the values that only the other half reads."""
@@ -524,12 +524,6 @@ class Fusion:
 
 def _is_tensor(node: Any) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor)
-
-
-def _tensors(node: Any) -> list[Any]:
-    value = node.meta.get("val")
-    parts = value if isinstance(value, (tuple, list)) else [value]
-    return [part if isinstance(part, torch.Tensor) else None for part in parts]
 
 
 def _numel(tensor: Any) -> int:

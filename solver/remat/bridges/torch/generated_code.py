@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from remat.bridges.torch.measure import LiveStorages, workspace_of
+from remat.bridges.torch.measure import LiveStorages, unseen, workspace_of
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import pytree, torch
 
@@ -44,13 +44,10 @@ class Account:
     ----------
     forward, backward : int
         The peaks of the two.
-    at : str
-        The call at the higher one.
     """
 
     forward: int
     backward: int
-    at: str = ""
 
     @property
     def peak(self) -> int:
@@ -85,21 +82,21 @@ def account(
         If the code has another form than that of the PyTorch releases that are tested.
     """
     fake: Any = import_module("torch._subclasses.fake_tensor")
-    dispatch: Any = import_module("torch.utils._python_dispatch")
-    with dispatch._disable_current_modes(), torch.no_grad(), fake.FakeTensorMode(allow_non_fake_inputs=True):
+    with unseen(), torch.no_grad(), fake.FakeTensorMode(allow_non_fake_inputs=True):
         given = [_without_data(tensor) for tensor in inputs]
         turned = [_without_data(tensor) for tensor in tangents]
         constants = {name: _without_data(tensor) for program in programs for name, tensor in program.constants.items()}
         live = _Allocations([*given, *constants.values()], workspace)
         with live:
             returned = list(_call_of(programs[0], live, constants)(list(given)))
-            forward, at = live.restart()
+            forward = live.peak
+            live.level()
             kept, arguments = returned[:outputs], returned[outputs:]
             del returned
             arguments += turned
             live.adopt(turned)  # autograd holds them until the backward ends
             kept += _call_of(programs[1], live, constants)(arguments)
-        return Account(forward, live.peak, at if forward >= live.peak else live.at)
+        return Account(forward, live.peak)
 
 
 def _without_data(tensor: Any) -> Any:
@@ -122,19 +119,11 @@ class _Allocations(LiveStorages):
         size = super().size_of(tensor)
         return -(-size // CUDA_BLOCK) * CUDA_BLOCK if tensor.device.type == "cuda" else size
 
-    def restart(self) -> tuple[int, str]:
-        """Return the peak so far and its place, and follow a new one."""
-        found = self.peak, self.at
-        self.sweep()
-        self.peak = self.now
-        return found
-
     def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Count the workspace of a kernel."""
         self.sweep()
         extra = 0 if self.workspace is None else self.workspace(function, args, kwargs)
-        if self.now + extra > self.peak:
-            self.peak, self.at = self.now + extra, str(function)
+        self.peak = max(self.peak, self.now + extra)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator, and count what it needs and returns."""
@@ -205,8 +194,7 @@ class LibraryWorkspace:
         return self.known[key]
 
     def _measured(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-        dispatch: Any = import_module("torch.utils._python_dispatch")
-        with dispatch._disable_current_modes(), torch.no_grad(), torch.random.fork_rng():
+        with unseen(), torch.no_grad(), torch.random.fork_rng():
             given = pytree.tree_map(_zeros, (list(args), dict(kwargs)))
             function(*given[0], **given[1])
             return workspace_of(lambda: function(*given[0], **given[1]), given)

@@ -12,6 +12,7 @@ from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.transfers import measured_rate
 from remat.instance import load
 from remat.solving.entry import solve
+from remat.solving.relative_budget import share_of
 from remat.solving.result import Result
 from remat.units import format_size, parse_size
 
@@ -72,7 +73,7 @@ def _device_budget(choices: Choices, reserve: int) -> int | str:
     budget = choices.budget
     if not isinstance(budget, (int, str)):
         raise TorchError("a plan with a host takes one budget, for one training graph")
-    if isinstance(budget, str) and budget.rstrip().endswith("%"):
+    if isinstance(budget, str) and share_of(budget) is not None:
         return budget
     whole = parse_size(budget)
     if whole <= reserve:

@@ -17,9 +17,10 @@ from remat.bridges.torch.fusion import Fusion
 from remat.bridges.torch.generated_code import Account, LibraryWorkspace, Program, Workspace, account
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.graphs import build
+from remat.bridges.torch.operator_timing import MEASURE, costs_of
 from remat.bridges.torch.optimizers import read_optimizer
 from remat.bridges.torch.plan_options import Choices, make_choices
-from remat.bridges.torch.planning import MEASURE, Plan, TooSmallError, costs_of, in_bytes, make_plan
+from remat.bridges.torch.planning import Plan, TooSmallError, in_bytes, make_plan
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import fx, torch
 from remat.units import format_size, parse_size

@@ -12,7 +12,7 @@ from typing import Any
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.joint import BOUNDARY, Task
 from remat.bridges.torch.measure import LiveStorages
-from remat.bridges.torch.recording import Role, TorchError
+from remat.bridges.torch.recording import Node, Role, TorchError
 from remat.bridges.torch.shim import fx, pytree, torch
 from remat.bridges.torch.target_device import check_here
 
@@ -95,6 +95,11 @@ class Interpreter:
 
     def run(self, events: Iterable[Any]) -> Execution:
         """Run and drop as the events say."""
+        live = self.replay(events)
+        return Execution(self._loss(), self.outputs, self._gradients(), self.runs, self.seconds, live.peak)
+
+    def replay(self, events: Iterable[Any]) -> LiveStorages:
+        """Run and drop as the events say, whether or not there is a loss; return what was alive."""
         joint, recording = self.captured.joint, self.captured.recording
         held: dict[str, list[str]] = {}
         for name in (*joint.maker, *(node.name for node in recording.nodes if node.role is Role.TANGENT)):
@@ -107,12 +112,15 @@ class Interpreter:
             self._take_inputs()
             for event in events:
                 self.follow(event, held)
-            gradients = {
+        return live
+
+    def _gradients(self) -> dict[str, Any]:
+        with torch.no_grad(), torch._C._DisableAutocast():
+            return {
                 self._name(index): self._tensor(name, {})
-                for index, name in enumerate(recording.gradients)
+                for index, name in enumerate(self.captured.recording.gradients)
                 if name is not None
             }
-        return Execution(self._loss(), self.outputs, gradients, self.runs, self.seconds, live.peak)
 
     def follow(self, event: Any, held: Mapping[str, list[str]]) -> None:
         """Run and drop as one event says; `held` has the nodes of each value."""
@@ -180,29 +188,29 @@ class Interpreter:
         self.outputs = tuple(
             None if name is None else self._tensor(name, views) for name in self.captured.recording.outputs
         )
-        for name, is_loss in tangents_of(self.captured):
-            like = self.captured.by_name[name].meta["val"]
-            make = torch.ones if is_loss else torch.zeros
-            self.there[name] = make(like.shape, dtype=like.dtype, device=like.device)
+        for node, one in self.tangents():
+            like, held = self.captured.by_name[node.name].meta["val"], node.tensors[0]
+            make = torch.ones if one else torch.zeros
+            shape = like.shape if held is None else held.shape
+            self.there[node.name] = make(shape, dtype=like.dtype, device=like.device)
+
+    def tangents(self) -> Iterator[tuple[Node, bool]]:
+        """Yield the tangents, and whether each is 1: that of the loss, the first that is a scalar."""
+        found = False
+        for node in self.captured.recording.nodes:
+            if node.role is Role.TANGENT:
+                held = node.tensors[0]
+                is_loss = not found and held is not None and held.shape == ()
+                found = found or is_loss
+                yield node, is_loss
+        if not found:
+            raise TorchError("the loss is not a scalar: return the mean or the sum of it")
 
     def _loss(self) -> Any:
         for tensor in self.outputs:
             if tensor is not None and tensor.dim() == 0 and tensor.is_floating_point():
                 return tensor
         raise TorchError("the module returns no scalar of a floating-point type: a loss is needed")
-
-
-def tangents_of(captured: Captured) -> Iterator[tuple[str, bool]]:
-    """Yield the tangents, and whether each is the loss's: the first that is a scalar."""
-    found = False
-    for node in captured.recording.nodes:
-        if node.role is Role.TANGENT:
-            held = node.tensors[0]
-            is_loss = not found and held is not None and held.shape == ()
-            found = found or is_loss
-            yield node.name, is_loss
-    if not found:
-        raise TorchError("the loss is not a scalar: return the mean or the sum of it")
 
 
 def mask_scale(captured: Captured, read: str, node: str) -> float:

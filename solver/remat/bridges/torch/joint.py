@@ -349,6 +349,11 @@ class Joint:
             yield Task(task.name + FROM_MASK, node.name, reads, self.owned[parts[0]], task.phase, from_mask=True)
 
     @cached_property
+    def keep_all(self) -> tuple[str, ...]:
+        """The order without recomputation."""
+        return tuple(task.name for task in self.tasks.values() if not task.from_mask)
+
+    @cached_property
     def returned(self) -> frozenset[str]:
         """Results of the forward. The caller holds them afterwards, so recomputation would free nothing."""
         return frozenset(self._values_read([name for name in self.recording.outputs if name is not None]))

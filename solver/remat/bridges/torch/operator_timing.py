@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import Costs, costs_document, key_of, read_costs
 from remat.bridges.torch.interpreter import Interpreter, given_tensors
 from remat.bridges.torch.joint import Task
-from remat.bridges.torch.measure import median_time, workspace_of
+from remat.bridges.torch.measure import median_time, unseen, workspace_of
 from remat.bridges.torch.plans import Event
-from remat.bridges.torch.recording import Role
+from remat.bridges.torch.recording import Node, Role
 from remat.bridges.torch.shim import torch
 from remat.bridges.torch.weightless import check_data
+
+MEASURE = "measure"
+"""Costs that stand for a measurement."""
 
 
 def measure(captured: Captured, inputs: Any = None, *, repeats: int = 5) -> dict[str, Any]:
@@ -34,9 +37,17 @@ def measure(captured: Captured, inputs: Any = None, *, repeats: int = 5) -> dict
     """
     given = given_tensors(captured, inputs)
     check_data(given)
-    dispatch: Any = import_module("torch.utils._python_dispatch")
-    with dispatch._disable_current_modes():  # of a compiler that is at work, where nothing would really run
+    with unseen():  # of a compiler that is at work, where nothing would really run
         return _measured(captured, given, repeats)
+
+
+def costs_of(captured: Captured, costs: str | Costs | Mapping[str, Any] | None) -> Costs:
+    """Read costs, or measure them once for a captured step."""
+    if costs != MEASURE:
+        return read_costs(costs)
+    if captured.measured is None:
+        captured.measured = read_costs(measure(captured))
+    return captured.measured
 
 
 def _measured(captured: Captured, given: list[Any], repeats: int) -> dict[str, Any]:
@@ -45,7 +56,7 @@ def _measured(captured: Captured, given: list[Any], repeats: int) -> dict[str, A
     given = [tensor.clone() if name in written else tensor for name, tensor in zip(names, given, strict=True)]
     stopwatch = _Stopwatch(captured, given, repeats=repeats)
     with torch.random.fork_rng():
-        stopwatch.run([Event(task.name) for task in captured.joint.tasks.values() if not task.from_mask])
+        stopwatch.replay([Event(task) for task in captured.joint.keep_all])
     device = next(tensor.device for tensor in given if isinstance(tensor, torch.Tensor))
     return costs_document(str(device), stopwatch.found)
 
@@ -57,6 +68,10 @@ class _Stopwatch(Interpreter):
         super().__init__(captured, given)
         self.repeats = repeats
         self.found: dict[str, tuple[int, int]] = {}
+
+    def tangents(self) -> Iterator[tuple[Node, bool]]:
+        """Yield all tangents as 1: a graph without a loss is measured as well."""
+        return ((node, True) for node in self.captured.recording.nodes if node.role is Role.TANGENT)
 
     def step(self, task: Task) -> None:
         """Measure a task's operator, unless one like it was measured; then run it."""
@@ -72,4 +87,4 @@ class _Stopwatch(Interpreter):
         super().step(task)
 
 
-__all__ = ["Costs", "measure", "read_costs"]
+__all__ = ["MEASURE", "Costs", "costs_of", "measure", "read_costs"]

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from remat.bridges.torch.capture import Captured
+from remat.bridges.torch.costs import Costs
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.graphs import build, compile_boxed
+from remat.bridges.torch.operator_timing import MEASURE, costs_of
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.recording import Role
 from remat.bridges.torch.shim import torch
@@ -58,19 +60,25 @@ class Orders:
         self.runs: dict[Runs, int] = {}
         self.compiled: list[tuple[Boxed, Boxed]] = []
         self._sized: dict[Key, Captured] = {}
+        self._measured: dict[Key, Costs] = {}
 
     def graphs(self) -> tuple[Any, Any]:
         """Return the graphs of forward and backward for PyTorch, which never run."""
-        tasks = self.captured.joint.tasks.values()
-        return build(self.captured, emit(self.captured.joint, [task.name for task in tasks if not task.from_mask]))
+        return build(self.captured, emit(self.captured.joint, self.captured.joint.keep_all))
 
-    def sized(self, key: Key) -> Captured:
-        """Return the step with the sizes of a call."""
-        if self.captured.symbols is None:
-            return self.captured
-        if key not in self._sized:
-            self._sized = {key: self.captured.at(key)}
-        return self._sized[key]
+    def sized(self, key: Key, arguments: list[Any]) -> Captured:
+        """Return the step with the sizes of a call, measured with its arguments if this is asked for."""
+        step = self.captured if self.captured.symbols is None else self._sized.get(key)
+        if step is None:
+            step = self.captured.at(key)
+            self._sized = {key: step}
+        if self.choices.costs == MEASURE:
+            if key not in self._measured:
+                step.tensors = arguments
+                self._measured[key] = costs_of(step, MEASURE)
+                step.tensors = None
+            step.measured = self._measured[key]
+        return step
 
     def _number(self, runs: Runs) -> int:
         if runs not in self.runs:

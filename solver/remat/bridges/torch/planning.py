@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
-from remat.bridges.torch.costs import Costs, read_costs, trained_of
+from remat.bridges.torch.costs import read_costs, trained_of
 from remat.bridges.torch.hosted_planning import DEVICE, solve_with_host
-from remat.bridges.torch.joint import FROM_MASK, Task
-from remat.bridges.torch.operator_timing import measure
+from remat.bridges.torch.joint import BOUNDARY, FROM_MASK, Task
+from remat.bridges.torch.operator_timing import MEASURE, costs_of
 from remat.bridges.torch.optimizers import Optimizer, read_optimizer
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.plans import events_of
@@ -35,7 +35,6 @@ from remat.solving.result import Result
 from remat.units import format_size, parse_size
 
 SCHEMA = "remat.plan/1"
-MEASURE = "measure"
 RESERVE_ON_DEVICE = 1 << 30
 """Bytes that a device's context and fragmentation take, unless said otherwise; on the CPU none."""
 
@@ -171,7 +170,7 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
     reserve = split["reserve"]
     optimizer = read_optimizer(choices.optimizer)
     step = step_of(captured, choices, split, optimizer)
-    if isinstance(choices.budget, (int, str)) and not _is_share(choices.budget):
+    if isinstance(choices.budget, (int, str)) and share_of(choices.budget) is None:
         _check_step(captured, choices, step, parse_size(choices.budget), split)
     costs = costs_of(captured, choices.costs)
     instance = captured.instance(costs, static=sum(split.values()) - reserve)
@@ -199,7 +198,7 @@ def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
     split = split_of(captured, choices)
     optimizer = read_optimizer(choices.optimizer)
     step = step_of(captured, choices, split, optimizer)
-    if isinstance(choices.budget, (int, str)) and not _is_share(choices.budget):
+    if isinstance(choices.budget, (int, str)) and share_of(choices.budget) is None:
         _check_step(captured, choices, step, parse_size(choices.budget), split)
     result = solve_with_host(captured, choices, split, costs_of(captured, choices.costs))
     if result.columns is None:
@@ -226,11 +225,6 @@ def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
         optimizer=optimizer.called(device_of(captured)),
         warnings=(f"host {format_size(found.peak_memory['host'])}", moved.summary),
     )
-
-
-def costs_of(captured: Captured, costs: str | Costs | Mapping[str, Any] | None) -> Costs:
-    """Read costs, or measure them."""
-    return read_costs(measure(captured) if costs == MEASURE else costs)
 
 
 def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str = "") -> Plan:
@@ -311,8 +305,6 @@ def judge(captured: Captured, forward: Any, backward: Any, *, costs: Any = None)
         Its peak and its makespan are the verifier's. Runs in the backward of what the forward returned are left out, in
         the partition's favour: the caller holds that anyway.
     """
-    from remat.bridges.torch.joint import BOUNDARY
-
     joint = captured.joint
 
     def runs(module: Any) -> list[str]:
@@ -333,11 +325,15 @@ def split_of(captured: Captured, choices: Choices) -> dict[str, int]:
     names = {"parameter": "parameters", "buffer": "buffers", "input": "inputs", "constant": "constants"}
     found = {names.get(name, name): size for name, size in split.items()}
     found["accumulated"] = gradient_bytes(captured) if choices.accumulate else 0
-    if choices.reserve is not None:
-        found["reserve"] = parse_size(choices.reserve)
-    else:
-        found["reserve"] = 0 if device_of(captured) == "cpu" else RESERVE_ON_DEVICE
+    found["reserve"] = reserve_of(captured, choices)
     return found
+
+
+def reserve_of(captured: Captured, choices: Choices) -> int:
+    """Return the bytes that stay free."""
+    if choices.reserve is not None:
+        return parse_size(choices.reserve)
+    return 0 if device_of(captured) == "cpu" else RESERVE_ON_DEVICE
 
 
 def device_of(captured: Captured) -> str:
@@ -348,10 +344,6 @@ def device_of(captured: Captured) -> str:
     held = (node.meta.get("val") for node in nodes)
     types = (str(tensor.device.type) for tensor in held if isinstance(tensor, torch.Tensor))
     return next((kind for kind in types if kind != "cpu"), "cpu")
-
-
-def _is_share(budget: int | str) -> bool:
-    return isinstance(budget, str) and budget.rstrip().endswith("%")
 
 
 def step_of(captured: Captured, choices: Choices, split: Mapping[str, int], optimizer: Optimizer) -> Mapping[str, int]:
@@ -409,7 +401,7 @@ def _solve(instance: Any, choices: Choices, reserve: int, captured: Captured) ->
         return kept
     if not isinstance(budget, (int, str)):
         raise TorchError(f"there are {len(budget)} budgets; here is one training graph, which takes one")
-    if not _is_share(budget):
+    if share_of(budget) is None:
         whole = parse_size(budget)
         budget = whole - reserve
         if budget <= 0:

@@ -7,9 +7,10 @@ from decimal import Decimal
 from functools import cached_property
 
 from remat.bridges.torch.capture import Captured
+from remat.bridges.torch.operator_timing import costs_of
 from remat.bridges.torch.optimizers import read_optimizer
 from remat.bridges.torch.plan_options import Choices
-from remat.bridges.torch.planning import Plan, costs_of, device_of, plan_of, search_least, split_of, step_of
+from remat.bridges.torch.planning import Plan, device_of, plan_of, search_least, split_of, step_of
 from remat.errors import RematError
 from remat.solving.entry import solve
 from remat.solving.external_schedule import schedule_of
@@ -37,9 +38,7 @@ class Orderable:
     @cached_property
     def kept(self) -> Result:
         """The schedule without recomputation."""
-        return schedule_of(
-            self.instance, [task.name for task in self.captured.joint.tasks.values() if not task.from_mask]
-        )
+        return schedule_of(self.instance, self.captured.joint.keep_all)
 
     def budget(self, share: Decimal, whole: int) -> int:
         """Return a share of a peak as a budget, which includes the reserve."""
@@ -82,8 +81,3 @@ def least_of(captured: Captured, choices: Choices) -> tuple[tuple[str, ...], int
     if result.columns is None:
         result = solve(instance, algorithm="keep-all")
     return plan_of(captured, result).runs, result.peak_memory["memory"]
-
-
-def reserve_of(captured: Captured, choices: Choices) -> int:
-    """Return the bytes that stay free."""
-    return split_of(captured, choices)["reserve"]

@@ -20,13 +20,13 @@ from typing import Any
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.document import instance_document
 from remat.bridges.torch.joint import BOUNDARY
+from remat.bridges.torch.operator_timing import costs_of
 from remat.bridges.torch.optimizers import Trained, read_optimizer
 from remat.bridges.torch.orders import Key, Orders, Runs
 from remat.bridges.torch.plan_options import Choices
-from remat.bridges.torch.planning import Plan, TooSmallError, costs_of
+from remat.bridges.torch.planning import Plan, TooSmallError, reserve_of
 from remat.bridges.torch.recording import Role
 from remat.bridges.torch.shim import torch
-from remat.bridges.torch.sized_orders import reserve_of
 from remat.errors import RematError
 from remat.instance import load
 from remat.schedule.document import Run
@@ -103,7 +103,7 @@ class Step:
 
     def add(self, orders: Orders, key: Key, arguments: list[Any]) -> Call:
         """Note a call."""
-        call = Call(orders, key, orders.sized(key), [])
+        call = Call(orders, key, orders.sized(key, arguments), [])
         for argument in arguments:
             if not isinstance(argument, torch.Tensor):
                 call.given.append(None)
@@ -197,7 +197,7 @@ class Composition:
     @cached_property
     def kept(self) -> Result:
         """The schedule without recomputation."""
-        result = self.verified([keep_all(call.captured) for call in self.calls])
+        result = self.verified([call.captured.joint.keep_all for call in self.calls])
         assert result is not None
         return result
 
@@ -271,11 +271,6 @@ class Composition:
             return None
 
 
-def keep_all(captured: Captured) -> Runs:
-    """Return the order without recomputation."""
-    return tuple(task.name for task in captured.joint.tasks.values() if not task.from_mask)
-
-
 def plan_step(whole: Composition, least: Sequence[Runs], choices: Choices, largest: int) -> tuple[Plan, Sequence[Runs]]:
     """Plan all calls of a step within one budget.
 
@@ -296,7 +291,7 @@ def plan_step(whole: Composition, least: Sequence[Runs], choices: Choices, large
         Of each call.
     """
     calls, kept = whole.calls, whole.kept
-    candidates: list[Sequence[Runs]] = [[keep_all(call.captured) for call in calls]]
+    candidates: list[Sequence[Runs]] = [[call.captured.joint.keep_all for call in calls]]
     share = share_of(choices.budget)
     reserve = whole.split["reserve"]
     most = int(share * largest) if share else parse_size(choices.budget) - reserve
@@ -331,4 +326,4 @@ def plan_step(whole: Composition, least: Sequence[Runs], choices: Choices, large
     return Plan(fingerprint, result.to_dict(), names, split, peak, overhead, "solved"), runs
 
 
-__all__ = ["Call", "Composition", "Step", "keep_all", "plan_step"]
+__all__ = ["Call", "Composition", "Step", "plan_step"]

@@ -14,7 +14,7 @@ from remat.bridges.torch.kernel_storage import storage_bytes
 from remat.bridges.torch.recording import Held, Node, Recording, Role, TorchError
 from remat.bridges.torch.shim import fx, pytree, torch
 from remat.bridges.torch.sparse import Entries, is_sparse, storage_key
-from remat.bridges.torch.symbolic import Symbols, bytes_moved, is_symbol
+from remat.bridges.torch.symbolic import Symbols, bytes_moved, is_symbol, tensors_in
 
 STATISTICS: dict[str, tuple[tuple[int, ...], tuple[int, ...], int | None]] = {
     "aten._native_batch_norm_legit_functional.default": ((3, 4), (3, 4), 5),
@@ -145,7 +145,7 @@ def _frozen(value: Any) -> Hashable:
 
 
 def _storages(node: Any) -> list[int]:
-    return [storage_key(t) for t in tensors_of(node.meta.get("val")) if t is not None]
+    return [storage_key(tensor) for tensor in tensors_in(node.meta.get("val"))]
 
 
 # --------------------------------------------------------------------------------------------- recording
