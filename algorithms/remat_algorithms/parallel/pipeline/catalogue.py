@@ -87,8 +87,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     _named("gems", "solve_gems", "alternate micro-batches from both ends, one in flight", "Jain et al. 2020"),
     _named("dualpipe", "solve_dualpipe", "two directions, forwards and backwards at once", "DeepSeek-AI 2024"),
     _named("dualpipev", "solve_dualpipev", "DualPipe folded: two chunks per device in a V", "DeepSeek-AI 2025"),
-    _named("zb-h1", "solve_zb_h1", "zero bubble, in the memory of 1F1B", "Qi et al. 2024"),
-    _named("zb-h2", "solve_zb_h2", "zero bubble, in up to twice the memory of 1F1B", "Qi et al. 2024"),
+    _named("zb-h1", "solve_zb_h1", "zero bubble, in the memory of 1F1B", "Qi et al. 2024", "LimitOptions"),
+    _named("zb-h2", "solve_zb_h2", "zero bubble, in up to twice the memory of 1F1B", "Qi et al. 2024", "LimitOptions"),
     _named("zb-v", "solve_zb_v", "two chunks per device in a V, in the memory of 1F1B", "Qi et al. 2024"),
     _named("v-half", "solve_v_half", "two chunks per device in a V, in half the memory of 1F1B", "Qi et al. 2024b"),
     Algorithm(

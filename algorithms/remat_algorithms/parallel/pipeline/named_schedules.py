@@ -11,9 +11,10 @@ from pydantic import Field
 
 from remat.plugin import Context, OptionError, Options, Orders, Pass, Phase, PipelineInstance, Problem, Proposal, Stage
 from remat_algorithms.parallel.pipeline import rules
+from remat_algorithms.parallel.pipeline.limited_zero_bubble import limited_order
 from remat_algorithms.parallel.pipeline.partition import balanced_cuts
 from remat_algorithms.parallel.pipeline.replicas import Replicas
-from remat_algorithms.parallel.pipeline.stages import check_copies, needs_flush
+from remat_algorithms.parallel.pipeline.stages import check_copies, needs_flush, staging
 
 
 class ReplicaOptions(Options):
@@ -32,6 +33,17 @@ class ChunkOptions(ReplicaOptions):
     """Options of the interleaved schedule."""
 
     chunks: int = Field(default=2, ge=1, le=64, description="parts of the model that each device holds")
+
+
+class LimitOptions(ReplicaOptions):
+    """Options of zero-bubble schedules."""
+
+    limit: float | None = Field(
+        default=None,
+        ge=1,
+        le=1e9,
+        description="activations that each device may hold; orders are then simulated with the times of the instance",
+    )
 
 
 def orders_of(instance: PipelineInstance, lists: rules.Lists | rules.PairedLists, *, every: int = 1) -> Orders:
@@ -125,6 +137,16 @@ def _in_halves(problem: Problem, rule: Callable[[int, int], rules.Lists], option
     return _solved(problem, rule, options)
 
 
+def _zero_bubble(problem: Problem, rule: Callable[[int, int], rules.Lists], options: LimitOptions) -> Proposal:
+    """Solve with a zero-bubble rule, or within a limit on activations."""
+    if options.limit is None or not _has_halves(problem):
+        return _in_halves(problem, rule, options)
+    if options.replicas > 1:
+        raise OptionError("a limit is for stages on one device each, without replicas", argument="limit")
+    staged = staging(problem, "chain")
+    return Proposal(orders=staged.orders(limited_order(staged.model, options.limit)))
+
+
 def named_orders(problem: Problem) -> Iterator[Orders]:
     """Yield the orders of every named schedule that applies to a problem."""
     instance, devices = problem.instance, len(problem.machine.processors)
@@ -178,14 +200,14 @@ def solve_dualpipev(problem: Problem, options: ReplicaOptions, context: Context)
     return _solved(problem, rules.dualpipev, options)
 
 
-def solve_zb_h1(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
+def solve_zb_h1(problem: Problem, options: LimitOptions, context: Context) -> Proposal:
     """Zero bubble in the memory of 1F1B (Qi et al. 2024)."""
-    return _in_halves(problem, rules.zb_h1, options)
+    return _zero_bubble(problem, rules.zb_h1, options)
 
 
-def solve_zb_h2(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:
+def solve_zb_h2(problem: Problem, options: LimitOptions, context: Context) -> Proposal:
     """Zero bubble in up to twice the memory of 1F1B (Qi et al. 2024)."""
-    return _in_halves(problem, rules.zb_h2, options)
+    return _zero_bubble(problem, rules.zb_h2, options)
 
 
 def solve_zb_v(problem: Problem, options: ReplicaOptions, context: Context) -> Proposal:

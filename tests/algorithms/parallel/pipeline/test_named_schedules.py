@@ -162,6 +162,57 @@ def test_zero_bubble_is_a_matter_of_the_period():
     assert max(second.report.spans.values()) == 24
 
 
+@pytest.mark.parametrize(
+    ("devices", "batches", "times", "hop", "limit", "makespan", "span"),
+    [
+        (8, 24, (1, 1, 1), 0, 8, 79, 79),
+        (8, 24, (1, 1, 1), 0, 16, 79, 72),
+        (4, 8, (1, 1, 1), 0, 7, 27, 24),
+        (8, 24, (18, 18, 17), 1, 8, 1433, 1433),
+        (8, 24, (18, 18, 17), 1, 16, 1405, 1286),
+        (4, 12, (10, 11, 9), 1, 8, 393, 369),
+    ],
+)
+def test_zero_bubble_within_a_limit_is_as_short_as_published(devices, batches, times, hop, limit, makespan, span):
+    names = ("forward_time", "backward_time", "weight_time")
+    layer = dict(zip(names, times, strict=True)) | {"saved_size": 2, "weight_saved_size": 1, "repeat": devices}
+    document = pipeline([layer], devices, batches, delay=hop)
+    result = remat.solve(document, algorithm="zb-h2", options={"limit": limit})
+    assert (result.makespan, max(result.report.spans.values())) == (makespan, span)
+    peaks = [size / 2 for size in result.peak_memory.values()]
+    assert peaks[0] <= limit
+    if (devices, limit) == (8, 16):
+        assert peaks == [16, 16, 16, 16, 15.5, 14.5, 13.5, 12.5]
+
+
+@given(data=st.data())
+def test_zero_bubble_within_any_limit(data):
+    """Every device keeps the limit, on layers of different times and sizes."""
+    devices = data.draw(st.integers(1, 5))
+    layers = [
+        {
+            "forward_time": data.draw(st.integers(0, 9)),
+            "backward_time": data.draw(st.integers(0, 9)),
+            "weight_time": data.draw(st.integers(1, 9)),
+            "saved_size": (saved := data.draw(st.integers(0, 6))),
+            "weight_saved_size": data.draw(st.integers(0, saved)),
+        }
+        for _ in range(devices)
+    ]
+    limit = data.draw(st.sampled_from([1, 1.5, 2, 3.25, 8]))
+    document = pipeline(layers, devices, data.draw(st.integers(1, 7)), delay=data.draw(st.integers(0, 4)))
+    result = remat.solve(document, algorithm="zb-h1", options={"limit": limit})
+    assert result.report.ok
+    allowed = [int(limit * layer["saved_size"]) for layer in layers]
+    assert all(peak <= most for peak, most in zip(result.peak_memory.values(), allowed, strict=True))
+
+
+def test_a_limit_is_refused_with_replicas():
+    layer = {"forward_time": 1, "backward_time": 1, "weight_time": 1, "saved_size": 2, "repeat": 2}
+    with pytest.raises(remat.OptionError, match="a limit is for stages on one device each, without replicas"):
+        remat.solve(pipeline([layer], 4, 4, copies=2), algorithm="zb-h1", options={"limit": 3, "replicas": 2})
+
+
 def test_budgets_by_type():
     layer = {"forward_time": {"a": 1, "b": 2}, "backward_time": {"a": 1, "b": 2}, "saved_size": 1, "repeat": 4}
     document = pipeline([layer], 1, 4)

@@ -214,7 +214,7 @@ def test_formulas_of_v_schedules():
         found = simulate(rules.v_half(p, m), **share)
         assert max(found.peak) <= (p + 2) // 2
         if m >= p:
-            assert found.makespan == 6 * m + ({1: 0, 2: 2, 4: 5}.get(p, 3 * p - (4 if p % 2 else 6)))
+            assert found.makespan == 6 * m + ({1: 0, 2: 1}.get(p, 3 * p - (4 if p % 2 else 7)))
         found = simulate(rules.v_min(p, m), **share)
         assert max(found.peak) <= (p + 4) // 3
         assert found.makespan == 6 * m + (4 * p - 5 if p > 1 else 0)

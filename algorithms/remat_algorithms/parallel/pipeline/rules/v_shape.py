@@ -44,16 +44,14 @@ def zb_v(devices: int, batches: int) -> Lists:
 def v_half(devices: int, batches: int) -> Lists:
     """The V schedule in half the memory of 1F1B, (p + 2) // 2 activations (Qi et al. 2024b).
 
-    Steady-state hops are 1, 2, 1, 2 units. If p is even, hops of 2, 2, 2, 2 with different turns are tried, too, which
-    are better at p = 4. The makespan for m >= p is 6m + 3p - 4 if p is odd (and not 1). If p is even, it is 6m + 3p -
-    6, except 6m + 2 for p = 2 and 6m + 5 for p = 4.
+    Steady-state hops are 1, 2, 1, 2 units. If p is even, the last device runs the forward of micro-batch p / 2 before
+    its first backward, which shortens the schedule by one unit. For m >= p, the makespan is 6m + 3p - 4 if p is odd
+    (and not 1), and 6m + 3p - 7 if p is even, except 6m + 1 for p = 2.
     """
-    blocks = (
-        [_Block((1, 2, 1, 2), (1, 1, 2))]
-        if devices % 2
-        else [_Block((1, 2, 1, 2), (5, 1, 1)), _Block((2, 2, 2, 2), (3, 1, 3))]
-    )
-    return _controlled(devices, batches, (devices + 2) // 2, blocks)
+    block = _Block((1, 2, 1, 2), (1, 1, 2))
+    if devices % 2 == 0:
+        block = _Block((1, 2, 1, 2), (5, 1, 5), late=devices // 2)
+    return _controlled(devices, batches, (devices + 2) // 2, block)
 
 
 def v_min(devices: int, batches: int) -> Lists:
@@ -63,7 +61,7 @@ def v_min(devices: int, batches: int) -> Lists:
     The makespan is 6m + 4p - 5 for p > 1.
     """
     turns = (1, 1, 1) if devices % 3 else (3, 1, 3)
-    return _controlled(devices, batches, (devices + 4) // 3, [_Block((1, 1, 1, 1), turns)])
+    return _controlled(devices, batches, (devices + 4) // 3, _Block((1, 1, 1, 1), turns))
 
 
 class _Block(NamedTuple):
@@ -71,11 +69,13 @@ class _Block(NamedTuple):
 
     `hops` are the units from a device to the next in F of chunk 0, F of chunk 1, B of chunk 1, B of chunk 0. `turns`
     are the units between two of these on the device where they meet (the last device, the first, the last). No two of
-    the four starts on a device are equal modulo 6; W's use the remaining units.
+    the four starts on a device are equal modulo 6; W's use the remaining units. If `late` is given, the last device
+    runs its first B after the F of this micro-batch in the same chunk.
     """
 
     hops: tuple[int, int, int, int]
     turns: tuple[int, int, int]
+    late: int | None = None
 
     def starts(self, devices: int, device: int) -> tuple[int, int, int, int]:
         """Return the starts on a device of F and F, B and B, in the order of `hops`, for micro-batch 0."""
@@ -94,7 +94,7 @@ class _Block(NamedTuple):
         chunks = (device, 2 * devices - 1 - device)
         kinds = ((Phase.F, chunks[0]), (Phase.F, chunks[1]), (Phase.B, chunks[1]), (Phase.B, chunks[0]))
         starts = self.starts(devices, device)
-        return [
+        found = [
             operation
             for _, operation in sorted(
                 (start + PERIOD * batch, Pass(phase, stage, batch))
@@ -102,28 +102,32 @@ class _Block(NamedTuple):
                 for batch in range(batches)
             )
         ]
+        if device == devices - 1 and self.late is not None and self.late < batches:
+            first, late = Pass(Phase.B, devices, 0), Pass(Phase.F, devices, self.late)
+            found.remove(first)
+            found.insert(found.index(late) + 1, first)
+        return found
 
 
-def _controlled(devices: int, batches: int, most: int, blocks: list[_Block]) -> Lists:
-    """Compress each block's repetition to `most` activations per device; return the shortest, the first on ties."""
+def _controlled(devices: int, batches: int, most: int, block: _Block) -> Lists:
+    """Compress the repetition of a block to `most` activations per device."""
     check(devices, batches)
-    found = [_squeezed(devices, [b.order(devices, d, batches) for d in range(devices)], most) for b in blocks]
-    _, lists = min((each for each in found if each is not None), key=lambda each: each[0])
-    return _folded(devices, lists)
+    return _folded(
+        devices, _squeezed(devices, [block.order(devices, device, batches) for device in range(devices)], most)
+    )
 
 
-def _squeezed(devices: int, orders: list[list[Pass]], most: int) -> tuple[int, tuple[tuple[Pass, ...], ...]] | None:
+def _squeezed(devices: int, orders: list[list[Pass]], most: int) -> tuple[tuple[Pass, ...], ...]:
     """Run each device's F's and B's in order as early as possible, and W's whenever it is idle or full.
 
     The simulation proceeds by units. An F takes two halves of a chunk's activation, B and W free one each, and a device
-    holds up to `most` activations. Return the number of units and the lists, or None on deadlock.
+    holds up to `most` activations. The blocks of `v_half` and `v_min` never deadlock.
     """
     last = 2 * devices - 1
     listed: list[list[Pass]] = [[] for _ in range(devices)]
     due: list[list[Pass]] = [[] for _ in range(devices)]
     place, paid, held = [0] * devices, [0] * devices, [0] * devices
     done: set[Pass] = set()
-    unit = 0
     while any(len(run) * 2 < len(order) * 3 for run, order in zip(listed, orders, strict=True)):
         now = []
         for device, order in enumerate(orders):
@@ -142,11 +146,9 @@ def _squeezed(devices: int, orders: list[list[Pass]], most: int) -> tuple[int, t
                 paid[device] += 1
                 held[device] -= 1
                 listed[device].append(now[-1])
-        if not now:
-            return None
+        assert now, "a block without deadlock"
         done.update(now)
-        unit += 1
-    return unit, frozen(listed)
+    return frozen(listed)
 
 
 def _fits(operation: Pass, done: set[Pass], held: int, most: int, last: int) -> bool:
