@@ -224,6 +224,20 @@ def parse_number(value: object, *, largest: float = LARGEST_TIME) -> Number:
     return float(number)
 
 
+def parse_energy(value: object) -> Number:
+    """Read an energy, a number from 0 to 2^62; it has no unit.
+
+    Raises
+    ------
+    QuantityError
+        For anything else: booleans, texts, negative numbers, NaN, larger numbers.
+    """
+    number = parse_number(value)
+    if number > LARGEST_SIZE:
+        raise QuantityError(f"{brief(value)} is out of range; an energy lies between 0 and 2^62")
+    return number
+
+
 def parse_bandwidth(value: object, units: Units | None = None) -> Number | None:
     """Read a bandwidth in memory units per time unit; ``None`` means infinite.
 

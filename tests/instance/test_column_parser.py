@@ -14,7 +14,7 @@ import pytest
 import remat
 from remat.errors import InstanceError
 from remat.graph.names import Names
-from remat.graph.taskgraph import Ragged
+from remat.graph.taskgraph import Ragged, TaskEnergy
 from remat.instance import DagInstance, column_parser, digest, instance_document, lazy_text, loading
 from remat.instance.dag import Task
 from remat.instance.lowering import lower
@@ -108,6 +108,8 @@ def same_graphs(one, other):
             return str(value.dtype), value.tolist()
         if isinstance(value, Ragged):
             return value.to_lists()
+        if isinstance(value, TaskEnergy):
+            return value.types, shown(value.of_type)
         return list(value) if isinstance(value, Names) else value
 
     return all(

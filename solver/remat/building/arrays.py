@@ -12,7 +12,7 @@ from remat.errors import InstanceError
 from remat.graph.taskgraph import BoolArray, IntArray, Ragged
 from remat.instance.native import native
 from remat.messages import brief
-from remat.units import LARGEST_SIZE, LARGEST_TIME, Number, Units, parse_size, parse_time
+from remat.units import LARGEST_SIZE, LARGEST_TIME, Number, Units, parse_energy, parse_size, parse_time
 
 
 def sizes(argument: str, values: Any, count: int, units: Units) -> IntArray:
@@ -41,6 +41,19 @@ def times(argument: str, values: Any, count: int, units: Units) -> IntArray | tu
     with np.errstate(invalid="ignore"):
         good = (array >= 0) & (array <= largest)
     _refuse(argument, array, good, lambda value: parse_time(value, units), "is no time")
+    return tuple(array.astype(np.float64).tolist()) if array.dtype.kind == "f" else array.astype(np.int64)
+
+
+def energies(argument: str, values: Any, count: int) -> IntArray | tuple[Number, ...]:
+    """Return energies: whole ones as int64, others as a tuple."""
+    array = _numeric(argument, values, count)
+    if array is None:
+        found = _parsed(argument, values, count, parse_energy)
+        every = found if isinstance(found, list) else [found] * count
+        return np.array(every, dtype=np.int64) if set(map(type, every)) <= {int} else tuple(every)
+    with np.errstate(invalid="ignore"):
+        good = (array >= 0) & (array <= LARGEST_SIZE)
+    _refuse(argument, array, good, parse_energy, "is no energy")
     return tuple(array.astype(np.float64).tolist()) if array.dtype.kind == "f" else array.astype(np.int64)
 
 

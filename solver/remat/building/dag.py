@@ -16,7 +16,7 @@ from remat.errors import InstanceError
 from remat.graph.names import Names, NumberedNames
 from remat.graph.taskgraph import BoolArray, Ragged
 from remat.instance.column_parser import can_all_run
-from remat.instance.columns import FLAGS, GraphColumns, Tasks, Values
+from remat.instance.columns import FLAGS, GraphColumns, Tasks, Values, given_energies
 from remat.instance.fields import LONGEST_NAME
 from remat.instance.native import native
 from remat.messages import brief
@@ -50,6 +50,8 @@ class DagArguments(Common, total=False):
         As in documents: see docs/reference/graphs.md.
     phase : column of str
         ``forward``, ``loss`` or ``backward``.
+    energy : column
+        Energy of one run of each task, in any one unit.
     """
 
     workspace: Column
@@ -58,6 +60,7 @@ class DagArguments(Common, total=False):
     recomputable: Column
     once: Column
     phase: Column
+    energy: Column
 
 
 @builder(DagArguments)
@@ -120,7 +123,7 @@ def dag(
     ('t1', 't2')
     """
     given = dict(more)
-    own = {key: given.pop(key) for key in ("workspace", *FLAGS, "phase") if key in given}
+    own = {key: given.pop(key) for key in ("workspace", *FLAGS, "phase", "energy") if key in given}
     document = head("dag", given)
     if graph is None and values is not None:
         raise InstanceError("only nodes of a networkx graph may be values, and no graph is given", "values")
@@ -144,6 +147,7 @@ def dag(
 
 def _columns(shape: _Shape, time: Any, size: Any, own: Mapping[str, Any], units: Units) -> GraphColumns:
     count, flags = len(shape.tasks), _flags(shape, own, len(shape.tasks))
+    energy = arrays.energies("energy", shape.of_tasks("energy", own["energy"]), count) if "energy" in own else None
     return GraphColumns(
         tasks=shape.tasks,
         values=shape.values,
@@ -157,9 +161,10 @@ def _columns(shape: _Shape, time: Any, size: Any, own: Mapping[str, Any], units:
         required=flags["required"],
         recomputable=flags["recomputable"],
         once=flags["once"],
-        given=np.zeros(count, dtype=np.int64),
+        given=np.zeros(count, dtype=np.int64) if energy is None else given_energies(energy),
         listed=0 if shape.declares else len(shape.values),
         phase=_texts("phase", shape.of_tasks("phase", own.get("phase", "")), count),
+        energy=energy,
     )
 
 

@@ -32,7 +32,7 @@ def machine(
         `name`, `memory`, `count`, `speed`, `type`.
     links : mapping of (source, target) to bandwidth, or sequence of dict
         Bandwidths are texts such as ``"25GB/s"``, or bytes per time unit; None is unlimited. Instead of a bandwidth, a
-        dict with keys of documents: `bandwidth`, `latency`, `delay`, `channel`, ...
+        dict with keys of documents: `bandwidth`, `latency`, `delay`, `energy`, `channel`, ...
 
     Returns
     -------

@@ -201,7 +201,7 @@ def _of_link(machine: Machine, link: Link, users: Mapping[str, list[tuple[int, i
     """Return the properties of a link, without names."""
     channels = [(name in machine.processor_index, len(users[name])) for name in (link.channel, *link.also)]
     packed = () if link.packed is None else tuple(_number(one) for one in link.packed)
-    return _number(link.bandwidth), link.latency, link.delay, packed, tuple(sorted(channels))
+    return _number(link.bandwidth), link.latency, link.delay, packed, tuple(sorted(channels)), link.energy
 
 
 def _users(machine: Machine) -> dict[str, list[tuple[int, int]]]:

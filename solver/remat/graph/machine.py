@@ -61,7 +61,8 @@ class Link:
     """A directed link between two memories (by index), or from a memory to its peers; `bandwidth` `None` is infinite.
 
     A transfer occupies the channel and the resources in `also` for `latency` + size / `bandwidth`. It arrives `delay`
-    later. If the link compresses values, `bandwidth` applies to the compressed bytes.
+    later. If the link compresses values, `bandwidth` applies to the compressed bytes. Each byte of a value costs
+    `energy`.
     """
 
     source: int
@@ -72,6 +73,7 @@ class Link:
     delay: Number = 0
     also: tuple[str, ...] = ()
     packed: Packed | None = None
+    energy: Number = 0
 
     def time(self, size: int) -> Number:
         """Return the transfer time that an algorithm may expect: an integer if the division is exact.
@@ -193,6 +195,7 @@ class Machine:
                     **_rates_document(link),
                     **({} if link.latency == 0 else {"latency": link.latency}),
                     **({} if link.delay == 0 else {"delay": link.delay}),
+                    **({} if link.energy == 0 else {"energy": link.energy}),
                     "channel": [link.channel, *link.also] if link.also else link.channel,
                 }
                 for link in self.links

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from remat.graph.names import Names
-from remat.graph.taskgraph import BoolArray, IntArray, Placeable, Ragged, Resident, TaskGraph
+from remat.graph.taskgraph import BoolArray, IntArray, Placeable, Ragged, Resident, TaskEnergy, TaskGraph
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,14 @@ class Samples:
             pinned=frozenset(int(self.first[value]) for value in graph.pinned),
             placeable=tuple(Placeable(int(self.first[one.value]), one.copies) for one in graph.placeable),
             times=None if graph.times is None else np.repeat(graph.times, count, axis=1),
+            energy=None if graph.energy is None else self._energy(graph.energy),
             tied={task * count + m: names for task, names in graph.tied.items() for m in range(count)},
             phase=None if graph.phase is None else tuple(phase for phase in graph.phase for _ in range(count)),
             modules=None if graph.modules is None else [module for module in graph.modules for _ in range(count)],
         )
+
+    def _energy(self, energy: TaskEnergy) -> TaskEnergy:
+        return replace(energy, of_type=np.repeat(energy.of_type, self.count, axis=1))
 
     def _moved(self, places: Sequence[Resident]) -> list[Resident]:
         return [Resident(int(self.first[place.value]), place.memory) for place in places]

@@ -162,6 +162,27 @@ class PairTimes:
 
 
 @dataclass(frozen=True)
+class TaskEnergy:
+    """Energy of one run of each task.
+
+    Attributes
+    ----------
+    types : tuple of str
+        Processor types that `of_type` distinguishes; empty if no energy depends on the type.
+    of_type : (types or 1, tasks) int64 or float64
+        On a processor of each type; 0 where the task cannot run.
+    """
+
+    types: tuple[str, ...]
+    of_type: NumberArray
+
+    def on(self, type_name: str) -> NumberArray:
+        """Return the energy of each task on a processor of a type."""
+        row: NumberArray = self.of_type[self.types.index(type_name) if type_name in self.types else 0]
+        return row
+
+
+@dataclass(frozen=True)
 class TaskGraph:
     """Tasks and values as arrays.
 
@@ -184,6 +205,8 @@ class TaskGraph:
         Processor types that `times` distinguishes; empty if all processors are of one type.
     times : (types, tasks) int64 or float64, or None
         Time of each task on a processor of each type; negative if it cannot run there. `time` is the minimum.
+    energy : TaskEnergy or None
+        None if no task has an energy.
     tied : mapping of int to frozenset of str
         For each task that only some processors may run: the names of these processors.
     static_memory : int
@@ -231,6 +254,7 @@ class TaskGraph:
     placeable: tuple[Placeable, ...] = ()
     types: tuple[str, ...] = ()
     times: NumberArray | None = None
+    energy: TaskEnergy | None = None
     tied: Mapping[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
     static_memory: int = 0
     parallel_max: IntArray | None = None

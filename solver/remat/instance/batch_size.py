@@ -10,7 +10,7 @@ from remat.instance import AdjointInstance, ChainInstance, DagInstance, Instance
 from remat.instance.machine import ANY
 from remat.units import Number
 
-_STAGE_TIMES = ("forward_time", "backward_time", "saving_forward_time", "tape_time", "time")
+_STAGE_TIMES = ("forward_time", "backward_time", "saving_forward_time", "tape_time", "time", "energy")
 _STAGE_SIZES = (
     "output_size",
     "saved_size",
@@ -30,9 +30,10 @@ _STAGE_SIZES = (
 def scaled(instance: Instance, batch: int, of: int = 1) -> Instance:
     """Return the instance for `batch` items, if it was measured for `of` items.
 
-    Times, values (activations, saved values, gradients, states, inputs) and workspaces scale in proportion. An integer
-    time stays an integer; sizes are rounded up. Static memory and pinned inputs (parameters), the machine, and the
-    bytes of an adjoint's storage levels do not change. Reading and writing a checkpoint scales like all other times.
+    Times, energies of tasks, values (activations, saved values, gradients, states, inputs) and workspaces scale in
+    proportion. An integer time stays an integer; sizes are rounded up. Static memory and pinned inputs (parameters),
+    the machine, and the bytes of an adjoint's storage levels do not change. Reading and writing a checkpoint scales
+    like all other times.
 
     Parameters
     ----------

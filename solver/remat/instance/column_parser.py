@@ -21,7 +21,7 @@ from remat.instance.fast_validation import plainly, unusual
 from remat.instance.fields import LARGEST_COUNT, LONGEST_NAME, current_units
 from remat.instance.lazy_text import ListText
 from remat.instance.tasks import Task, Value
-from remat.units import LARGEST_SIZE, LARGEST_TIME, Number, parse_size, parse_time
+from remat.units import LARGEST_SIZE, LARGEST_TIME, Number, parse_energy, parse_size, parse_time
 
 TOGETHER = 10_000
 """Number of parsed entries that are converted to records at once."""
@@ -109,6 +109,7 @@ def _task_record() -> Any:
             *((key, flag, absent) for key in FLAGS),
             ("phase", text, absent),
             ("origin", origin | msgspec.UnsetType, absent),
+            ("energy", int | float | msgspec.UnsetType, absent),
         ],
         forbid_unknown_fields=True,
         gc=False,
@@ -167,6 +168,7 @@ class _Reader:
         self._accesses: dict[str, list[tuple[IntArray, IntArray, list[str]]]] = {"reads": [], "writes": []}
         self._columns: dict[str, list[IntArray]] = {key: [] for key in ("declares", "workspace", *FLAGS, "given")}
         self._phase: list[str] = []
+        self._energy: list[Number] = []
         self._origin: list[Any] = []
         self._texts: dict[str, str] = {}
 
@@ -217,6 +219,9 @@ class _Reader:
         if (self._columns["once"][-1] > self._columns["required"][-1]).any():
             unusual()
         self._columns["given"].append(given)
+        energies = columns["energy"]
+        none = energies.count(absent) == count
+        self._energy += repeat(0, count) if none else [0 if one is absent else parse_energy(one) for one in energies]
         self._add_texts(columns["phase"], columns["origin"])
         if any(origins := self._origin[len(self._ids) :]):
             keys += sum(len(one) - one.count(None) for one in origins if one is not None)
@@ -321,6 +326,7 @@ class _Reader:
             given=columns["given"],
             listed=self.listed,
             phase=tuple(self._phase) if any(self._phase) else None,
+            energy=tuple(self._energy) if any(self._energy) else None,
             origin=tuple(self._origin) if any(self._origin) else None,
             whole=self.whole,
             shown=self.shown,
@@ -368,5 +374,7 @@ def _stand_in(model: Any, record: Any) -> Any:
     if model.parts is not None:
         given = {key: value for key, value in given.items() if key not in ("reads", "writes", "size")}
         given |= {"reads": list(model.read), "writes": list(model.written)}
+    if isinstance(model.energy, dict):
+        given.pop("energy", None)
     time = 0 if isinstance(model.time, dict) else model.time
     return record(**{"id": model.id, "time": time, **given})

@@ -28,7 +28,7 @@ TOGETHER = 10_000
 """Number of entries that are written together."""
 
 FLAGS = ("in_place", "required", "recomputable", "once")
-OPTIONAL = ("reads", "writes", "size", "workspace", *FLAGS, "phase", "origin")
+OPTIONAL = ("reads", "writes", "size", "workspace", *FLAGS, "phase", "origin", "energy")
 """Optional keys of tasks that have columns, in addition to `id` and `time`; tasks with other keys stay models."""
 
 
@@ -50,6 +50,8 @@ class GraphColumns:
     workspace : (tasks,) int64
     in_place, required, recomputable, once : (tasks,) bool
     phase : tuple of str, or None
+    energy : tuple of numbers, (tasks,) int64, or None
+        Energy of one run of each task; 0 if it depends on the type of the processor. None: all are 0.
     origin : tuple of (module, op, source), or None
         None for each text that is missing.
     given : (tasks,) int64
@@ -77,6 +79,7 @@ class GraphColumns:
     given: IntArray
     listed: int
     phase: tuple[str, ...] | None = None
+    energy: tuple[Number, ...] | IntArray | None = None
     origin: tuple[tuple[str | None, str | None, str | None] | None, ...] | None = None
     whole: Mapping[int, Task] = field(default_factory=dict)
     shown: Mapping[int, Value] = field(default_factory=dict)
@@ -93,6 +96,13 @@ class GraphColumns:
         """Return the times of some tasks as Python numbers."""
         some = self.time[rows]
         return some.tolist() if isinstance(some, np.ndarray) else some
+
+    @property
+    def with_energy(self) -> list[int]:
+        """The tasks that give an energy."""
+        given = self.given if self.energy is None else self.given | given_energies(self.energy)
+        found: list[int] = np.flatnonzero(given >> OPTIONAL.index("energy") & 1).tolist()
+        return found
 
     @cached_property
     def times(self) -> NumberArray:
@@ -162,6 +172,9 @@ class Tasks(View["Task"]):
         values["id"] = own.tasks[index]
         time = own.time[index]
         values["time"] = time.item() if isinstance(time, np.generic) else time
+        if own.energy is not None:
+            energy = own.energy[index]
+            values["energy"] = energy.item() if isinstance(energy, np.generic) else energy
         values["reads"] = tuple(own.values[value] for value in own.reads[index].tolist())
         if own.declares[index]:
             values["size"] = int(own.size[own.writes[index][0]])
@@ -182,7 +195,7 @@ class Tasks(View["Task"]):
         names, values = _quoted(own.tasks), _quoted(own.values)
         size, workspace = own.size.tolist(), own.workspace.tolist()
         rare = own.in_place | ~own.required | ~own.recomputable | own.once
-        rare[list(own.whole)] = True
+        rare[[*own.whole, *own.with_energy]] = True
         for begin in range(0, len(self), TOGETHER):
             rows = slice(begin, begin + TOGETHER)
             entries = []
@@ -271,6 +284,17 @@ def _origin(texts: tuple[str | None, ...]) -> Any:
     return filled(Origin, _defaults(Origin) | given, set(given))
 
 
+def given_energies(energies: Sequence[Number] | IntArray) -> IntArray:
+    """Return the bits of `GraphColumns.given` of tasks with an energy other than 0."""
+    return np.array([energy != 0 for energy in energies], dtype=np.int64) << OPTIONAL.index("energy")
+
+
+def energies_of(tasks: Sequence[Task]) -> tuple[Number, ...] | None:
+    """Return the column of the tasks' energies."""
+    found = tuple(0 if isinstance(task.energy, dict) else task.energy for task in tasks)
+    return found if any(found) else None
+
+
 def columns_of(values: Sequence[Value], tasks: Sequence[Task]) -> GraphColumns:
     """Return the columns of valid models."""
     sizes = {value.id: value.size for value in values}
@@ -285,6 +309,7 @@ def columns_of(values: Sequence[Value], tasks: Sequence[Task]) -> GraphColumns:
         tasks=Names(task.id for task in tasks),
         values=Names.indexed(index),
         time=tuple(0 if isinstance(task.time, dict) else task.time for task in tasks),
+        energy=energies_of(tasks),
         size=np.array(list(sizes.values()), dtype=np.int64),
         reads=Ragged.from_lists([[index[name] for name in task.read] for task in tasks]),
         writes=Ragged.from_lists([[index[name] for name in task.written] for task in tasks]),
@@ -301,6 +326,8 @@ def columns_of(values: Sequence[Value], tasks: Sequence[Task]) -> GraphColumns:
         whole={
             k: task
             for k, task in enumerate(tasks)
-            if isinstance(task.time, dict) or not more.isdisjoint(task.model_fields_set)
+            if isinstance(task.time, dict)
+            or isinstance(task.energy, dict)
+            or not more.isdisjoint(task.model_fields_set)
         },
     )

@@ -174,7 +174,7 @@ class DagInstance(BaseInstance):
             yield from enumerate(self.tasks)
             return
         described = [] if own.origin is None else [k for k, origin in enumerate(own.origin) if origin is not None]
-        for index in sorted({*own.whole, *described}):
+        for index in sorted({*own.whole, *described, *own.with_energy}):
             yield index, self.tasks[index]
 
     @model_validator(mode="after")
@@ -208,7 +208,8 @@ class DagInstance(BaseInstance):
             at = f".tasks[{index}]"
             if task.busy and task.parts is None:
                 raise fail("only a collective, which has parts, is busy or not", f"{at}.busy")
-            if task.on is None and type(task.time) is not dict:
+            by_type = type(task.energy) is dict
+            if task.on is None and type(task.time) is not dict and not by_type:
                 continue
             types = (self.machine or MachineModel()).types if types is None else types
             for place, name in enumerate(task.on or ()):
@@ -221,6 +222,8 @@ class DagInstance(BaseInstance):
             if all(task.time_on(types[name]) is None for name in task.on or types):
                 where = "of those it is tied to" if task.on else "of the machine"
                 raise fail(f"no processor {where} is of a type that has a time", f"{at}.time")
+            if by_type:
+                _check_energies(task, {types[name]: name for name in task.on or types}, at)
 
     def _check_references(self) -> None:
         sizes = self._declared()
@@ -326,6 +329,18 @@ def _check_names(names: tuple[str, ...], known: dict[str, int], at: str, wrong: 
         seen: set[str] = set()
         name = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise fail(f"{name!r} is listed twice", at)
+
+
+def _check_energies(task: Task, types: dict[str, str], at: str) -> None:
+    """Reject energies by type that leave out a type that can run the task, given a processor of each type."""
+    if task.parallel is not None or task.parts is not None:
+        what = "parallel task" if task.parts is None else "collective"
+        raise fail(f"a {what} has one energy", f"{at}.energy")
+    assert isinstance(task.energy, dict)
+    for name, processor in types.items():
+        if task.time_on(name) is not None and name not in task.energy:
+            wrong = f"is of type {name!r}, which has no energy" if name else "has no type, and energies are by type"
+            raise fail(f"processor {processor!r} {wrong}", f"{at}.energy")
 
 
 def check_acyclic(tasks: tuple[Task, ...], inputs: dict[str, int]) -> None:

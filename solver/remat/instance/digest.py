@@ -176,8 +176,9 @@ def _same(one: Any, other: Any) -> bool:
 
 def _numbers(node: Any, exponent: int, key: str = "") -> Any:
     if isinstance(node, dict):
-        # A time may also be an object with one time for each type of device.
-        return {name: _numbers(child, exponent, key if key in _TIMES else name) for name, child in node.items()}
+        # A time or an energy may also be an object with one entry for each type of device.
+        by_type = key in _TIMES or key == "energy"
+        return {name: _numbers(child, exponent, key if by_type else name) for name, child in node.items()}
     if isinstance(node, (list, tuple)):
         if not exponent and set(map(type, node)) <= {int}:
             return list(node)  # arrays of plain integers are already canonical
@@ -186,6 +187,8 @@ def _numbers(node: Any, exponent: int, key: str = "") -> Any:
         return node
     if key in _TIMES:
         return _decimal(Decimal(repr(node)).scaleb(exponent))
+    if key == "energy":
+        return _decimal(Decimal(repr(node)))
     if key in ("bandwidth", "codec"):  # per time unit: the exponent has the opposite sign
         return _decimal(Decimal(repr(node)).scaleb(-exponent))
     return node

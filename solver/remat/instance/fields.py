@@ -27,7 +27,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from remat.messages import brief
-from remat.units import LARGEST_SIZE, Number, Units, parse_bandwidth, parse_size, parse_time
+from remat.units import LARGEST_SIZE, Number, Units, parse_bandwidth, parse_energy, parse_size, parse_time
 
 LARGEST_COUNT = 10_000_000
 """Maximum number of stages, tasks, values or tree nodes in one instance (after `repeat`)."""
@@ -241,6 +241,7 @@ _RATE_SCHEMA: dict[str, Any] = {
         {"type": "null"},
     ]
 }
+_ENERGY_SCHEMA: dict[str, Any] = {"type": "number", "minimum": 0, "maximum": LARGEST_SIZE}
 _SPEED_SCHEMA: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 _COUNT_SCHEMA: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": LARGEST_COUNT}
 
@@ -275,29 +276,43 @@ def _parent_array(values: object) -> tuple[int, ...]:
 
 
 # Plain validators bypass pydantic's coercions: "8" is no count, and 1 is no flag.
-def _time_by_type(value: object) -> Number | dict[str, Number]:
-    """Read a time, or an object that maps device types to times."""
-    if not isinstance(value, dict):
-        number: Number = _in_units(parse_time)(value)
-        return number
-    if not value:
-        raise fail("an object without any type of device; write a time, or one for each type that can run it")
-    found = {}
-    for key, time in value.items():
-        name = _name(key)
-        try:
-            found[name] = parse_time(time, _units.get())
-        except ValueError as error:
-            raise fail(str(error), f".{name}") from None
-    return found
+def _by_type(what: str, parse: Callable[[object, Units], Number]) -> Callable[[object], Number | dict[str, Number]]:
+    """Return the function that reads a number, or an object that maps device types to numbers."""
+
+    def read(value: object) -> Number | dict[str, Number]:
+        if not isinstance(value, dict):
+            number: Number = _in_units(parse)(value)
+            return number
+        if not value:
+            raise fail(f"an object without any type of device; write {what}, or one for each type that can run it")
+        found = {}
+        for key, one in value.items():
+            name = _name(key)
+            try:
+                found[name] = parse(one, _units.get())
+            except ValueError as error:
+                raise fail(str(error), f".{name}") from None
+        return found
+
+    return read
+
+
+def _energy(value: object, units: Units) -> Number:
+    return parse_energy(value)
 
 
 Size = Annotated[int, PlainValidator(_in_units(parse_size)), WithJsonSchema(_SIZE_SCHEMA)]
 Time = Annotated[Number, PlainValidator(_in_units(parse_time)), WithJsonSchema(_TIME_SCHEMA)]
 TimeByType = Annotated[
     Number | dict[str, Number],
-    PlainValidator(_time_by_type),
+    PlainValidator(_by_type("a time", parse_time)),
     WithJsonSchema({"anyOf": [*_TIME_SCHEMA["anyOf"], {"type": "object", "additionalProperties": _TIME_SCHEMA}]}),
+]
+Energy = Annotated[Number, PlainValidator(_in_units(_energy)), WithJsonSchema(_ENERGY_SCHEMA)]
+EnergyByType = Annotated[
+    Number | dict[str, Number],
+    PlainValidator(_by_type("an energy", _energy)),
+    WithJsonSchema({"anyOf": [_ENERGY_SCHEMA, {"type": "object", "additionalProperties": _ENERGY_SCHEMA}]}),
 ]
 Bandwidth = Annotated[Number | None, PlainValidator(_in_units(parse_bandwidth)), WithJsonSchema(_RATE_SCHEMA)]
 Count = Annotated[int, PlainValidator(_count), WithJsonSchema(_COUNT_SCHEMA)]

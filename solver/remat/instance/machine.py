@@ -9,7 +9,19 @@ from pydantic import Field, model_validator
 
 from remat.graph.canonical import Uses, canonical
 from remat.graph.machine import Link, Machine, Memory, Packed, Processor
-from remat.instance.fields import Bandwidth, Count, Many, Model, Name, NameOrNames, Size, Speed, Time, fail
+from remat.instance.fields import (
+    Bandwidth,
+    Count,
+    Energy,
+    Many,
+    Model,
+    Name,
+    NameOrNames,
+    Size,
+    Speed,
+    Time,
+    fail,
+)
 from remat.messages import unknown_memory
 
 MOST_PROCESSORS = 4096
@@ -57,7 +69,7 @@ class LinkModel(Model):
     One from a memory to itself is the way to its equals that are not listed: collectives of one part occupy it.
     """
 
-    since_3 = frozenset(["delay", "ratio", "codec"])
+    since_3 = frozenset(["delay", "ratio", "codec", "energy"])
     source: Name = Field(description="The memory that it reads.")
     target: Name = Field(description="The memory that it writes.")
     bandwidth: Bandwidth = Field(default=None, description="Bytes per time; null: transfers take the latency only.")
@@ -75,6 +87,10 @@ class LinkModel(Model):
         default=None,
         description="Bytes per time that are packed and unpacked, before the link is free again; null: that takes no "
         "time. Needs remat.instance/3.",
+    )
+    energy: Energy = Field(
+        default=0,
+        description="Energy of each byte of a value that crosses the link, before compression. Needs remat.instance/3.",
     )
     channel: NameOrNames | None = Field(
         default=None,
@@ -181,6 +197,7 @@ class MachineModel(Model):
                 packed=link.packed,
                 latency=link.latency,
                 delay=link.delay,
+                energy=link.energy,
                 channel=(*link.channels, f"{link.source}->{link.target}")[0],
                 also=link.channels[1:],
             )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from remat.instance.base import Text
-from remat.instance.fields import LONGEST_NAME, Count, Flag, Many, Model, Name, Size, TimeByType, fail
+from remat.instance.fields import LONGEST_NAME, Count, EnergyByType, Flag, Many, Model, Name, Size, TimeByType, fail
 from remat.messages import brief
 from remat.units import LARGEST_SIZE, Number
 
@@ -102,11 +102,16 @@ class Part(Model):
 class Task(Model):
     """Something that runs; `size` instead of `writes` makes it write one value named after itself."""
 
-    since_3 = frozenset(["origin", "on", "parts", "busy"])
+    since_3 = frozenset(["origin", "on", "parts", "busy", "energy"])
     id: Name = Field(description="Its name, unique among the tasks.")
     time: TimeByType = Field(
         description="Time of one run, on one processor. An object, type of processor -> time (remat.instance/3): it "
         "cannot run on other types."
+    )
+    energy: EnergyByType = Field(
+        default=0,
+        description="Energy of one run, in any one unit. An object, type of processor -> energy: of a run on a "
+        "processor of that type. Needs remat.instance/3.",
     )
     reads: Names = Field(default=(), description="Values that must be resident while it runs.")
     writes: Names | None = Field(
@@ -156,6 +161,10 @@ class Task(Model):
     def time_on(self, type_name: str) -> Number | None:
         """Return the task's time on a processor of a type; None if it cannot run there."""
         return self.time.get(type_name) if isinstance(self.time, dict) else self.time
+
+    def energy_on(self, type_name: str) -> Number:
+        """Return the energy of a run on a processor of a type; 0 if the task cannot run there."""
+        return self.energy.get(type_name, 0) if isinstance(self.energy, dict) else self.energy
 
     @property
     def written(self) -> tuple[str, ...]:

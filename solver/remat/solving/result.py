@@ -328,6 +328,11 @@ class Result(Shown):
         return None if self.report is None else self.report.recompute_time
 
     @property
+    def energy(self) -> Number | None:
+        """Verified energy of all runs and transfers; None without a schedule, and if the instance gives no energy."""
+        return None if self.report is None else self.report.energy
+
+    @property
     def overhead(self) -> float | None:
         """Makespan over `reference_time`, minus 1; None for streams."""
         if self.makespan is None or not self.reference_time or self.steady is not None:

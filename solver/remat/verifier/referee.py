@@ -12,6 +12,7 @@ from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph
 from remat.schedule.steps import Steps
 from remat.units import Number
 from remat.verifier.collectives import collective_runs, memories_of, resources_of, ring
+from remat.verifier.energy import energy_of
 from remat.verifier.findings import Findings
 from remat.verifier.integer_sums import total
 from remat.verifier.report import Peak, Profile, Report
@@ -62,6 +63,7 @@ def check(graph: TaskGraph, machine: Machine, steps: Steps, *, reference_time: N
         profiles=judged.profiles,
         start=start,
         end=end,
+        energy=energy_of(graph, machine, steps, judged.link),
         spans=_spans(machine, start, end, judged.uses),
     )
 

@@ -130,6 +130,8 @@ class Report:
         Sum of the times of all runs.
     recompute_time : int or float
         `run_time` minus the no-recompute time.
+    energy : int, float or None
+        Energy of all runs and transfers; None if neither a task nor a link of the machine has an energy.
     profiles : mapping of memory name to Profile
     start, end : (steps,) arrays
     spans : mapping of processor name to time
@@ -154,6 +156,7 @@ class Report:
     profiles: Mapping[str, Profile]
     start: NumberArray
     end: NumberArray
+    energy: Number | None = None
     spans: Mapping[str, Number] = field(default_factory=dict)
     steady: Steady | None = None
     arenas: Mapping[str, int] = field(default_factory=dict)

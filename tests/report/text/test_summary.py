@@ -16,7 +16,7 @@ from remat.instance import load
 from remat.instance.lowering import lower
 from remat.plugin.proposal import Bound, LeastBudget, Status, Termination
 from remat.report.text.readable_names import shown_in_module, shown_name, shown_task
-from remat.report.text.summary import WIDTH, figures, summary, table
+from remat.report.text.summary import WIDTH, figures, lines_of, summary, table
 from remat.solving.result import Result
 from tests import places
 
@@ -267,3 +267,15 @@ def test_figures(kept: Result) -> None:
             remat.verify(CHAIN, found | {"steps": []})
     assert not schema.is_valid(document | {"schema": "remat.schedule/1"})
     assert not schema.is_valid({key: document[key] for key in document if key != "gap"})
+
+
+def test_the_energy_of_a_schedule():
+    tasks = [{"id": "a", "time": 1, "energy": 1500, "size": 1}, {"id": "b", "time": 1, "energy": 0.5, "size": 1}]
+    result = remat.solve({"schema": "remat.instance/3", "kind": "dag", "tasks": tasks})
+    assert dict(lines_of(result))["energy"] == "1500.5"
+    assert figures(result)["energy"] == 1500.5
+    schema = json.loads((places.ROOT / "docs" / "schema" / "remat.summary-1.json").read_text())
+    assert jsonschema.Draft202012Validator(schema).is_valid(json.loads(json.dumps(figures(result))))
+    plain = [{key: value for key, value in task.items() if key != "energy"} for task in tasks]
+    without = remat.solve({"schema": "remat.instance/3", "kind": "dag", "tasks": plain})
+    assert "energy" not in dict(lines_of(without)) | figures(without)

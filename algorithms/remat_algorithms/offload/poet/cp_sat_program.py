@@ -15,6 +15,9 @@ from remat_algorithms.offload.poet.program import IDLE, PoetProgram
 COARSE = 2**26
 """Units of all times together, if they are not integers."""
 
+MOST_ENERGY = 2**45
+"""Units of all energies together, if they are not integers or too large."""
+
 HUGE = 2**62
 """Represents an absent bound."""
 
@@ -51,11 +54,16 @@ class SatProgram:
         self.factor = scaled.astype(np.int64)
         self.least = _whole(program.row_lower, np.ceil)
         self.most = _whole(program.row_upper, np.floor)
+        if form.deadline_row is not None:
+            self.most[form.deadline_row] = int(program.row_upper[form.deadline_row] // unit)
         self.lower = program.lower.astype(np.int64)
         longest = int(np.ceil(times / unit).sum())
         self.upper = np.where(program.upper == INFINITY, longest, program.upper).astype(np.int64)
-        # A unit of a stage costs a thousand times as much as one of an overlapped copy or recomputation.
-        self.cost = np.ceil(program.cost / np.where(taus, IDLE, IDLE * unit) - 1e-6).astype(np.int64)
+        if form.goal is None:
+            # A unit of a stage costs a thousand times as much as one of an overlapped copy or recomputation.
+            self.cost = np.ceil(program.cost / np.where(taus, IDLE, IDLE * unit) - 1e-6).astype(np.int64)
+        else:
+            self.cost = _whole_energies(program.cost)
 
     @property
     def columns(self) -> int:
@@ -135,6 +143,14 @@ class Partial:
         found = self.values.copy()
         found[self.free] = [value(variable) for variable in self.variables]
         return found
+
+
+def _whole_energies(cost: FloatArray) -> IntArray:
+    """Return energies as integers: exact if they are integers that add up to at most `MOST_ENERGY`, else scaled."""
+    total = float(cost.sum())
+    unit = 1.0 if total <= MOST_ENERGY and bool((cost == np.rint(cost)).all()) else total / MOST_ENERGY
+    whole: IntArray = np.rint(cost / (unit or 1.0)).astype(np.int64)
+    return whole
 
 
 def _whole(bounds: FloatArray, rounded: Callable[[FloatArray], FloatArray]) -> IntArray:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from pydantic import Field
 
 from remat.placement import Unplaceable, place
 from remat.plugin import (
+    ALL_SCHEDULES,
     Algorithm,
     Context,
     Number,
@@ -31,9 +33,11 @@ from remat_algorithms.kit.programs.solver_status import Outcome
 from remat_algorithms.kit.programs.solvers import solve_program
 from remat_algorithms.offload.exact.integer_scaling import transfer_time
 from remat_algorithms.offload.poet.cp_sat_program import SatProgram
+from remat_algorithms.offload.poet.energy_costs import EnergyCosts
+from remat_algorithms.offload.poet.energy_search import least_energy
 from remat_algorithms.offload.poet.frontier_groups import entries, even_ends, grouped
 from remat_algorithms.offload.poet.neighbourhood_search import Descent
-from remat_algorithms.offload.poet.program import Choice, Pager, PoetProgram
+from remat_algorithms.offload.poet.program import Choice, EnergyGoal, Pager, PoetProgram
 from remat_algorithms.offload.poet.steps import steps_of
 
 SCOPE = f"{FRONTIER}, paging by whole stages"
@@ -55,11 +59,22 @@ DEFAULT_WORK = 1.0
 """Maximum work without a limit from the caller, in CP-SAT's units: about ten to forty seconds."""
 
 NAME = "poet"
+LARGEST_DEADLINE = 1e300
 ROUNDED = "a solution of the program does not fit, by the solver's rounding"
 
 
 class PoetOptions(Options):
     """Options of `poet`."""
+
+    objective: Literal["makespan", "energy"] = Field(
+        default="makespan", description="What to minimise; an energy needs an instance with energies."
+    )
+    deadline: int | float | None = Field(
+        default=None,
+        ge=0,
+        le=LARGEST_DEADLINE,
+        description="Latest end of the schedule, in the instance's time unit, for objective=energy. Default: none.",
+    )
 
     solver: str = Field(
         default=CP_SAT,
@@ -100,6 +115,10 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
     If the program would be too large, stages are merged. For larger programs, the greedy of `dag-auto` and, on machines
     with links, `offload-greedy` and `capuchin` run first. The answer is never worse than theirs.
 
+    With ``objective=energy``, the energy of all runs and transfers is minimised, within the deadline if there is one.
+    Small instances are searched exhaustively (`remat_algorithms.offload.poet.energy_search`); a note tells whether the
+    energy is proved to be the least. For others, the program minimises the energy, with the deadline for its stages.
+
     Takes instances of kind `chain`, `adjoint` or `dag`; uses the first processor, its memory and one more. With one
     thread and no time limit, CP-SAT's answer does not depend on the clock. The steps have start times, without a claim;
     infeasible within `SCOPE` if the solver proves it. A note has the stages' makespan.
@@ -107,10 +126,14 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
     Raises
     ------
     OptionError
-        If PuLP does not find the solver, the memory is unknown or not linked both ways, or a value begins or must end
-        only in another memory than the processor's.
+        If PuLP does not find the solver, the instance has no energies to minimise, a deadline is given for the
+        makespan, the memory is unknown or not linked both ways, or a value begins or must end only in another memory
+        than the processor's.
     """
+    goal = _goal(problem, options)
     pager = _pager(problem, options)
+    if goal is not None:
+        return _least_energy(problem, options, goal, pager, context)
     search = Search(problem, context, SCOPE, NAME)
     early = search.without_reruns()
     if early is not None:
@@ -120,13 +143,59 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
     return _Pages(problem, options, pager, search).run()
 
 
+def _goal(problem: Problem, options: PoetOptions) -> EnergyGoal | None:
+    """Return the energies to minimise; None for the makespan."""
+    if options.objective == "makespan":
+        if options.deadline is not None:
+            raise OptionError("a deadline is for objective=energy; the makespan is minimised anyway", option="deadline")
+        return None
+    costs = EnergyCosts.of(problem)
+    if costs is None:
+        raise OptionError("neither a task nor a link of the instance has an energy", option="objective")
+    return EnergyGoal(costs, options.deadline)
+
+
+def _least_energy(
+    problem: Problem, options: PoetOptions, goal: EnergyGoal, pager: Pager | None, context: Context
+) -> Proposal:
+    """Search small instances exhaustively, and others by the program."""
+    if problem.exceeded is not None:
+        return Proposal(infeasible_within=ALL_SCHEDULES, least=problem.exceeded)
+    alone = ", on the first processor" if len(problem.machine.processors) > 1 else ""
+    scope = f"whole-value offloading with recomputation{alone}"
+    if goal.deadline is not None:
+        scope += f", by {goal.deadline:g}"
+    found = least_energy(problem, goal.costs, goal.deadline, lambda: context.stopped)
+    if found is not None and found.proved:
+        if found.steps is None:
+            return Proposal(infeasible_within=scope)
+        energy = goal.costs.total(problem, found.steps)
+        placed = timed(problem, replace(found.steps, start=None))
+        quick = placed is not None and (goal.deadline is None or placed[1] <= goal.deadline)
+        steps = placed[0] if placed is not None and quick else found.steps
+        return Proposal(steps=steps, notes=(f"energy {energy:.6g}: the least of {scope}",))
+    search = Search(problem, context, SCOPE, NAME)
+    if not context.stopped and search.front.start > search.budget:
+        return search.infeasible()
+    return _Pages(problem, options, pager, search, goal).run()
+
+
 class _Pages(Incumbent[Found]):
     """The best placed schedule so far."""
 
-    def __init__(self, problem: Problem, options: PoetOptions, pager: Pager | None, search: Search) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        options: PoetOptions,
+        pager: Pager | None,
+        search: Search,
+        goal: EnergyGoal | None = None,
+    ) -> None:
         super().__init__(search.context, lambda found: found.steps)
+        self.goal = goal
         self.problem, self.options, self.pager, self.search = problem, options, pager, search
         self.notes: list[str] = []
+        self.energy_rank: tuple[Number, Number] = (math.inf, math.inf)
         unlimited = search.context.deadline is not None
         self.work = options.work or (None if unlimited else DEFAULT_WORK)
         self.by_default = options.work is None and not unlimited
@@ -147,14 +216,14 @@ class _Pages(Incumbent[Found]):
             self.notes.append(
                 f"the program has {front.stages:,} stages of several tasks each, in place of {search.front.stages:,}"
             )
-        form = PoetProgram(front, self.problem.machine, self.pager, search.budget, lambda: context.stopped)
+        form = PoetProgram(front, self.problem.machine, self.pager, search.budget, lambda: context.stopped, self.goal)
         if not form.complete:
             return self._propose(proved=False)
         if min(form.rooms) < 0:
             return search.infeasible()
         outcome = self._by_cp_sat(form) if self.options.solver == CP_SAT else self._by_other(form)
         if outcome is Outcome.INFEASIBLE and form.exact and front is search.front and self.best is None:
-            return search.infeasible()
+            return search.infeasible() if self.goal is None or self.goal.deadline is None else self._too_late()
         return self._propose(proved=outcome in (Outcome.OPTIMAL, Outcome.INFEASIBLE))
 
     def _groups(self) -> int:
@@ -196,7 +265,9 @@ class _Pages(Incumbent[Found]):
 
     def _take_placed(self, steps: Steps, note: str) -> None:
         placed = timed(self.problem, steps)
-        if placed is not None:
+        if placed is not None and self.goal is not None:
+            self._offer_energy(self.goal, *placed, note)
+        elif placed is not None:
             self.take(Found(placed[0], note), placed[1], rank=(placed[1], math.inf))
 
     # --- solvers ------------------------------------------------------------------------------------------------------
@@ -233,9 +304,28 @@ class _Pages(Incumbent[Found]):
             if ROUNDED not in self.notes:
                 self.notes.append(ROUNDED)
             return
+        if self.goal is not None:
+            self._offer_energy(self.goal, steps.placed(placed.start), makespan_of(self.problem, steps, placed))
+            return
         note = f"makespan of stages that wait for each other: {staged:g}; placed without waiting"
         makespan = makespan_of(self.problem, steps, placed)
         self.take(Found(steps.placed(placed.start), note), makespan, rank=(makespan, staged))
+
+    def _offer_energy(self, goal: EnergyGoal, steps: Steps, makespan: Number, note: str = "") -> None:
+        """Keep a placed schedule if it needs less energy than the best one, or as much and less time."""
+        energy = goal.costs.total(self.problem, steps)
+        rank = (energy, makespan)
+        late = goal.deadline is not None and makespan > goal.deadline
+        if late or (self.best is not None and rank >= self.energy_rank):
+            return
+        self.best = Found(steps, f"energy {energy:.6g}, not proved to be the least{note and '; ' + note}")
+        self.energy_rank = rank
+        self.context.report(steps)
+
+    def _too_late(self) -> Proposal:
+        """Return that no schedule of the class ends by the deadline."""
+        assert self.goal is not None
+        return Proposal(infeasible_within=f"{SCOPE}, by {self.goal.deadline:g}")
 
     def _propose(self, *, proved: bool) -> Proposal:
         termination = Termination.COMPLETED if proved else self.search.limit

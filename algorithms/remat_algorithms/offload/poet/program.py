@@ -12,6 +12,7 @@ import numpy as np
 from remat.plugin import BoolArray, IntArray, Machine, Number
 from remat_algorithms.dag.programs.frontier import Frontier
 from remat_algorithms.kit.programs.program import INFINITY, FloatArray, ProgramBuilder
+from remat_algorithms.offload.poet.energy_costs import EnergyCosts
 
 IDLE = 1e-3
 """Relative extra cost of a copy or a recomputation: none happens only because time is left for it."""
@@ -51,6 +52,21 @@ class Pager:
     stays: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True)
+class EnergyGoal:
+    """Minimum energy within a time.
+
+    Attributes
+    ----------
+    costs : EnergyCosts
+    deadline : int, float or None
+        Latest end of the last stage.
+    """
+
+    costs: EnergyCosts
+    deadline: Number | None
+
+
 @dataclass(slots=True)
 class Choice:
     """The decisions of a solution: runs (stage, position), and (stage, value) pairs that are paged out and back in."""
@@ -72,6 +88,8 @@ class PoetProgram:
         None: nothing is paged.
     budget : int
         Bytes in the working memory.
+    goal : EnergyGoal, optional
+        The energy to minimise instead of the makespan.
     stopped : callable
         Called for each stage while the program is built; `complete` tells whether it was built to the end.
 
@@ -94,7 +112,8 @@ class PoetProgram:
 
         minimise the sum of tau_t,   tau_t >= sum of the times of all in stage t that occupies one resource,
 
-    plus a thousandth of the time of all copies and runs, which excludes useless ones. The objective therefore counts
+    plus a thousandth of the time of all copies and runs, which excludes useless ones. With a goal, the energy of all
+    runs and copies is minimised, and the sum of tau_t has an upper bound. The objective therefore counts
     the time by which a channel exceeds the overlapped runs. On the processor's own channel, it counts all of it. Sizes
     are rounded up if they are too fine (`FINEST`).
     """
@@ -106,8 +125,9 @@ class PoetProgram:
         pager: Pager | None,
         budget: int,
         stopped: Callable[[], bool] = lambda: False,
+        goal: EnergyGoal | None = None,
     ) -> None:
-        self.front, self.machine, self.pager = front, machine, pager
+        self.front, self.machine, self.pager, self.goal = front, machine, pager, goal
         self.room = budget - front.fixed
         self.builder = ProgramBuilder()
         self.rooms = [self.room, 0 if pager is None or pager.room is None else pager.room]
@@ -122,6 +142,9 @@ class PoetProgram:
         self.columns_of: dict[int, list[int]] = {}
         self._add_runs()
         self.complete = self._add_stages(stopped)
+        self.deadline_row: int | None = None
+        if goal is not None:
+            self._set_goal(goal)
 
     def _column(self, value: int, *, integer: bool = False) -> int:
         """Add a column for the residency or the move of a value."""
@@ -223,6 +246,20 @@ class PoetProgram:
         self.taus.append(tau)
         for entries in busy.values():
             self.builder.add_row([(tau, 1), *((column, -time) for column, time in entries if time)], lower=0)
+
+    def _set_goal(self, goal: EnergyGoal) -> None:
+        """Replace the costs by energies, and bound the total length of the stages."""
+        cost, costs = self.builder.cost, goal.costs
+        cost[:] = [0.0] * len(cost)
+        for (_, position), column in self.runs.items():
+            cost[column] = float(costs.run[self.front.tasks[position]])
+        if self.pager is not None:
+            for link, columns in ((self.pager.out, self.out), (self.pager.back, self.back)):
+                for (_, value), column in columns.items():
+                    cost[column] = float(costs.byte[link] * self.front.size[value])
+        if goal.deadline is not None:
+            entries = [(tau, 1.0) for tau in self.taus]
+            self.deadline_row = self.builder.add_row(entries, upper=float(goal.deadline / self.time_unit))
 
     def _add_segments(self, stage: int, ram: dict[int, int]) -> dict[int, int]:
         """Follow each value through the runs of a stage; return the columns of the residents at its end."""

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from remat.errors import OptionError
 from remat.graph.machine import Machine
-from remat.graph.taskgraph import NumberArray, Part, Placeable, Resident, TaskGraph, number_array
+from remat.graph.taskgraph import (
+    NumberArray,
+    Part,
+    Placeable,
+    Resident,
+    TaskEnergy,
+    TaskGraph,
+    number_array,
+)
 from remat.instance.columns import GraphColumns
 from remat.units import Number
 
@@ -60,6 +69,7 @@ def lower_dag(instance: DagInstance, machine: Machine) -> TaskGraph:
         placeable=tuple(Placeable(value(place.value), place.copies) for place in chosen),
         types=types,
         times=times,
+        energy=_energy(columns, machine),
         tied={k: frozenset(task.on) for k, task in whole.items() if task.on is not None and not names <= set(task.on)},
         pinned=frozenset(value(name) for name in instance.pinned_inputs if name not in placed),
         static_memory=instance.static_memory,
@@ -143,3 +153,36 @@ def _times(columns: GraphColumns, machine: Machine) -> tuple[tuple[str, ...], Nu
             row[k] = CANNOT if time is None else time
         every += row
     return types, number_array(every).reshape(len(types), len(own))
+
+
+def _energy(columns: GraphColumns, machine: Machine) -> TaskEnergy | None:
+    """Return the energies of tasks, by type if they differ between the machine's processors."""
+    differ = {k: task for k, task in columns.whole.items() if isinstance(task.energy, dict)}
+    if columns.energy is None and not differ:
+        return None
+    for task in differ.values():
+        _check_energy(task, machine)
+    types = tuple(dict.fromkeys(processor.type for processor in machine.processors))
+    if all(len({task.energy_on(name) for name in types}) == 1 for task in differ.values()):
+        types = ()
+    own = [0] * len(columns.tasks) if columns.energy is None else list(columns.energy)
+    every: list[Number] = []
+    for name in types or (machine.processors[0].type,):
+        row = [int(energy) if isinstance(energy, np.integer) else energy for energy in own]
+        for k, task in differ.items():
+            row[k] = task.energy_on(name)
+        every += row
+    whole = set(map(type, every)) <= {int}
+    return TaskEnergy(types, np.array(every, dtype=np.int64 if whole else np.float64).reshape(-1, len(own)))
+
+
+def _check_energy(task: Task, machine: Machine) -> None:
+    """Reject a machine that has a type of processor for which a task gives a time, but no energy."""
+    assert isinstance(task.energy, dict)
+    for processor in machine.processors:
+        runs = task.on is None or processor.name in task.on
+        if runs and processor.type not in task.energy and task.time_on(processor.type) is not None:
+            raise OptionError(
+                f"task {task.id!r:.60} has no energy on {processor.name!r:.60}, of type {processor.type!r:.60}",
+                argument="machine",
+            )

@@ -58,6 +58,8 @@ def _of_dag(instance: DagInstance) -> Uses:
             processors.setdefault(name, []).append(times)
         for name, time in task.time.items() if isinstance(task.time, dict) else ():
             types.setdefault(name, []).append((*times, time))
+        for name, energy in task.energy.items() if isinstance(task.energy, dict) else ():
+            types.setdefault(name, []).append((*times, energy))
     return Uses(
         int(columns.size.max(initial=0)),
         *({name: tuple(sorted(own)) for name, own in each.items()} for each in (memories, processors, types)),

@@ -67,6 +67,8 @@ def _rows(one: Examined, other: Examined) -> Iterator[tuple[str, str, str, str]]
     yield "verdict", _verdict(one), _verdict(other), ""
     yield times("makespan", first.makespan, second.makespan)
     yield times("recompute time", first.recompute_time, second.recompute_time)
+    if first.energy is not None and second.energy is not None:
+        yield "energy", f"{first.energy:,.6g}", f"{second.energy:,.6g}", _percent(first.energy, second.energy)
     for name in dict.fromkeys((*first.peak_memory, *second.peak_memory)):
         yield sizes(f"peak in {shown_name(name)}", first.peak_memory.get(name, 0), second.peak_memory.get(name, 0))
     for link in dict.fromkeys((*first.transferred, *second.transferred)):

@@ -9,7 +9,7 @@ import numpy as np
 
 from remat.report.text.peak_table import MOST_STEPS, peak_table
 from remat.report.text.readable_names import shown_in_module, shown_name, shown_step
-from remat.report.text.summary import decision_lines, table
+from remat.report.text.summary import decision_lines, energy_lines, table
 from remat.report.views.residents import Resident, residents_at
 from remat.report.views.slices import slice_maxima, without_dips
 from remat.report.views.static_memory import by_term, traffic_by_term
@@ -53,6 +53,7 @@ def to_dict(examined: Examined) -> dict[str, Any]:
         "ok": report.ok,
         "makespan": report.makespan,
         "recompute_time": report.recompute_time,
+        **({} if report.energy is None else {"energy": report.energy}),
         "steps": len(examined.steps),
         "memories": memories,
     } | ({"traffic": _traffic(examined)} if examined.graph.terms else {})
@@ -78,6 +79,7 @@ def _figures(examined: Examined) -> Iterator[tuple[str, str]]:
         yield from decision_lines(examined.as_result())
     yield "makespan", format_time(report.makespan, units)
     yield "recompute time", format_time(report.recompute_time, units)
+    yield from energy_lines(report)
     yield "steps", f"{len(examined.steps):,}"
     for k, (name, row) in enumerate(_traffic(examined).items()):
         crossing = ", ".join(f"{term} {format_size(size, units)}" for term, size in row.items())

@@ -99,6 +99,8 @@ def figures(result: Result) -> dict[str, Any]:
             "idle": dict(report.idle),
             "overlap": dict(report.overlap),
         }
+        if report.energy is not None:
+            document["energy"] = report.energy
         if report.steady is not None:
             document["steady"] = steady_document(report.steady)
     return document
@@ -208,6 +210,7 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
         yield _overhead(result, report)
     share = _share(report.recompute_time, report.run_time)
     yield "recompute time", f"{format_time(report.recompute_time, units)}{share and f', {share} of all runs'}"
+    yield from energy_lines(report)
     for label, memory in _labelled("peak memory", result.machine.memories):
         size = report.peaks[memory.name].size
         limit = "" if memory.capacity is None else f" of {format_size(memory.capacity, units, both=True)}"
@@ -219,6 +222,14 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
         size = report.peaks[name].size
         above = f", {_percent(arena / size - 1)} above the peak" if arena > size > 0 else ""
         yield label, f"{shown_name(name)}: {format_size(arena, units, both=True)}{above}"
+
+
+def energy_lines(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield the energy of a schedule if its instance gives one."""
+    if report.energy is not None:
+        looked_at = "" if report.steady is None else f", of all that is looked at of the {report.steady.what}s"
+        exact = isinstance(report.energy, int) and report.energy < 10**12
+        yield "energy", (f"{report.energy:,}" if exact else f"{report.energy:.6g}") + looked_at
 
 
 def _overhead(result: Result, report: Report) -> tuple[str, str]:
