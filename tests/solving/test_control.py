@@ -190,7 +190,8 @@ def test_solves_write_nothing(capfd):
 
 
 LOOKED_AT = {
-    "dag": ["auto", "ap-greedy", "checkmate", "checkmate-lp", "dag-auto", "dag-offload-best", "dtr", "knapsack-dp",
+    "dag": ["auto", "ap-greedy", "checkmate", "checkmate-lp", "dag-auto", "dag-offload-best", "dtr", "hiremate",
+            "knapsack-dp",
             "knapsack-greedy", "knapsack-ilp", "kusumoto-approx", "kusumoto-exact", "linearized-greedy", "min-cut",
             "moccasin", "poet", "treewidth"],
     "chain": ["auto", "chain-best", "chain-exact", "pofo", "remat-offload-best", "rotor", "rotor-float"],

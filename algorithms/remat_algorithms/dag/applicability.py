@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from remat.plugin import Problem
 
 
+LARGE_TRAINING = 500, 20_000
+"""Numbers of tasks of a training graph from which, and up to which, options of subgraphs may find more than a search
+of the whole."""
+
 MOST_EXACT = 150
 """Maximum number of tasks for which a search over all schedules is worth a try."""
 
@@ -27,3 +31,10 @@ def stays(problem: Problem) -> bool:
 def offloads_plain(problem: Problem) -> bool:
     """Whether the values of a plain graph can be offloaded."""
     return plain(problem) and offloads(problem)
+
+
+def large_training(problem: Problem) -> bool:
+    """Whether a plain graph with a forward and a backward is large, and its values stay."""
+    least, most = LARGE_TRAINING
+    phases = problem.graph.phase
+    return least <= len(problem.graph.tasks) <= most and phases is not None and "backward" in phases and stays(problem)

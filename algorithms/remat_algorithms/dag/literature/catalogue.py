@@ -201,6 +201,25 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         covered_by=GENERAL,
     ),
     Algorithm(
+        name="hiremate",
+        solver="remat_algorithms.dag.hierarchy.hiremate:solve",
+        options="remat_algorithms.dag.hierarchy.hiremate:HiRemateOptions",
+        kinds=KINDS,
+        summary="options of subgraphs, of subgraphs of subgraphs, and so on; a dynamic program chooses at each level",
+        guarantee="heuristic",
+        complexity="O(n width slots) for each level, O(runs) for each option",
+        reference="Gusak et al. 2025",
+        deviates="parts are intervals of the order; a dynamic program replaces the integer one; leaves by saved sets",
+        anytime=True,
+        trials=(
+            Trial(
+                when="a forward and a backward, 500 to 20,000 tasks, values stay",
+                applies="remat_algorithms.dag.applicability:large_training",
+                kinds=("dag",),
+            ),
+        ),
+    ),
+    Algorithm(
         name="treewidth",
         solver="remat_algorithms.dag.literature.treewidth:solve",
         options="remat_algorithms.dag.literature.treewidth:TreewidthOptions",

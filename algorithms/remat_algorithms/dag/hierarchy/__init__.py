@@ -1,0 +1,1 @@
+"""`hiremate`: a hierarchy of subgraphs, options of each subgraph, and a dynamic program over options at each level."""
