@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remat.plugin import LeastBudget, Problem, Proposal, StepBuilder, Steps, Termination, concatenate, run_in_order
+from remat.plugin import (
+    LeastBudget,
+    Problem,
+    Proposal,
+    StepBuilder,
+    Steps,
+    Termination,
+    concatenate,
+    format_size,
+    run_in_order,
+)
 from remat_algorithms.dag.order.model import NO_RECOMPUTATION, OrderModel
 
 
@@ -55,4 +65,6 @@ def propose(
     if bound < peak:
         least = LeastBudget(bound, setting, False, own)
     scope = NO_RECOMPUTATION if bound > budget else None
+    if scope is None:
+        notes = (*notes, f"the order found needs {format_size(peak)}")
     return Proposal(infeasible_within=scope, least=least, termination=termination, notes=notes)
