@@ -114,3 +114,8 @@ def is_large(drawn):
         layers * drawn.get("micro_batches", 0),
     )
     return max(counts) >= LARGE
+
+
+def named_budget(document, memory, size):
+    """Return the budget that an answer names for one memory: that of a device of a pipeline is for every device."""
+    return size if document["kind"] == "pipeline" and memory != "host" else {memory: size}

@@ -5,6 +5,7 @@ import itertools
 import math
 
 from remat.plugin import registry
+from tests.fuzz.cases import named_budget
 from tests.fuzz.classes import class_findings
 from tests.fuzz.judging import answer
 from tests.fuzz.truth import truths
@@ -116,7 +117,7 @@ def _at(given, case, memory, size):
     """Solve again with another capacity of one memory, or of all devices if the budget was that of all."""
     solve, budget = given.solve, given.solve.budget
     if not isinstance(budget, dict):
-        budget = size if case.document["kind"] == "pipeline" and memory != "host" else {memory: size}
+        budget = named_budget(case.document, memory, size)
     else:
         budget = {name: own for name, own in budget.items() if own is not None} | {memory: size}
     return answer(case, dataclasses.replace(solve, budget=budget, twice=False))

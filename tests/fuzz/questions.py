@@ -1,7 +1,7 @@
 """The minimum budget, as a question: against actual solves at it and below it, and against every schedule found."""
 
 import remat
-from tests.fuzz.cases import Solve
+from tests.fuzz.cases import Solve, named_budget
 from tests.fuzz.judging import caught, solved
 from tests.fuzz.verdicts import ALL, Answer, Finding
 
@@ -49,7 +49,8 @@ def _answered(case, chosen, limit, result, answers):
         elif dict(result.peak_memory)[asked.memory] > asked.value:
             yield blame(f"budget {asked.value}, and the schedule holds {dict(result.peak_memory)[asked.memory]}")
         elif asked.ask is not None and str(result.termination) == "completed":
-            again = solved(case, Solve(name, {asked.memory: asked.ask}, chosen.options, chosen.seed))
+            budget = named_budget(case.document, asked.memory, asked.ask)
+            again = solved(case, Solve(name, budget, chosen.options, chosen.seed))
             if again.columns is None or again.makespan > longest:
                 yield blame(f"budget {asked.ask} in {asked.memory} is named, and there is {again.makespan}")
     if asked.bound is None or asked.scope != ALL:
@@ -59,7 +60,11 @@ def _answered(case, chosen, limit, result, answers):
         if not other.found or other.result.makespan > result.no_recompute_time * (1 + limit):
             continue
         peaks = dict(other.result.peak_memory)
-        if peaks[asked.memory] < asked.bound and all(
+        together = isinstance(named_budget(case.document, asked.memory, 0), int)  # one budget for all devices
+        needed = max(
+            size for memory, size in peaks.items() if memory == asked.memory or (together and memory != "host")
+        )
+        if needed < asked.bound and all(
             capacity is None or peaks[memory] <= capacity for memory, capacity in capacities.items()
         ):
-            yield blame(f"no less than {asked.bound}, and {other.solve.algorithm} needs {peaks[asked.memory]}")
+            yield blame(f"no less than {asked.bound}, and {other.solve.algorithm} needs {needed}")
