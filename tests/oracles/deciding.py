@@ -94,3 +94,19 @@ def periods(result):
     for (name, memory), start in since.items():
         found[name].append((memory, start, report.makespan))
     return found
+
+
+def residents(result, task):
+    """Return the values in memory during each run of a task on one processor, replayed from the steps by name."""
+    graph, there, found = result.graph, set(), []
+    there.update(graph.values[place.value] for place in result.graph.inputs)
+    for step in result.steps:
+        match step:
+            case Run():
+                there.update(graph.values[value] for value in graph.writes[graph.tasks.find(step.task)].tolist())
+                if step.task == task:
+                    found.append(set(there))
+                there.difference_update(step.drop)
+            case Drop():
+                there.difference_update(step.values)
+    return found
