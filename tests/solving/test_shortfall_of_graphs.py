@@ -1,4 +1,4 @@
-"""The largest cause of a shortfall of a drawn graph is resident while the critical task runs, in a verified schedule."""
+"""The largest cause of a shortfall of a drawn graph is resident while the critical task runs, as verified."""
 
 from __future__ import annotations
 
