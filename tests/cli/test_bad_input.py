@@ -183,6 +183,8 @@ def test_files_that_cannot_be_read(run: Run, save: Save, tmp_path: Any, tiny: st
     run("solve", tmp_path / "lecture_l5.json").assert_refused("the shipped instance is example:lecture_l5")
     run("show", "example:lectuer_l5").assert_refused("'lectuer_l5'", "did you mean 'lecture_l5'?")
     run("show", "example:").assert_refused("several shipped instances")
+    run("show", "example:joins").assert_refused("'joins' is a folder", "siamese_resnet18_b32")
+    run("show", "example:tree").assert_refused("'tree' is a folder", "binary_n1000", "random_n200")
     run("verify", tiny, tmp_path / "none.json").assert_refused("cannot read schedule")
     run("solve", tiny, "--machine", tmp_path / "none.json").assert_refused("--machine", "No such file")
 

@@ -39,7 +39,15 @@ def test_all_formats_list_every_value(run, files):
 def test_stages_in_all_formats(run, files):
     result, arguments = files
     table = run("decisions", *arguments, "--by", "stage").out.splitlines()
-    assert table[0].split() == ["stage", "of", "device", "decision", "runs"]  # columns without an entry are left out
+    assert table[0].split() == [
+        "stage",
+        "of",
+        "device",
+        "decision",
+        "runs",
+        "start",
+        "end",
+    ]  # columns without an entry are left out
     assert [line.split()[:2] for line in table[1:4]] == [["1", "a"], ["2", "b"], ["3", "=c"]]  # as in F1, F2, F3
     assert table[-1] == "kept: 3"
     rows = json.loads(run("decisions", *arguments, "--by", "stage", "--format", "json").out)

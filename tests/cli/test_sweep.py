@@ -188,3 +188,14 @@ def test_help_teaches_by_example(run: Run) -> None:
 
 def test_verbose(run: Run, tiny: str) -> None:
     assert "rotor at " in run("sweep", tiny, "-v", "-a", "rotor").err
+
+
+def test_pipelines_have_speed_ups_and_the_memory_of_each_device(run: Run) -> None:
+    lines = run("sweep", "example:uniform_p4_m8", "-a", "1f1b", "--points", "2", "--time-limit", "20s").out.splitlines()
+    assert lines[0] == "uniform_p4_m8, memory of each device"
+    header = next(line for line in lines if line.startswith("budget")).split()
+    assert header[:5] == ["budget", "peak", "makespan", "speed-up", "recompute"]
+    row = next(line for line in lines if line.split()[-1:] == ["feasible"]).split()
+    solved = remat.solve(remat.example("uniform_p4_m8"), algorithm="1f1b")
+    assert solved.report is not None
+    assert float(row[3]) == pytest.approx(solved.report.run_time / solved.makespan, abs=0.01)

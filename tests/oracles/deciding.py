@@ -63,3 +63,50 @@ def timed(result):
             case Drop():
                 pass
     return again, moved
+
+
+def periods(result):
+    """Return when each value is in each memory, from the first bytes to the last, by value: (memory, start, end)."""
+    graph, machine, report = result.graph, result.machine, result.report
+    home = {processor.name: machine.memories[processor.memory].name for processor in machine.processors}
+    first, default = machine.memories[0].name, home[machine.processors[0].name]
+    since = {(graph.values[place.value], place.memory or first): 0 for place in graph.inputs}
+    found, gone = defaultdict(list), Counter()
+    for step, start, end in zip(result.steps, report.start.tolist(), report.end.tolist(), strict=True):
+        match step:
+            case Run():
+                memory = home[step.on[0]] if step.on else default
+                for value in graph.writes[graph.tasks.find(step.task)].tolist():
+                    since.setdefault((graph.values[value], memory), start)
+                for name in step.drop:
+                    found[name].append((memory, since.pop((name, memory)), end))
+            case Copy():
+                since.setdefault((step.value, step.target), start)
+                moved = step.bytes is not None
+                left = gone[step.value, step.source] + (step.bytes or 0)
+                if step.drop and (not moved or left == graph.size[graph.values.find(step.value)]):
+                    found[step.value].append((step.source, since.pop((step.value, step.source)), end))
+                    left = 0
+                gone[step.value, step.source] = left if step.drop and moved else 0
+            case Drop():
+                for name in step.values:
+                    found[name].append((step.memory, since.pop((name, step.memory)), end))
+    for (name, memory), start in since.items():
+        found[name].append((memory, start, report.makespan))
+    return found
+
+
+def residents(result, task):
+    """Return the values in memory during each run of a task on one processor, replayed from the steps by name."""
+    graph, there, found = result.graph, set(), []
+    there.update(graph.values[place.value] for place in result.graph.inputs)
+    for step in result.steps:
+        match step:
+            case Run():
+                there.update(graph.values[value] for value in graph.writes[graph.tasks.find(step.task)].tolist())
+                if step.task == task:
+                    found.append(set(there))
+                there.difference_update(step.drop)
+            case Drop():
+                there.difference_update(step.values)
+    return found

@@ -17,6 +17,8 @@ WANTED = (
     *("persistent", "floating", "frontier-advancing", "reference order", "scope"),
     *("strategy", "anytime", "gap", "claim"),
 )
+PRINTED = ("idle", "speed-up", "bubble", "period", "makespan", "recompute", "recompute time", "recomputation", "gap")
+"""Labels of answers on pipelines."""
 
 
 def test_the_page_is_what_the_command_prints(capsys):
@@ -48,6 +50,11 @@ def test_every_class_of_the_registry_is_explained():
 def test_words_of_legends_and_of_headings_are_explained():
     for word in (*(kind.label for kind in Kind), *(WORDS.get(title, title) for title in EXPLAINED)):
         assert find_term(word), word
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_labels_of_pipelines_are_explained(name):
+    assert find_term(name)
 
 
 def test_answers_name_their_words(capsys):

@@ -64,6 +64,42 @@ def check_decisions(result: Result) -> None:
         for stay in row.offloaded:
             waits[stay.memory].add(row.value)
     assert dict(waits) == away
+    check_periods(result)
+
+
+def check_periods(result: Result) -> None:
+    """The stays of values with bytes agree with the oracle, but for sums of gradients, which grow in place."""
+    periods = deciding.periods(result)
+    for row in result.decisions:
+        if not row.size or re.fullmatch(r"a[0-9]+\.[0-9]+", row.value):
+            continue
+        stays = [(stay.memory, stay.start, stay.end) for stay in (*row.held, *row.offloaded)]
+        assert sorted(stays) == sorted(periods[row.value])
+        if row.decision == "kept":
+            assert row.held
+
+
+def check_rows(result: Result) -> None:
+    """The rows of stages agree with the runs of their forwards and backwards, counted from the timeline."""
+    steps = result.timeline()
+    listed: dict[tuple[int, int | None], list[tuple[str, int, float, float]]] = defaultdict(list)
+    for name, start, end in zip(steps["name"], steps["start"], steps["end"], strict=True):
+        if name == "loss" and result.instance.kind == "adjoint":
+            name = f"B{result.instance.length}"
+        if one := re.fullmatch(r"(Fe?|B|W)([0-9]+)(?:\.([0-9]+))?", name):
+            listed[int(one[2]) - 1, None if one[3] is None else int(one[3])].append((one[1][0], name, start, end))
+    rows = result.stage_decisions
+    assert len(rows) == len({(row.stage, row.micro_batch) for row in rows})
+    assert {(layer, row.micro_batch) for row in rows for layer in row.layers} == set(listed)
+    for row in rows:
+        runs = [one for layer in row.layers for one in listed[layer, row.micro_batch]]
+        assert (row.start, row.end) == (min(one[2] for one in runs), max(one[3] for one in runs))
+        again = []
+        for layer in row.layers:
+            forwards = sorted((one[2:], one[1]) for one in listed[layer, row.micro_batch] if one[0] == "F")
+            again += [(name, *times) for times, name in forwards[1:]]
+            assert (layer in row.recomputed) == (len(forwards) > 1)
+        assert sorted(again) == sorted((run.task, run.start, run.end) for run in row.recomputations)
 
 
 def check_stages(result: Result) -> None:
@@ -129,6 +165,9 @@ def test_adjoints_by_levels(steps: int, ram: int, disk: int) -> None:
     found = remat.solve(remat.adjoint(steps, storage=storage), algorithm="h-revolve" if disk else "revolve")
     assert found.report is not None
     check_stages(found)
+    check_rows(found)
+    assert [row.stage for row in found.stage_decisions] == [*range(steps)]
+    assert found.stage_decisions[-1].runs == 0
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -169,6 +208,7 @@ def test_pipelines_by_stage_and_micro_batch(seed: int) -> None:
     document = {"schema": "remat.schedule/2", "stages": stages, "orders": orders}
     result = examine(instance, document).as_result()
     check_decisions(result)
+    check_rows(result)
     found = set()
     for line in told(result):
         if m := re.match(r"stage ([0-9]+) .*: micro-batch(?:es)? (.+) recomputes? layers? (.+) \(", line):

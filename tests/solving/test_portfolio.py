@@ -1,13 +1,14 @@
 """`auto` as a portfolio: it uses what the instance has, and keeps what anybody finds and proves."""
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
 
 import remat
 from remat import OptionError
-from remat.plugin import Context, LeastBudget, Proposal, registry
+from remat.plugin import Context, LeastBudget, Options, Proposal, registry, run_in_order
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status, Termination
 from remat.plugin.registry import Trial
@@ -117,7 +118,7 @@ def asked(monkeypatch):
     """Return a function that lets `auto` ask just these solvers, by name, and the names that it has asked."""
     names: list[str] = []
 
-    def install(cheap=(), first=(), **solvers):
+    def install(cheap=(), first=(), work_limits=(), options="", **solvers):
         for name, solver in solvers.items():
 
             def noted(problem, options, context, name=name, solver=solver):
@@ -136,6 +137,8 @@ def asked(monkeypatch):
                 several_memories=True,
                 trials=() if name.startswith("rest") else (Trial(early=name in first),),
                 covered_by=("one",) if name.startswith("covered") else (),
+                work_limits=work_limits,
+                options=options,
             )
             for name in solvers
         }
@@ -275,6 +278,74 @@ def test_options_go_to_those_that_have_them():
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
+
+
+class Limited(Options):
+    """Options with a limit of work."""
+
+    rounds: int = 3
+    size: int | None = None
+
+
+class Deepening:
+    """A searcher that reruns a task fewer times the more rounds it has, down to a number; it notes its rounds."""
+
+    def __init__(self, least: int, seconds: float = 0.0):
+        self.least, self.seconds, self.rounds = least, seconds, list[int]()
+
+    def __call__(self, problem, options, context):
+        self.rounds.append(options.rounds)
+        time.sleep(self.seconds)
+        return repeating(problem, max(self.least, 100 // options.rounds))
+
+
+def repeating(problem, count):
+    order = [0] * count + [*range(len(problem.graph.tasks))]
+    return Proposal(steps=run_in_order(problem.graph, problem.machine, order))
+
+
+LIMITED = {"work_limits": ("rounds", "size"), "options": f"{__name__}:Limited"}
+
+
+def test_the_best_searcher_gets_more_work_until_there_is_no_gain(asked):
+    searcher, other = Deepening(5), Deepening(60)
+    asked(one=searcher, two=other, **LIMITED)
+    found = remat.solve(DAG)
+    assert searcher.rounds == [3, 12, 48, 192]
+    assert other.rounds == [3]
+    assert found.options == {"rounds": 48}
+    assert len(found.steps) == len(DAG["tasks"]) + 5
+    again = remat.solve(DAG)
+    assert (list(again.steps), again.options) == (list(found.steps), found.options)
+
+
+def test_a_time_limit_that_is_given_allows_rounds_without_gain(asked):
+    searcher = Deepening(33)
+    asked(one=searcher, **LIMITED)
+    remat.solve(DAG, time_limit=30)
+    assert searcher.rounds == [3, 12, 48, 192]
+
+
+def test_work_that_the_user_gave_is_not_changed(asked):
+    searcher = Deepening(1)
+    asked(one=searcher, **LIMITED)
+    assert remat.solve(DAG, options={"rounds": 5}).options == {"rounds": 5}
+    assert searcher.rounds == [5]
+
+
+def test_an_algorithm_without_work_limits_runs_once(asked):
+    searcher = Deepening(1)
+    asked(one=searcher, options=LIMITED["options"])
+    remat.solve(DAG)
+    assert searcher.rounds == [3]
+
+
+def test_a_round_that_would_not_fit_does_not_begin(asked, monkeypatch):
+    monkeypatch.setattr("remat.solving.problem_setup.AUTO_SECONDS", 3.0)
+    searcher = Deepening(1, seconds=0.8)
+    asked(one=searcher, **LIMITED)
+    assert remat.solve(DAG).options == {}
+    assert searcher.rounds == [3]
 
 
 def test_a_warm_start_is_never_lost():

@@ -109,5 +109,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         any_links=True,
         anytime=True,
         trials=(Trial(when="steps", applies="remat_algorithms.kit.applicability:runs_once"),),
+        work_limits=("effort",),
     ),
 )

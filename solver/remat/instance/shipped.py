@@ -52,6 +52,10 @@ def example_path(name: str) -> Path:
         return listed[matches[0]]
     if matches:
         raise OptionError(f"several shipped instances begin with {name!r}: {', '.join(matches)}")
+    folders = {key.partition("/")[0] for key in listed}
+    if (folder := nearest(name.rstrip("/"), folders)) is not None and name.rstrip("/") in (folder, folder.rstrip("s")):
+        own = [key.partition("/")[2] for key in listed if key.startswith(f"{folder}/")]
+        raise OptionError(f"{name!r} is a folder of shipped instances: {listing(own)}")
     short = {key.partition("/")[2]: key for key in listed}
     near = nearest(name, short)
     hint = f"did you mean {near!r}?" if near else f"there are {listing(listed)}"

@@ -85,6 +85,9 @@ class LeastBudget:
         The index of the memory.
     scope : str or None
         The class of schedules that all need at least this budget; None if that is not proved. The core fills it in.
+    values : tuple of int or None
+        The values that are resident when that task runs, in the schedule of this budget; None if they are unknown. The
+        core fills it in.
     """
 
     size: int
@@ -93,6 +96,7 @@ class LeastBudget:
     memory: int = 0
     # Not compared: the scope qualifies the budget, and is not part of it.
     scope: str | None = field(default=None, compare=False)
+    values: tuple[int, ...] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

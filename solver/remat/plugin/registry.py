@@ -129,6 +129,9 @@ class Algorithm:
     covered_by : tuple of str
         Algorithms that are hardly ever worse, for example because they call it. If `auto` can run one of them, it runs
         this one last: if there is no schedule yet, or if time is left of a limit that the user has set.
+    work_limits : tuple of str
+        Numeric options that limit its work, whose defaults may end a search that would still improve. While time is
+        left, `auto` runs the best of these algorithms again with larger values. Empty if there are none.
     sweep : str
         ``"module:function"`` that answers many budgets at once; empty if each budget is a separate solve. The
         function is ``sweep(problem, options, context, budgets) -> Iterator[Proposal]``: one proposal for each
@@ -173,6 +176,7 @@ class Algorithm:
     trials: tuple[Trial, ...] = (Trial(),)
     many: str = ""
     covered_by: tuple[str, ...] = ()
+    work_limits: tuple[str, ...] = ()
     sweep: str = ""
     prepare: str = ""
     stream: str = ""

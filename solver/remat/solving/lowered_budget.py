@@ -11,6 +11,7 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
 from remat.solving.budget_grid import is_minimal
 from remat.solving.minimum_budget import at_peak, budgeted_memories
+from remat.solving.peak import peak_of
 from remat.solving.result import Result
 
 SMALL = 100
@@ -21,6 +22,9 @@ MOST_PROBES = 60
 
 MINIMUM_SHARE, MINIMUM_SOLVES = 0.5, 8
 """Share of the time left for the minimum budget, and the number of solves by all candidates that share it."""
+
+MOST_EXPLAINED = 2_000
+"""Tasks of a graph for which a schedule is sought only to tell what sets a minimum budget."""
 
 NARROW = 0.005
 """Share of the minimum budget to which it is searched in graphs of more than `SMALL` tasks."""
@@ -42,8 +46,10 @@ def lowered(problem: Problem, outer: Context, least: LeastBudget | None, probe: 
     probe proves nothing unless its proof covers all schedules. Therefore the second round restarts from the proved
     bound.
     """
-    if least is None or not least.sufficient or is_minimal(problem, least):
+    if least is None or not least.sufficient:
         return least
+    if is_minimal(problem, least):
+        return _Lowering(problem, probe, least, least.size - 1).with_values(least, outer.aside(share=MINIMUM_SHARE))
     memories = budgeted_memories(problem.instance, problem.machine, least.memory)
     bounds = [bound.size - 1 for memory in memories if (bound := problem.least_of(memory)) is not None]
     given = min(problem.machine.memories[memory].capacity or -1 for memory in memories)
@@ -51,7 +57,7 @@ def lowered(problem: Problem, outer: Context, least: LeastBudget | None, probe: 
     context = outer.aside(share=MINIMUM_SHARE)
     for quick in (True, False):
         lowering.run(context, quick=quick)
-    return lowering.confirmed(context)
+    return lowering.with_values(lowering.confirmed(context), context)
 
 
 @dataclass
@@ -62,6 +68,7 @@ class _Lowering:
     probe: Probe
     least: LeastBudget
     refuted: int
+    found: Result | None = None  # the schedule whose peak `least` is
     probes: int = 0
     asked: tuple[int, bool] | None = None  # the budget of the probe that found it, and whether that was a quick one
 
@@ -73,6 +80,23 @@ class _Lowering:
         if not context.ended and self._probe(least.size, context, quick=asked[1], share=1.0):
             return least
         return replace(least, size=asked[0], task=None, scope=None)
+
+    def with_values(self, least: LeastBudget, context: Context) -> LeastBudget:
+        """Return a budget with the task that sets it, and the values resident then, of a schedule that a probe finds.
+
+        An algorithm that names a budget names the task of its own schedule, whose residents nobody knows.
+        """
+        graph, machine, scope = self.problem.graph, self.problem.machine, least.scope
+        if least.task is None or len(graph.tasks) > MOST_EXPLAINED:
+            return least
+        known = self.found is not None and self.least.size == least.size
+        if not known and (context.ended or not self._probe(least.size, context, quick=True, share=1.0)):
+            return least
+        assert self.found is not None
+        peak, least = peak_of(self.found, machine.memories[self.least.memory].name), self.least
+        names = [] if peak is None else [held.name for held in peak.held if held.made_by]
+        found = [value for name in names if (value := graph.values.find(name)) is not None]
+        return replace(least, values=tuple(found), scope=scope)
 
     def run(self, context: Context, *, quick: bool) -> None:
         """Bisect between what is enough and what is not: first one byte less, which may end the search."""
@@ -97,7 +121,7 @@ class _Lowering:
         found, scopes = self.probe({machine.memories[memory].name: size for memory in memories}, inner, quick)
         if found is not None:
             peaks = [at_peak(found, memory) for memory in memories]
-            self.least, self.asked = max(peaks, key=lambda least: least.size), (size, quick)
+            self.least, self.asked, self.found = max(peaks, key=lambda least: least.size), (size, quick), found
             return True
         if ALL_SCHEDULES in scopes:
             self.refuted = max(self.refuted, size)

@@ -5,6 +5,7 @@ The selection and order follow from the algorithms' declarations: `remat.plugin.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,6 +43,12 @@ best of them has the rest."""
 
 CUT = (Termination.TIME_LIMIT, Termination.PATIENCE)
 """How those end that might have gone on."""
+
+GROWTH, GAIN = 4, 0.001
+"""Factor between the work of a round of deepening and the next one, and share of the makespan that counts as a gain."""
+
+IDLE_ROUNDS, IDLE_ROUNDS_WITHIN = 1, 3
+"""Rounds of deepening without a gain after which it ends: by default, and within a time limit that the user set."""
 
 MOST_ASKED_OTHERS = 2000
 """Most tasks for which algorithms for other instances are asked in the time that is left."""
@@ -167,13 +174,14 @@ def solve(problem: Problem, options: AutoOptions, context: Context) -> Proposal:
     -----
     Each answer is concluded as if it were asked for: placed, verified, its claims checked. The answer is the shortest
     schedule, with all bounds that hold for it. Of the anytime algorithms each is tried for a while; the one that did
-    best has the time that is left. If no candidate finds a schedule or proves that none exists, the other
-    algorithms that accept the kind run one after the other. They also run, the covered ones last, if the user's time
-    limit is not used up. If a memory is too small for every schedule, the candidates still run, to report a sufficient
-    budget.
+    best has the time that is left. If all have ended at limits of their work, the best ones run again with more. If no
+    candidate finds a schedule or proves that none exists, the other algorithms that accept the kind run one after the
+    other. They also run, the covered ones last, if the user's time limit is not used up. If a memory is too small for
+    every schedule, the candidates still run, to report a sufficient budget.
     """
     portfolio = _prepared(problem, options, context)
     portfolio.ask_all()
+    portfolio.deepen()
     return portfolio.merged()
 
 
@@ -195,6 +203,8 @@ class _Answer:
     solver: registry.Algorithm
     proposal: Proposal
     result: Result
+    candidate: Candidate
+    seconds: float
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -243,6 +253,55 @@ class _Portfolio:
         for k, candidate in enumerate(chosen.covered):
             if self.best is None or goes_on:
                 self._ask(candidate, share=1 / (len(chosen.covered) - k))
+
+    def deepen(self) -> None:
+        """Run the best searchers again with more and more work, until there is no gain, or no time for a round."""
+        idle, factor = 0, 1
+        searchers = self._searchers()
+        while searchers and not self.settled:
+            known, factor, deeper = self._figures(), factor * GROWTH, list[_Answer]()
+            for k, answer in enumerate(searchers):
+                if self._has_time_for(answer):
+                    found = self._ask(self._with_work(answer.candidate, factor), share=1 / (len(searchers) - k))
+                    deeper += [replace(answer, seconds=found.seconds)] if found is not None else []
+            searchers = deeper
+            idle = 0 if self._gained(known) else idle + 1
+            if idle >= (IDLE_ROUNDS_WITHIN if self.context.limit_given else IDLE_ROUNDS):
+                return
+
+    def _searchers(self) -> list[_Answer]:
+        """Return the answers that are the best ones, of algorithms whose work is limited by options not given."""
+        best = self.best
+        if best is None or self.hopeless:
+            return []
+        found = {answer.candidate.key: answer for answer in self.answers if answer.rank[:2] == best.rank[:2]}
+        return [one for one in found.values() if one.result.optimal_within is None and self._limits(one.candidate)]
+
+    def _limits(self, candidate: Candidate) -> dict[str, Any]:
+        """Return the options that limit the work of a candidate, with their values; none if the user gave any."""
+        names, model = candidate.algorithm.work_limits, candidate.algorithm.load_options()
+        if model is None or not set(names).isdisjoint(self.options.others):
+            return {}
+        values = {name: candidate.trial.options.get(name, model.model_fields[name].default) for name in names}
+        return {name: value for name, value in values.items() if value}
+
+    def _with_work(self, candidate: Candidate, factor: int) -> Candidate:
+        more = {name: value * factor for name, value in self._limits(candidate).items()}
+        return replace(candidate, trial=replace(candidate.trial, options={**candidate.trial.options, **more}))
+
+    def _has_time_for(self, answer: _Answer) -> bool:
+        """Whether more work may end in time; a limit that the user set is used up in any case."""
+        left = self.context.seconds_left
+        return left is None or self.context.limit_given or GROWTH * answer.seconds <= left
+
+    def _figures(self) -> tuple[float, float]:
+        best = self.best
+        bounds = [bound.value for bound in self._bounds(best) if bound.scope == ALL_SCHEDULES]
+        return float(best.result.makespan or 0) if best is not None else 0.0, float(max(bounds, default=0))
+
+    def _gained(self, before: tuple[float, float]) -> bool:
+        makespan, bound = self._figures()
+        return max(before[0] - makespan, bound - before[1]) > GAIN * before[0]
 
     def ask_quick(self) -> None:
         """Ask those that take little time, and the one that answers where many budgets are asked about."""
@@ -323,6 +382,7 @@ class _Portfolio:
         if self.settled or (candidate.key in self.asked and not again):
             return None
         self.asked.add(candidate.key)
+        started = time.monotonic()
         solver, options = candidate.algorithm, candidate.trial.options
         problem, listed = self.problem, self.options.order == "listed"
         admits = (lambda steps: in_listed_order(problem.graph, steps)) if listed else None
@@ -343,7 +403,7 @@ class _Portfolio:
         if result is None:
             self.refusals.append(f"{solver.name}: no time was left to verify its schedule")
             return None
-        answer = _Answer(solver, scoped(problem, solver, proposal), result)
+        answer = _Answer(solver, scoped(problem, solver, proposal), result, candidate, time.monotonic() - started)
         self.answers.append(answer)
         if result.columns is not None and self._admissible(answer):
             self._report(result)
@@ -462,8 +522,8 @@ class _Portfolio:
         return tuple(found.values())
 
     def _longest(self, answers: list[_Answer]) -> Termination:
-        """Say why there is nothing better: a limit that struck anybody, else what the answers say themselves."""
-        said = [answer.result.termination for answer in self.answers]
+        """Say why there is nothing better: a limit that struck anybody last, else what the answers say themselves."""
+        said = {answer.candidate.key: answer.result.termination for answer in self.answers}.values()
         for limit in (Termination.TIME_LIMIT, Termination.PATIENCE):
             if limit in said:
                 return limit

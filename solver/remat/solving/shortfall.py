@@ -261,16 +261,33 @@ def _parts(
         found[term] = min(max(0, split.get(term, 0) - mine), left)
         left -= found[term]
     found[REST] = left
-    rest = _candidates(graph, machine, least.task, memories, left) if left else []
-    # What no task makes is all that a proof counts beside the task, without the terms above.
-    certain = [value for value in rest if value in graph.available and not found.get(graph.term(value))]
-    named[REST] = certain if proved and certain else rest
+    if least.values is not None:  # of a schedule: no candidates
+        named[REST] = [value for value in least.values if value not in (*touched, *named.get(WRITTEN, ()))]
+    else:
+        named[REST] = _rest(graph, machine, least, memories, left, found, proved=proved)
     listed = [
         Part(what, size, _largest(graph, named.get(what, ()), size if what == REST else None))
         for what, size in found.items()
         if size
     ]
     return tuple(sorted(listed, key=lambda part: -part.size)) or (Part(REST, least.size),)
+
+
+def _rest(
+    graph: TaskGraph,
+    machine: Machine,
+    least: LeastBudget,
+    memories: Sequence[int],
+    size: int,
+    found: Mapping[str, int],
+    *,
+    proved: bool,
+) -> Sequence[int]:
+    """Return the values that may take the bytes that the task itself does not need."""
+    rest = _candidates(graph, machine, least.task, memories, size) if size else []
+    # What no task makes is all that a proof counts beside the task, without the terms `found`.
+    certain = [value for value in rest if value in graph.available and not found.get(graph.term(value))]
+    return certain if proved and certain else rest
 
 
 def _largest(graph: TaskGraph, values: Sequence[int], most: int | None = None) -> tuple[str, ...]:

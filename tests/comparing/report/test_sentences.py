@@ -92,3 +92,10 @@ def test_the_command_line_says_it(tmp_path, capsys):
     assert "remat compare example:lecture_l5 -o" in html
     assert "proved optimal; 1 of 1 found a schedule" in html
     assert json.loads((tmp_path / "out" / "comparison.json").read_text())["schema"] == "remat.comparison/1"
+
+
+def test_refusals_have_their_reasons():
+    refused = [cell("a/x", "liu", size, None, outcome=Outcome.REFUSED, detail="knows no chains") for size in (5, 6)]
+    text = comparison_table(Comparison((cell("a/x", "rotor", 5, 12), *refused)))
+    assert "refused:\n  liu: knows no chains (2 cells)" in text
+    assert "refused:" not in comparison_table(Comparison((cell("a/x", "rotor", 5, 12),)))

@@ -41,7 +41,13 @@ from remat.plugin import (
     Termination,
 )
 from remat_algorithms.joint.adjoint_best.bound import lower_bound
-from remat_algorithms.joint.adjoint_best.initial_schedules import LITTLE, starts, sufficient, whole_values
+from remat_algorithms.joint.adjoint_best.initial_schedules import (
+    LITTLE,
+    starts,
+    sufficient,
+    whole_values,
+    within_given_time,
+)
 from remat_algorithms.joint.adjoint_best.model import Model, Operation, cost, operations_of, steps_of
 from remat_algorithms.joint.adjoint_best.persistent_table import LevelTable, SharedTable, stores
 from remat_algorithms.joint.adjoint_best.search import Search
@@ -120,9 +126,9 @@ def _work(problem: Problem, options: AdjointBestOptions, context: Context) -> fl
     """Return the work limit of constraint programs; infinite if only the clock counts."""
     if options.work is not None:
         return options.work
-    if context.seconds_left is None:
-        return LITTLE if problem.chain.length <= EXACT_STEPS else 0.0
-    return inf if context.limit_given else LITTLE
+    if within_given_time(context):
+        return inf
+    return LITTLE if problem.chain.length <= EXACT_STEPS else 0.0
 
 
 def _moving_states(problem: Problem, options: AdjointBestOptions, best: Incumbent[Steps], context: Context) -> Proposal:

@@ -47,7 +47,7 @@ MOST_AS_CHAINS = 200
 
 OFFLOADING_ROUNDS, MOST_OFFLOADED = 200, 30
 """Maximum number of rounds of the search that offloads values to storage, and maximum number of steps for which it
-takes about a second; longer loops skip it without a time limit.
+takes about a second. Longer loops skip it unless the user sets a time limit, or there is one and tapes may be stored.
 """
 
 LITTLE = 0.05
@@ -76,6 +76,11 @@ def starts(problem: Problem, context: Context, rounds: int) -> Iterator[Start | 
             yield start
         elif proposal.steps is None and proposal.infeasible_within == ALL_SCHEDULES:
             yield proposal
+
+
+def within_given_time(context: Context) -> bool:
+    """Whether the user set a time limit, which parts that seldom improve a schedule may use up."""
+    return context.limit_given and context.seconds_left is not None
 
 
 def sufficient(problem: Problem, context: Context, memory: int) -> Iterator[int]:
@@ -123,7 +128,10 @@ def _in_working_memory(problem: Problem, context: Context) -> tuple[str, Proposa
 
 def _to_storage_and_back(problem: Problem, context: Context, rounds: int) -> tuple[str, Proposal | None]:
     """Return the result of a search for chains that offloads any value, also tapes and adjoints, during computation."""
-    quick = problem.chain.length <= MOST_OFFLOADED or context.seconds_left is not None
+    timed = context.seconds_left is not None
+    quick = (
+        problem.chain.length <= MOST_OFFLOADED or within_given_time(context) or (timed and bool(problem.chain.saves))
+    )
     name, given = "remat-offload-best", {"iterations": min(OFFLOADING_ROUNDS, rounds), "work": 0}
     return name, _as_a_chain(problem, name, given, context) if problem.machine.links and quick else None
 

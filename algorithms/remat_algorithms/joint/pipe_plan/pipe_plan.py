@@ -117,6 +117,7 @@ class PlanOptions(Options):
     )
     chunks: int = Field(default=2, ge=2, le=64, description="stages a device, where they are interleaved")
     moves: int | None = Field(default=None, ge=0, le=100_000_000, description="schedules to make, at most")
+    effort: int = Field(default=1, ge=1, le=10_000, description="multiple of the default `moves`")
     zoo: bool = Field(default=True, description="ask the other planners, too")
 
 
@@ -347,7 +348,7 @@ class _Planning:
         """Run `pipe-search`, which also offloads to a host."""
         if self._stopped:
             return
-        most = SearchOptions().moves
+        most = self.options.effort * SearchOptions().moves
         moves = most if self.options.moves is None else max(1, min(self.options.moves, most))
         with suppress(OptionError):
             found, self.hosted = searched(self.problem, SearchOptions(moves=moves), self.context.aside())
@@ -400,7 +401,7 @@ class _Planning:
                 entries=[line.entry, *line.entries[:3]],
                 starts=line.starts,
                 known=start,
-                moves=min(HOSTED, self._moves(line)),
+                moves=min(self.options.effort * HOSTED, self._moves(line)),
                 stop=lambda: self._stopped or (self.context.stopped and best.steps is not None),
             )
         self.hosted = best
@@ -425,7 +426,7 @@ class _Planning:
     def _moves(self, line: _Line) -> int:
         if self.options.moves is not None:
             return self.options.moves
-        return min(MOVES, max(500, WORK // line.walks.size))
+        return self.options.effort * min(MOVES, max(500, WORK // line.walks.size))
 
     def _improve(self, line: _Line, entries: list[Entry], moves: int) -> None:
         """Search, and give an outline less memory while its best schedule does not fit."""

@@ -60,6 +60,8 @@ DEFAULT_WORK = 1.0
 
 NAME = "poet"
 LARGEST_DEADLINE = 1e300
+UNSOLVED = "no solution of the program gives a schedule that fits; that proves nothing beyond this program"
+UNFINISHED = "the program was not solved within its limits of work and time, and no schedule was found on the way"
 ROUNDED = "a solution of the program does not fit, by the solver's rounding"
 
 
@@ -332,7 +334,7 @@ class _Pages(Incumbent[Found]):
         if termination is Termination.ITERATION_LIMIT and self.by_default:
             self.notes.append(f"not finished within {self.work:g} units of work; with a time limit the search goes on")
         if self.best is None:
-            return Proposal(termination=termination, notes=tuple(self.notes))
+            return Proposal(termination=termination, notes=(*self.notes, UNSOLVED if proved else UNFINISHED))
         notes = (self.best.note, *self.notes) if self.best.note else tuple(self.notes)
         return Proposal(steps=self.best.steps, termination=termination, notes=notes)
 

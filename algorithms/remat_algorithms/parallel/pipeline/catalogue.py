@@ -122,6 +122,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         any_links=True,
         anytime=True,
         trials=(Trial(when="steps", applies="remat_algorithms.kit.applicability:runs_once"),),
+        work_limits=("moves",),
     ),
     Algorithm(
         name="pipe-exact",
@@ -148,6 +149,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
                 options={"placement": "bidirectional", "work": 20.0},
             ),
         ),
+        work_limits=("moves", "work"),
     ),
     Algorithm(
         name="pipeoffload",

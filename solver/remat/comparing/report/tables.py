@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 
 from remat.comparing.cells import Cell, Outcome
@@ -218,6 +219,18 @@ def problems(comparison: Comparison, most: int = 10) -> list[str]:
     if len(failed) > most:
         lines.append(f"and {len(failed) - most} more")
     return lines
+
+
+def refusals(comparison: Comparison, most: int = 10) -> list[str]:
+    """List why algorithms refused cells, one line for each algorithm and reason."""
+    counts = Counter(
+        (cell.job.algorithm, cell.answer.detail) for cell in comparison if cell.answer.outcome is Outcome.REFUSED
+    )
+    lines = [
+        f"{printable(name)}: {printable(detail[:200]) or 'no reason given'} ({count:,} cell{'s' if count > 1 else ''})"
+        for (name, detail), count in counts.most_common(most)
+    ]
+    return [*lines, f"and {len(counts) - most} more"] if len(counts) > most else lines
 
 
 def to_csv(comparison: Comparison) -> str:

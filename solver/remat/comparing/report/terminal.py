@@ -14,6 +14,7 @@ from remat.comparing.report.tables import (
     problems,
     ranking_rows,
     ranking_title,
+    refusals,
     relative_to,
     standings_header,
     standings_rows,
@@ -29,7 +30,7 @@ MOST_ROWS = 200
 
 
 def comparison_table(comparison: Comparison) -> str:
-    """Return standings, grid and failures as text."""
+    """Return standings, grid, failures and refusals as text."""
     parts = []
     for ranking in comparison.rankings():
         if len(ranking.ranks) > 1:
@@ -50,6 +51,9 @@ def comparison_table(comparison: Comparison) -> str:
     failed = problems(comparison)
     if failed:
         parts.append("\n".join(["failures:", *(f"  {line}" for line in failed)]))
+    refused = refusals(comparison)
+    if refused:
+        parts.append("\n".join(["refused:", *(f"  {line}" for line in refused)]))
     parts += [f"note: {printable(note)}" for note in comparison.notes]
     return "\n\n".join(parts)
 

@@ -14,13 +14,16 @@ from remat.solving.questions.curves import Curve, Point, Sweep
 from remat.units import Units, format_size, format_time
 
 HEADER = ("budget", "peak", "makespan", "overhead", "recompute", "gap", "status", "")
+PIPELINE_HEADER = tuple("speed-up" if name == "overhead" else name for name in HEADER)
+"""Of pipelines: their devices work at once, and one device alone may not even hold the model."""
 
 
 def sweep_table(sweep: Sweep) -> str:
     """Return a sweep as aligned text: one block per curve, one line per point."""
-    blocks = [f"{shown_name(sweep.instance_name) or '(unnamed)'}, memory {shown_name(sweep.memory)}"]
+    memory = "memory of each device" if _of_devices(sweep) else f"memory {shown_name(sweep.memory)}"
+    blocks = [f"{shown_name(sweep.instance_name) or '(unnamed)'}, {memory}"]
     for curve in sweep.curves:
-        rows = [HEADER, *rows_of(curve, sweep.units)]
+        rows = _rows(sweep, curve)
         found = [aligned(rows, left=(6, 7), width=room())] if len(rows) > 1 else []
         said = textwrap.wrap(f"{shown_name(curve.algorithm)}: {remark(curve, sweep.units)}", text_width(WIDEST))
         blocks.append("\n".join([*said, *found]))
@@ -32,7 +35,7 @@ def sweep_markdown(sweep: Sweep) -> str:
     blocks = []
     for curve in sweep.curves:
         blocks.append(f"**{_escaped(curve.algorithm)}** ({_escaped(remark(curve, sweep.units))})")
-        rows = [HEADER, *rows_of(curve, sweep.units)]
+        rows = _rows(sweep, curve)
         lines = ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in rows]
         blocks.append("\n".join([lines[0], "|" + "---:|" * 6 + "---|---|", *lines[1:]]))
     return "\n\n".join(blocks)
@@ -44,15 +47,32 @@ def sweep_csv(sweep: Sweep) -> str:
     return to_csv(records).rstrip("\n") if records else ""
 
 
-def rows_of(curve: Curve, units: Units) -> Iterator[tuple[str, ...]]:
-    """Yield a row of texts for each answer; dominated schedules are marked."""
+def _of_devices(sweep: Sweep) -> bool:
+    """Whether the budget is that of every device of a pipeline."""
+    return sweep.kind == "pipeline"
+
+
+def _rows(sweep: Sweep, curve: Curve) -> list[tuple[str, ...]]:
+    header = PIPELINE_HEADER if _of_devices(sweep) else HEADER
+    return [header, *rows_of(curve, sweep.units, devices=_of_devices(sweep))]
+
+
+def _speed_up(point: Point) -> str:
+    """Return the work of all devices over the makespan, as `remat solve` prints it."""
+    if point.overhead is None or not point.makespan:
+        return "-"
+    return f"{1 / (1 + point.overhead) + float(point.recompute_time or 0) / float(point.makespan):.3g}"
+
+
+def rows_of(curve: Curve, units: Units, *, devices: bool = False) -> Iterator[tuple[str, ...]]:
+    """Yield a row of texts for each answer; dominated schedules are marked. `devices`: speed-ups, not overheads."""
     on_curve = {id(point) for point in curve.points}
     for point in curve.answers:
         yield (
             "none" if point.budget is None else format_size(point.budget, units),
             "-" if point.peak is None else format_size(point.peak, units),
             "-" if point.makespan is None else format_time(point.makespan, units),
-            "-" if point.overhead is None else _percent(point.overhead, "+"),
+            _speed_up(point) if devices else "-" if point.overhead is None else _percent(point.overhead, "+"),
             "-" if point.recompute_time is None else format_time(point.recompute_time, units),
             "-" if point.gap is None else _percent(point.gap, ""),
             _status(point),

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from remat.solving.result import Result
 
 HEADINGS = (
-    *("value", "of", "size", "decision", "runs", "recompute time", "recomputed at"),
+    *("value", "of", "size", "decision", "runs", "held", "recompute time", "recomputed at"),
     *("transfer time", "waits in", "read by"),
 )
 STAGE_HEADINGS = (
-    *("chain", "stage", "micro-batch", "layers", "of", "device", "decision", "runs", "recompute time"),
-    *("transfer time", "offloaded"),
+    *("chain", "stage", "micro-batch", "layers", "of", "device", "decision", "runs", "start", "end"),
+    *("recompute time", "recomputed at", "transfer time", "offloaded"),
 )
 LONGEST = 36
 
@@ -68,7 +68,10 @@ def _stage_row(one: StageDecision, result: Result) -> tuple[str, ...]:
         printable(one.device),
         one.decision,
         str(one.runs),
+        format_time(one.start, result.units),
+        format_time(one.end, result.units),
         format_time(one.recompute_time, result.units) if one.recompute_time else "",
+        _periods([("", run.start, run.end) for run in one.recomputations], result.units),
         format_time(one.transfer_time, result.units) if one.transfer_time else "",
         elided(printable(", ".join(one.offloaded)), LONGEST),
     )
@@ -82,6 +85,7 @@ def _row(one: Decision, result: Result) -> tuple[str, ...]:
         format_size(one.size, units),
         one.decision,
         str(one.runs),
+        _periods([("", stay.start, stay.end) for stay in one.held], units),
         format_time(one.recompute_time, units) if one.recompute_time else "",
         _periods([("", run.start, run.end) for run in one.recomputations], units),
         format_time(one.transfer_time, units) if one.transfer_time else "",

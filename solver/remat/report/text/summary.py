@@ -254,7 +254,7 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     if report.makespan and not together:  # the run time of a group is that of its first device
         share = report.run_time / report.makespan
         yield "speed-up", f"{share:.3g} on {len(report.spans)} devices"
-    yield "bubble", _bubbles(report.bubble)
+    yield "bubble", f"{_bubbles(report.bubble)} idle from the first to the last operation"
 
 
 def times(report: Report, units: Units) -> Iterator[tuple[str, str]]:
@@ -272,7 +272,7 @@ def _of_stream(steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
     yield "period", f"{format_time(steady.period, units)}, from one {steady.what} to the next"
     busiest = max(steady.busy, key=lambda name: steady.busy[name])
     yield "busiest", f"{shown_name(busiest)}: {format_time(steady.busy[busiest], units)} of each period"
-    yield "bubble", _bubbles(steady.bubble)
+    yield "bubble", f"{_bubbles(steady.bubble)} idle in each period"
     stages = ", stage by stage" if len(steady.in_flight) > 1 or steady.what == "micro-batch" else ""
     yield "in flight", f"{_joined(steady.in_flight)} {steady.what}{'s' if steady.in_flight != (1,) else ''}{stages}"
     yield "versions", f"{_joined(steady.versions)} of the parameters; staleness {_joined(steady.staleness)}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,16 +12,26 @@ import numpy as np
 from remat.schedule.orders import Phase
 from remat.schedule.steps import StepKind
 from remat.solving.decisions.rows import Rows
-from remat.solving.decisions.values import KEPT, OFFLOADED, RECOMPUTED, Decision
+from remat.solving.decisions.values import KEPT, OFFLOADED, RECOMPUTED, Decision, Run
 from remat.units import Number
 
 if TYPE_CHECKING:
     from remat.solving.result import Result
 
-_FORWARD = re.compile(r"Fe?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?")
+_TASK = re.compile(r"(Fe?|B|W)([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?")
 
-Runs = dict[int, list[tuple[int, Number]]]
-"""The forward runs of layers: tasks and times."""
+
+@dataclass(frozen=True, slots=True)
+class _Forward:
+    """A forward run."""
+
+    task: int
+    start: Number
+    end: Number
+
+
+Runs = dict[int, list[_Forward]]
+"""The forward runs of layers."""
 
 Stage = tuple[int | None, int]
 """The chain of a join (None without), and the stage or layer, both counted from 0."""
@@ -57,13 +67,17 @@ class StageDecision:
     variant : int or None
         Of a chain with variants, the one that is saved last; None without variants.
     runs : int
-        Maximum number of forward runs of a layer.
+        Maximum number of forward runs of a layer; 0 for the last step of a time loop, which runs only backwards.
     recompute_time : int or float
         Time of all forward runs except the last one of each layer.
     offloaded : tuple of str
         The offloaded values of its forwards.
     transfer_time : int or float
         Time of their copies.
+    start, end : int or float
+        Start of the first run of a forward, and end of the last run of a forward or backward.
+    recomputations : tuple of Run
+        The runs of each layer's forward beyond the first one, with start and end.
     """
 
     chain: int | None
@@ -79,10 +93,14 @@ class StageDecision:
     recompute_time: Number
     offloaded: tuple[str, ...]
     transfer_time: Number
+    start: Number = 0
+    end: Number = 0
+    recomputations: tuple[Run, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decision as a JSON object."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}
+        found["recomputations"] = [asdict(run) for run in self.recomputations]
         return {key: list(value) if isinstance(value, tuple) else value for key, value in found.items()}
 
 
@@ -108,7 +126,7 @@ def stage_decisions_of(result: Result) -> StageDecisions:
 
 
 class _Forwards:
-    """The forwards of a schedule: number, time and device of their runs."""
+    """The forwards of a schedule: number, times and device of their runs; and the times of their backwards."""
 
     def __init__(self, result: Result) -> None:
         steps, report = result.columns, result.report
@@ -119,16 +137,23 @@ class _Forwards:
         self.last: dict[Stage, int] = {}
         self.on: dict[tuple[int, int], int] = {}
         runs = np.flatnonzero(steps.kind == StepKind.RUN)
-        self.runs: dict[tuple[Stage, int], list[tuple[int, Number]]] = {}
-        """Tasks and times by layer and micro-batch or, of a chain, variant (counted from 1; 0 where there are none)."""
-        joined = result.instance is not None and result.instance.kind == "join"
+        self.runs: dict[tuple[Stage, int], list[_Forward]] = {}
+        """By layer and micro-batch or, of a chain, variant (counted from 1; 0 where there are none)."""
+        self.backward: dict[tuple[Stage, int], list[_Forward]] = {}
+        assert result.instance is not None
+        joined = result.instance.kind == "join"
+        looped = result.instance.kind == "adjoint"  # the last step's forward is part of its backward, the loss
         for step, task in zip(runs.tolist(), steps.item[runs].tolist(), strict=True):
-            named = _FORWARD.fullmatch(self.graph.tasks[int(task)])
+            name = str(self.graph.tasks[int(task)])
+            named = _TASK.fullmatch(f"B{result.instance.length}" if looped and name == "loss" else name)
             if named is not None:
-                time = (report.end[step] - report.start[step]).item()
-                first, second, third = (int(number or 0) for number in named.groups())
+                run = _Forward(task, report.start[step].item(), report.end[step].item())
+                first, second, third = (int(number or 0) for number in named.groups()[1:])
                 stage, part = ((first - 1, second - 1), third) if joined else ((None, first - 1), second)
-                self.runs.setdefault((stage, part), []).append((task, time))
+                if not named[1].startswith("F"):
+                    self.backward.setdefault((stage, part), []).append(run)
+                    continue
+                self.runs.setdefault((stage, part), []).append(run)
                 row = () if steps.on is None else steps.on[step].tolist()
                 self.on[stage[1], part] = row[0] if row else 0
                 self.last[stage] = part
@@ -136,13 +161,24 @@ class _Forwards:
     def of_chain(self) -> Iterator[StageDecision]:
         """Yield a row for each stage; its variants are alternatives."""
         device = self.result.machine.processors[0].name
-        listed: dict[Stage, list[tuple[int, Number]]] = {}
-        for (place, _), runs in self.runs.items():
-            listed.setdefault(place, []).extend(runs)
-        for chain, stage in sorted(listed, key=lambda place: (place[0] or 0, place[1])):
-            variant = self.last[chain, stage]
-            own = {stage: listed[chain, stage]}
-            yield self._row(stage, None, device, own, chain=chain, variant=variant - 1 if variant else None)
+        listed: dict[Stage, list[_Forward]] = {}
+        backward: dict[Stage, list[_Forward]] = {}
+        for found, of in ((listed, self.runs), (backward, self.backward)):
+            for (place, _), runs in of.items():
+                found.setdefault(place, []).extend(runs)
+        for place in sorted({*listed, *backward}, key=lambda place: (place[0] or 0, place[1])):
+            chain, stage = place
+            variant = self.last.get(place)
+            own = {stage: listed.get(place, [])}
+            yield self._row(
+                stage,
+                None,
+                device,
+                own,
+                backward=backward.get(place, []),
+                chain=chain,
+                variant=variant - 1 if variant else None,
+            )
 
     def of_pipeline(self) -> Iterator[StageDecision]:
         """Yield a row for each stage and micro-batch that is run."""
@@ -156,7 +192,9 @@ class _Forwards:
             own = orders.stages[number]
             task_number = micro_batch * own.of + own.part
             runs = {layer: self.runs.get(((None, layer), task_number), []) for layer in own.layers}
-            yield self._row(number, micro_batch, self.result.machine.processors[own.device].name, runs)
+            after = [run for layer in own.layers for run in self.backward.get(((None, layer), task_number), [])]
+            device = self.result.machine.processors[own.device].name
+            yield self._row(number, micro_batch, device, runs, backward=after)
 
     def _of_steps(self) -> Iterator[StageDecision]:
         """Yield the rows of a plan without stages: layers that follow each other on one device count as a stage."""
@@ -170,7 +208,9 @@ class _Forwards:
         for number, own in enumerate(stages):
             for batch in batches:
                 runs = {layer: self.runs[(None, layer), batch] for layer in own}
-                yield self._row(number, batch, self.result.machine.processors[self.on[own[0], batch]].name, runs)
+                after = [run for layer in own for run in self.backward.get(((None, layer), batch), [])]
+                device = self.result.machine.processors[self.on[own[0], batch]].name
+                yield self._row(number, batch, device, runs, backward=after)
 
     def _row(
         self,
@@ -179,13 +219,17 @@ class _Forwards:
         device: str,
         runs: Runs,
         *,
+        backward: Sequence[_Forward],
         chain: int | None = None,
         variant: int | None = None,
     ) -> StageDecision:
         recomputed = tuple(layer for layer, listed in runs.items() if len(listed) > 1)
-        values = self._values(task for listed in runs.values() for task, _ in listed)
+        values = self._values(run.task for listed in runs.values() for run in listed)
         offloaded = tuple(value.value for value in values if value.offloaded)
-        names = dict.fromkeys(self.graph.module(listed[0][0]) for listed in runs.values() if listed)
+        firsts = [listed[0] for listed in runs.values() if listed] or backward[:1]
+        names = dict.fromkeys(self.graph.module(run.task) for run in firsts)
+        every = [*(run for listed in runs.values() for run in listed), *backward]
+        later = sorted((run for listed in runs.values() for run in listed[1:]), key=lambda run: (run.start, run.end))
         return StageDecision(
             chain=chain,
             stage=stage,
@@ -197,9 +241,12 @@ class _Forwards:
             recomputed=recomputed,
             variant=variant,
             runs=max(map(len, runs.values()), default=0),
-            recompute_time=sum(time for listed in runs.values() for _, time in listed[:-1]),
+            recompute_time=sum(run.end - run.start for listed in runs.values() for run in listed[:-1]),
             offloaded=offloaded,
             transfer_time=sum(value.transfer_time for value in values),
+            start=min(run.start for run in every),
+            end=max(run.end for run in every),
+            recomputations=tuple(Run(self.graph.tasks[run.task], run.start, run.end) for run in later),
         )
 
     def _values(self, tasks: Iterable[int]) -> list[Decision]:

@@ -27,7 +27,7 @@ DECISIONS = (KEPT, RECOMPUTED, OFFLOADED, DROPPED, UNUSED)
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """Period in which a value is in a memory where no task of the schedule uses it.
+    """Period in which a value is in a memory.
 
     Attributes
     ----------
@@ -97,6 +97,8 @@ class Decision:
         Time of its copies.
     transfers : tuple of Transfer
         Its copies, with start and end.
+    held : tuple of Stay
+        Its stays in the memories whose tasks use it, with start and end; none without bytes.
     readers : tuple of str
         The tasks that read it in this schedule, in the order of their first runs.
     """
@@ -112,13 +114,13 @@ class Decision:
     readers: tuple[str, ...]
     recomputations: tuple[Run, ...] = ()
     transfers: tuple[Transfer, ...] = ()
+    held: tuple[Stay, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decision as a JSON object."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}
-        lists = {
-            name: [asdict(one) for one in getattr(self, name)] for name in ("offloaded", "recomputations", "transfers")
-        }
+        names = ("offloaded", "recomputations", "transfers", "held")
+        lists = {name: [asdict(one) for one in getattr(self, name)] for name in names}
         return found | lists | {"readers": list(self.readers)}
 
 
@@ -183,7 +185,7 @@ def decisions_of(result: Result) -> Decisions:
     np.add.at(moving, steps.item[copies], (report.end - report.start)[copies])
     readers = _readers(result, steps.item[runs], count)
     again_at, moved = _recomputations(result, made.items[later], runs[made.rows[later]]), _transfers(result, copies)
-    stays, present, left = _stays(result)
+    stays, held, present, left = _stays(result)
     rows = []
     for value in range(count):
         makers = graph.producers[value].tolist()
@@ -202,6 +204,7 @@ def decisions_of(result: Result) -> Decisions:
                 readers=tuple(readers[value]),
                 recomputations=tuple(again_at.get(value, ())),
                 transfers=tuple(moved.get(value, ())),
+                held=tuple(held[value]),
             )
         )
     return Decisions(rows)
@@ -257,8 +260,8 @@ def _readers(result: Result, tasks: IntArray, count: int) -> list[list[str]]:
     return found
 
 
-def _stays(result: Result) -> tuple[list[list[Stay]], set[int], set[int]]:
-    """Return when each value lies where no task uses it, the values that ever lie anywhere, and those at the end."""
+def _stays(result: Result) -> tuple[list[list[Stay]], list[list[Stay]], set[int], set[int]]:
+    """Return the stays of each value where no task uses it, and elsewhere, the values ever present, and those left."""
     graph, steps, report = result.graph, result.columns, result.report
     assert steps is not None
     assert report is not None
@@ -267,16 +270,19 @@ def _stays(result: Result) -> tuple[list[list[Stay]], set[int], set[int]]:
     used = _uses(result)
     touched = np.isin(residencies.value, used // memories)
     here = np.isin(residencies.value * memories + residencies.memory, used)
-    idle = np.flatnonzero((residencies.value != WORKSPACE) & touched & ~here)
+    idle = (touched & ~here).tolist()
     stays: list[list[Stay]] = [[] for _ in range(len(graph.values))]
+    held: list[list[Stay]] = [[] for _ in range(len(graph.values))]
     columns = (residencies.memory, residencies.value, residencies.first_step, residencies.last_step)
-    for memory, value, begin, end in zip(*(column[idle].tolist() for column in columns), strict=True):
+    for waits, memory, value, begin, end in zip(idle, *(column.tolist() for column in columns), strict=True):
+        if value == WORKSPACE:
+            continue
         start = report.start[begin].item() if begin >= 0 else 0
         last = report.end[end].item() if end < len(steps) else report.makespan
-        stays[value].append(Stay(result.machine.memories[memory].name, start, last))
+        (stays if waits else held)[value].append(Stay(result.machine.memories[memory].name, start, last))
     there = {*np.unique(residencies.value).tolist(), *graph.available}
     left = set(residencies.value[residencies.last_step == len(steps)].tolist())
-    return stays, there, left | {place.value for place in graph.outputs}
+    return stays, held, there, left | {place.value for place in graph.outputs}
 
 
 def _uses(result: Result) -> IntArray:

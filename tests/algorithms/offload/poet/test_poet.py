@@ -11,7 +11,7 @@ from remat.generate import generate
 from remat.solving.problem_setup import make_problem
 from remat_algorithms.dag.programs.frontier import frontier
 from remat_algorithms.offload.poet.frontier_groups import entries, even_ends, grouped
-from remat_algorithms.offload.poet.poet import ROUNDED
+from remat_algorithms.offload.poet.poet import ROUNDED, UNFINISHED, UNSOLVED
 from tests.algorithms.offload.small_chains import chains, one_big_value
 from tests.oracles.offloading import least_makespan
 
@@ -224,3 +224,12 @@ def test_what_must_end_in_the_second_memory_stays_there(pinned):
         result = solve(lowered, {"device": budget, "host": x0 + 4})
         assert ROUNDED not in result.notes
         assert result.columns is None or result.peak_memory["host"] >= x0
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"), [({"stages": 2}, UNSOLVED), ({"work": 1e-6, "start": False}, UNFINISHED)]
+)
+def test_unknown_has_a_reason(options, reason):
+    result = solve(remat.example("random_l30"), "60%", **options)
+    assert result.status == "unknown"
+    assert reason in result.notes
