@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from remat.solving import layout_search
+from tests.solving.test_layout_search import drawn as drawn_graph
+
 TABLE = "id,lower,upper,size\nA,0,2,100\nB,1,3,80\nC,2,4,60\n"
 
 
@@ -84,6 +87,71 @@ def test_solve_finds_addresses(run, tmp_path):
     assert "--layout: a question is many solves" in outcome.err
 
 
+FOREIGN = """buffer_id,start,end,size,alignment,hint,gaps
+A,0,1,100,8,-1,
+B,1,2,80,8,3,
+C,2,3,60,8,-1,
+"""
+
+
+def test_columns_of_minimalloc(run, tmp_path):
+    path = tmp_path / "buffers.csv"
+    path.write_text(FOREIGN)
+    outcome = run("layout", str(path), "--format", "csv")
+    rows = [line.split(",") for line in outcome.out.split()]
+    assert rows[0] == ["id", "lower", "upper", "size", "alignment", "offset"]
+    assert [row[1:5] for row in rows[1:]] == [["0", "2", "100", "8"], ["1", "3", "80", "8"], ["2", "4", "60", "8"]]
+    assert {int(row[5]) % 8 for row in rows[1:]} == {0}
+    path.write_text(outcome.out)  # an offset is an address that a buffer must have
+    assert run("layout", str(path), "--format", "csv").out == outcome.out
+    path.write_text(TABLE.replace("size", "size,offset").replace("0\n", "0,7\n").replace("B,1,3,80,7", "B,1,3,80,200"))
+    assert json.loads(run("layout", str(path), "--format", "json").out)["lower_bound"] == 280
+
+
+def test_buffers_for_minimalloc(run, tmp_path):
+    schedule, path = (str(tmp_path / name) for name in ("schedule.json", "buffers.csv"))
+    assert run("solve", "example:lecture_l5", "-o", schedule, "-q").code == 0
+    arguments = ["layout", schedule, "--of", "example:lecture_l5", "--align", "4"]
+    assert run(*arguments, "--format", "minimalloc-csv", "-o", path).code == 0
+    documents = [json.loads(run(*more, "--format", "json").out) for more in (["layout", path], arguments)]
+    assert [row.pop("offset") is None for row in documents[0]["addresses"]] == [False] * 12
+    for row in documents[1]["addresses"]:
+        row.pop("offset")
+    assert documents[0]["addresses"] == documents[1]["addresses"]
+    assert {document["alignment"] for document in documents} == {4}
+
+
+def test_a_periodic_schedule_has_no_addresses(run, tmp_path):
+    path, schedule = tmp_path / "stream.json", str(tmp_path / "schedule.json")
+    tasks = [{"id": "A", "time": 1, "reads": [], "writes": ["a"], "required": True}]
+    document = {"schema": "remat.instance/3", "kind": "dag", "stream": 4, "tasks": tasks}
+    path.write_text(json.dumps(document | {"values": [{"id": "a", "size": 4}]}))
+    assert run("solve", str(path), "-o", schedule, "-q").code == 0
+    for arguments, start in (
+        (["layout", schedule, "--of", str(path)], ""),
+        (["solve", str(path), "--layout"], "--layout: "),
+    ):
+        outcome = run(*arguments)
+        assert outcome.code == 2
+        assert outcome.err == f"Error: {start}a schedule that repeats itself without end has no addresses\n"
+
+
+def test_schedules_without_addresses_are_no_proof(run, tmp_path, monkeypatch):
+    """Exit code 3 is for proofs over all schedules; a proof about one schedule is exit code 4."""
+    for name in ("MOST_BUDGETS", "MOST_CHANGES", "MOST_INCUMBENTS"):
+        monkeypatch.setattr(layout_search, name, 0)
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(drawn_graph(6)))
+    outcome = run("solve", str(path), "-b", "87B", "--algorithm", "dag-exact", "--layout", "--format", "json")
+    document = json.loads(outcome.out)
+    assert outcome.code == 4
+    assert (document["status"], document["infeasible_within"]) == ("unknown", "the schedule that was laid out")
+    outcome = run("solve", str(path), "-b", "10B", "--algorithm", "dag-exact", "--layout", "--format", "json")
+    document = json.loads(outcome.out)
+    assert outcome.code == 3
+    assert (document["status"], document["infeasible_within"]) == ("infeasible", "all schedules")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -91,6 +159,12 @@ def test_solve_finds_addresses(run, tmp_path):
         ("id,lower,upper,size\nA,0,2\n", "line 2 has 3 cells"),
         ("id,lower,upper,size\nA,2,2,5\n", "line 2: A ends at 2, not after 2"),
         ("id,lower,upper,size\nA,0,2,x\n", "line 2: size 'x' is no whole number"),
+        ("id,lower,upper,size\nA,0,2,0\n", "buffers.csv: A has no bytes"),
+        ("id,lower,upper,size\nA,0,2,4611686018427387904\nB,0,2,1\n", "the sizes add up to more than 2^62 bytes"),
+        ("id,lower,upper,size,gaps\nA,0,2,9,\nB,0,9,9,2-3\n", "line 3: B has gaps in its lifetime"),
+        ("id,lower,upper,size,alignment\nA,0,2,9,8\nB,0,9,9,4\n", "'alignment' has the values 4 and 8; only one"),
+        ("id,lower,upper,size,alignment\nA,0,2,9,3\n", "buffers.csv: 3 is no power of two"),
+        ("id,lower,upper,size,offset\nA,0,2,9,0\nB,0,9,9,8\n", "A and B are fixed at 0 and 8, where they overlap"),
         ("", "the file is empty"),
     ],
 )
@@ -106,10 +180,15 @@ def test_bad_tables_are_named(run, tmp_path, text, message):
     ("arguments", "message"),
     [
         (["--align", "3"], "--align: 3 is no power of two"),
-        (["--fix", "D=0"], "'D' is none of the buffers"),
-        (["--fix", "A=0", "--fix", "B=50"], "A and B are fixed at 0 and 50"),
+        (["--align", "4EiB"], "Error: the sizes add up to more than 2^62 bytes"),
+        (["--fix", "D=0"], "--fix: 'D' is none of the buffers"),
+        (["--fix", "A=0", "--fix", "B=50"], "--fix: A and B are fixed at 0 and 50"),
+        (["--fix", "A=4EiB"], "Error: the sizes and the addresses add up to more than 2^62 bytes"),
+        (["--reserve", "0-4EiB"], "Error: the sizes and the addresses add up to more than 2^62 bytes"),
+        (["--reserve", "5-2"], "--reserve: 5-2 is no range of addresses"),
         (["--reserve", "5"], "--reserve: expected FROM-TO"),
-        (["--allocator", "liu"], "'liu' solves tree"),
+        (["--allocator", "liu"], "--allocator: 'liu' solves tree"),
+        (["--format", "minimalloc-csv", "--fix", "A=0"], "--fix: --format minimalloc-csv writes buffers"),
         (["--of", "example:lecture_l5"], "a CSV has neither"),
         (["-o", "placed.json"], "--output: a CSV has no schedule to write; give --format csv or json"),
     ],

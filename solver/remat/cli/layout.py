@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from remat.cli import common
 from remat.cli.io_session import ExitCode, Session, writing
+from remat.errors import OptionError
 
 if TYPE_CHECKING:
     from remat.solving.questions.layout import Addresses
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 LARGEST = 2**30
 """Bytes of the largest CSV that is read."""
+
+FOREIGN = "minimalloc-csv"
+
+FLAGS = {"algorithm": "allocator", "fixed": "fix", "reserved": "reserve"}
+"""Arguments of the library whose options have other names here."""
 
 HELP = """Give buffers addresses, in an arena that is as small as possible, or that has a capacity.
 
@@ -28,6 +34,7 @@ of minimalloc (id,lower,upper,size; times are half-open). The verifier checks ev
   remat layout schedule.json --of net.json
   remat layout schedule.json --of net.json -o placed.json           the schedule with addresses
   remat layout schedule.json --of net.json --align 512 --format csv -o addresses.csv
+  remat layout schedule.json --of net.json --format minimalloc-csv  the buffers, for other programs
   remat layout schedule.json --of net.json --allocator caching      what PyTorch would reserve
   remat layout buffers.csv --capacity 1MiB
 
@@ -60,12 +67,14 @@ class _Given:
 @click.option("--capacity", metavar="SIZE", help="Bytes of the arena; default: as few as possible.")
 @click.option("--align", metavar="SIZE", default="1", show_default=True, help="A power of two that divides addresses.")
 @click.option("--fix", metavar="VALUE=ADDRESS", multiple=True, help="Where a value must lie.")
-@click.option("--reserve", metavar="FROM-TO", multiple=True, help="Addresses that nothing may use.")
+@click.option(
+    "--reserve", metavar="FROM-TO", multiple=True, help="Addresses that nothing may use, rounded outwards to --align."
+)
 @click.option("--allocator", metavar="NAME", default="layout-auto", show_default=True, help="The algorithm.")
 @click.option("-O", "--option", metavar="KEY=VALUE", multiple=True, help="Option of the algorithm.")
 @click.option("--time-limit", metavar="TIME", help="Stop the search after this time.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the search.")
-@common.format_option("table", "json", "csv")
+@common.format_option("table", "json", "csv", FOREIGN)
 @click.option(
     "-o",
     "--output",
@@ -81,16 +90,21 @@ def command(session: Session, /, **given: Any) -> int:
     if asked.output is not None and asked.output != common.STANDARD_STREAM:
         common.check_writable("--output", asked.output)
     source, units = _source(asked)
-    found = _laid_out(asked, source, units)
+    if asked.format_ == FOREIGN:
+        asked = _without_search(asked)
+    try:
+        found = _laid_out(asked, source, units)
+    except OptionError as error:
+        raise _named_here(error) from None
     output = asked.output or common.STANDARD_STREAM
     if asked.format_ == "json":
         _write(output, [json.dumps(_document(found), indent=2, ensure_ascii=False) + "\n"])
     elif asked.format_ == "csv":
         if found.offset is not None:
-            from remat.bridges.minimalloc.table import table_lines
-
-            columns = (column.tolist() for column in (found.first, found.last, found.size, found.offset))
-            _write(output, table_lines(found.names, *columns))
+            _write(output, _rows(found, found.offset.tolist()))
+    elif asked.format_ == FOREIGN:
+        _write(output, _rows(found, None))
+        return ExitCode.OK
     elif not session.quiet:
         from remat.report.text.summary import table
 
@@ -109,6 +123,28 @@ def command(session: Session, /, **given: Any) -> int:
     return ExitCode.OK
 
 
+def _without_search(asked: _Given) -> _Given:
+    """Return options with which the buffers are read, and no layout is searched for."""
+    if asked.fix or asked.reserve or asked.capacity:
+        name = "fix" if asked.fix else "reserve" if asked.reserve else "capacity"
+        raise OptionError(f"--format {FOREIGN} writes buffers, without constraints on their addresses", argument=name)
+    return replace(asked, allocator="best-fit", option=())
+
+
+def _named_here(error: OptionError) -> OptionError:
+    """Return an error that names the option of this command, or none if the error is in the buffers."""
+    if error.option or error.argument not in {*FLAGS, "buffers", "source"}:
+        return error
+    return OptionError(error.message, argument=FLAGS.get(error.argument, ""))
+
+
+def _rows(found: Addresses, offset: list[int] | None) -> Iterator[str]:
+    from remat.bridges.minimalloc.table import table_lines
+
+    first, last, size = (column.tolist() for column in (found.first, found.last, found.size))
+    return table_lines(found.names, first, last, size, offset, alignment=found.alignment)
+
+
 def _exceeded(found: Addresses, source: Any) -> int | None:
     """Return the capacity of the memory if the arena exceeds it."""
     machine = source.machine
@@ -119,7 +155,6 @@ def _exceeded(found: Addresses, source: Any) -> int | None:
 def _laid_out(asked: _Given, source: Any, units: Units) -> Addresses:
     import time
 
-    from remat.errors import OptionError
     from remat.plugin.context import Context, interruptible
     from remat.solving.questions.layout import layout
     from remat.units import parse_duration, parse_size
@@ -162,7 +197,7 @@ def _source(asked: _Given) -> tuple[Any, Units]:
     """Read a schedule, or a CSV."""
     import numpy as np
 
-    from remat.errors import InstanceError, OptionError
+    from remat.errors import InstanceError
     from remat.plugin.layouts import Buffers
     from remat.units import Units
 
@@ -180,7 +215,11 @@ def _source(asked: _Given) -> tuple[Any, Units]:
         except InstanceError as error:
             raise InstanceError(f"{name}: {error}") from None
         lower, upper, size = (np.array(column, dtype=np.int64) for column in (table.lower, table.upper, table.size))
-        return Buffers(lower, upper, size, names=table.names), Units()
+        fixed = None if table.offset is None else np.array(table.offset, dtype=np.int64)
+        try:
+            return Buffers(lower, upper, size, names=table.names, fixed=fixed, alignment=table.alignment), Units()
+        except OptionError as error:
+            raise InstanceError(f"{name}: {error.message}") from None
     common.one_standard_input({"SCHEDULE": asked.schedule, "--of": asked.of})
     from remat.solving.verifying import examine
 

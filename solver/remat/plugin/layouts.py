@@ -130,9 +130,22 @@ class Buffers:
         for name, bad in (("starts when it ends, or later", self.start >= self.end), ("has no bytes", self.size < 1)):
             if bad.any():
                 raise OptionError(f"{self.name(int(np.flatnonzero(bad)[0]))} {name}", argument="buffers")
-        total = float(self.size.astype(np.float64).sum()) + float(len(self)) * self.alignment
-        if total + sum(high for _, high in self.reserved) > LARGEST_SIZE:
-            raise OptionError("the sizes add up to more than 2^62 bytes", argument="buffers")
+        if self._highest() > LARGEST_SIZE:
+            what = "sizes" if not self.reserved and self.fixed is None else "sizes and the addresses"
+            raise OptionError(f"the {what} add up to more than 2^62 bytes", argument="buffers")
+
+    def _highest(self) -> int:
+        """Return an address below which every buffer finds a place above all fixed and reserved addresses."""
+        free = max((high for _, high in self.reserved), default=0)
+        if self.fixed is not None:
+            ends = zip(self.fixed.tolist(), self.size.tolist(), strict=True)
+            free = max(free, max((low + size for low, size in ends if low != FREE), default=0))
+        unit = self.alignment
+        if float(self.size.astype(np.float64).sum()) + float(len(self)) * unit < LARGEST_SIZE / 2:
+            rounded = int(self.rounded.sum())
+        else:  # sums of int64 might overflow
+            rounded = sum(-(-size // unit) * unit for size in self.size.tolist())
+        return -(-free // unit) * unit + rounded
 
     def _check_fixed(self, fixed: IntArray) -> None:
         where = np.flatnonzero(self.is_fixed)

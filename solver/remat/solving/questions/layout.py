@@ -141,7 +141,7 @@ def layout(
     align : int
         A power of two that divides every address.
     reserved : tuple of (int, int)
-        Half-open ranges of addresses that no residency may use. The static bytes of the memory come first.
+        Half-open ranges of addresses to keep free, rounded outwards to the alignment. The static bytes come first.
     fixed : mapping of value to address, optional
         Prescribed addresses of all residencies of these values.
     algorithm : str
