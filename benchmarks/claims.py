@@ -1,7 +1,7 @@
 """The papers' own claims, tried on shipped and generated instances: ``python -m benchmarks.claims [NAME ...]``.
 
 Each function reproduces the direction of one claim and returns a table; every figure is that of a verified schedule.
-``--write`` puts the tables into docs/explanation/claims.md, between ``<!-- claim: NAME -->`` and ``<!-- end -->``.
+``--write`` puts the tables into docs/explanation/claims.md, each in a place that names its claim.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ CLAIMS: Mapping[str, Callable[[], Tried]] = {
 
 def section(name: str) -> re.Pattern[str]:
     """Return the pattern of a table in the page."""
-    return re.compile(rf"(<!-- claim: {re.escape(name)} -->\n\n)((?:\|.*\n)*)(\n<!-- end -->)")
+    return re.compile(rf"(<!-- table of claim {re.escape(name)} -->\n\n)((?:\|.*\n)*)(\n<!-- end of the table -->)")
 
 
 def run(names: Sequence[str] = (), *, write: bool = False) -> None:
