@@ -31,6 +31,7 @@ NAMES = (
     "offload_table",
     "offload_gap",
     "survey_table",
+    "claims",
     "baselines",
     "joins",
     "dag_auto",
