@@ -57,6 +57,7 @@ NEED_MORE = {
         "offload-greedy",
         "offload-dp",
         "weight-offload",
+        "offmate",
         "zero",
         "zero-offload",
         "zero-infinity",

@@ -41,6 +41,7 @@ OPTIONS = {
     "madpipe": ({}, {"special": False, "blocks": 3}, {"labels": 1}),
     "pipeline-ilp": ({"work": 0.1}, {"work": 0.1, "contiguous": True}, {"work": 0.1, "blocks": 3}),
     "weight-offload": ({"evaluations": 20},),
+    "offmate": ({"evaluations": 20},),
     # Fewer candidates than by default, which on small instances are the same ones many times over.
     "dtr": ({"limits": 10}, {"limits": 6, "heuristic": "eq"}),
     "min-cut": ({"bans": 6},),
@@ -215,6 +216,7 @@ INSTANCES["l2l"] = lambda self, kind: st.one_of(with_parameters("host"), of_rank
 INSTANCES["weight-offload"] = lambda self, kind: st.one_of(
     with_parameters("device"), with_parameters("host"), without_end(of_ranks("device", "host"))
 )
+INSTANCES["offmate"] = lambda self, kind: st.one_of(with_parameters("device"), with_parameters("host"))
 INSTANCES["two-level-async"] = lambda self, kind: strategies.adjoints().map(beside)
 
 

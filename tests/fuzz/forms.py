@@ -64,7 +64,7 @@ DRAWN_FOR = {
         "vdnn-dyn",
         "vdnn-pp",
     ),
-    "parameters": ("granular-offload", "l2l", "weight-offload", "zero", "zero-infinity", "zero-offload"),
+    "parameters": ("granular-offload", "l2l", "offmate", "weight-offload", "zero", "zero-infinity", "zero-offload"),
     "ranks": ("granular-offload", "weight-offload", "zero"),
     "chain": ("rotor",),
     "adjoint": ("adjoint-best", "walther-griewank"),

@@ -21,6 +21,7 @@ WORK = {
     "min-cut": {"bans": 4},
     "offload-dp": {"slots": 8},
     "offload-exact": {"copies": 1, "work": 0.002},
+    "offmate": {"evaluations": 20},
     "optpipe": {"work": 0.02},
     "pipe-exact": {"work": 0.02},
     "pipe-plan": {"moves": 100},

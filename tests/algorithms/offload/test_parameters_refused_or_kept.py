@@ -14,6 +14,7 @@ SLOW = {
     "offload-exact": {"work": 0.001},
     "swapadvisor": {"iterations": 5},
     "weight-offload": {"evaluations": 5},
+    "offmate": {"evaluations": 5},
     "dag-offload-best": {"iterations": 5},
 }
 

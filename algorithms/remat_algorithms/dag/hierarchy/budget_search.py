@@ -20,12 +20,12 @@ NEIGHBOURS = 12
 
 @dataclass
 class BudgetSearch:
-    """Schedules tried, the best one, and the smallest peak of the schedule of least model memory."""
+    """Schedules tried, the best one, and the smallest peak of those that are tried at every budget."""
 
     problem: Problem
     training: Training
     context: Context
-    least: int | None = None
+    least: int = 0
 
     @property
     def stages(self) -> Stages:
@@ -39,7 +39,9 @@ class BudgetSearch:
 
     def without_reruns(self) -> bool:
         """Try the schedule without reruns; return whether it fits."""
-        return self._offer(self.stages.replay(whole(self.stages)))
+        replay = self.stages.replay(whole(self.stages))
+        self.least = replay.peak
+        return self._offer(replay)
 
     def _offer(self, replay: Replay) -> bool:
         fit = fits(self.stages, replay.peak)
@@ -59,7 +61,7 @@ class BudgetSearch:
             if limit not in tried:
                 replay = self._replay(level, limit)
                 if not any(tried.values()) and limit <= lowest + NEIGHBOURS * step:
-                    self.least = replay.peak if self.least is None else min(self.least, replay.peak)
+                    self.least = min(self.least, replay.peak)
                 tried[limit] = self._offer(replay)
             return tried[limit]
 
@@ -108,8 +110,8 @@ class BudgetSearch:
         stopped = self.context.termination if self.context.stopped else Termination.COMPLETED
         if (best := self.kept.best) is not None:
             return Proposal(steps=best.steps, makespan=best.time, peak=best.peak, termination=stopped)
-        if self.least is None:
+        if stopped is not Termination.COMPLETED:
             return Proposal(termination=stopped)
         memory = self.problem.machine.processors[0].memory
         note = f"of the schedules of the hierarchy, the one of least memory needs {self.least}"
-        return Proposal(least=LeastBudget(self.least, None, True, memory), notes=(note,), termination=stopped)
+        return Proposal(least=LeastBudget(self.least, None, True, memory), notes=(note,))

@@ -31,6 +31,28 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         ),
     ),
     Algorithm(
+        name="offmate",
+        solver=f"{_HERE}.offmate:solve",
+        options=f"{_HERE}.offmate:OffMateOptions",
+        kinds=("chain",),
+        summary="a linear program gives the shares of parameters, states and saved tensors that leave; then rounded",
+        guarantee="heuristic",
+        complexity="linear programs of O(L) columns, and O(L log L) for each evaluation",
+        reference="Zhao et al. 2024 (OffMate)",
+        deviates="shares of a stage's tensors are rounded to whole values; links have one queue; then a local search",
+        requires=("ortools",),
+        several_memories=True,
+        devices=True,
+        anytime=True,
+        several_processors=True,
+        trials=(
+            Trial(
+                when="parameters, and several memories",
+                applies="remat_algorithms.offload.applicability:several_memories",
+            ),
+        ),
+    ),
+    Algorithm(
         name="zero",
         solver=f"{_HERE}.zero_family:solve_zero",
         options=f"{_HERE}.zero_family:ZeroOptions",

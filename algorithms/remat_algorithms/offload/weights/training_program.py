@@ -31,8 +31,10 @@ class Manner:
     stays : bool
         Whether parameters that live on the device stay until they are replaced; otherwise until their last use.
     away : bool
-        Whether activations wait for their backward in the nearest other memory. Then no run is more than two stages
-        ahead of the activations that have to leave.
+        Whether activations wait for their backward in the nearest other memory.
+    paced : bool
+        Whether no run is then more than two stages ahead of what has to leave, and activations return one stage ahead.
+        Otherwise only free memory decides.
     """
 
     one_ahead: bool = False
@@ -40,6 +42,7 @@ class Manner:
     late: bool = False
     stays: bool = False
     away: bool = False
+    paced: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -307,7 +310,8 @@ class Training:
             return
         last = max(index for index in range(count) if self.first[index] <= before[-1])
         user = min(index for index in range(count) if self.last[index] >= after[0] >= self.second[index])
-        holds = self.first[last + 2] if last + 2 < count else -1
+        paced = self.manner.paced
+        holds = self.first[last + 2] if paced and last + 2 < count else -1
         out = self._carry(
             value,
             setting.device,
@@ -323,7 +327,7 @@ class Training:
             setting.device,
             ready=before[-1],
             needed=after[0],
-            begin=self.second[user + 1],
+            begin=self.second[user + 1] if paced else -1,
             previous=out,
         )
 
@@ -405,7 +409,7 @@ class Training:
     def _gradient(self, index: int) -> None:
         stage, place = self.setting.stages[index], self._place(index)
         ready = self.last[index] if stage.exchange is None else self.exchange[stage.exchange]
-        holds = self.second[index - 2] if self.manner.away and index > 1 else -1
+        holds = self.second[index - 2] if self.manner.away and self.manner.paced and index > 1 else -1
         for value in (stage.gradient, stage.reduced):
             if value is None:
                 continue

@@ -1,0 +1,262 @@
+"""`offmate`: shares of parameters, optimizer states and saved tensors that leave the device, with recomputation.
+
+After Zhao, Eyraud-Dubois, Le Hellard, Gusak and Beaumont 2024, "OffMate: full fine-tuning of LLMs on a single GPU by
+re-materialization and offloading". Their integer program decides for each block of a model what is recomputed, which
+fractions of weights and activations leave, and which part of the optimizer runs on the CPU.
+
+Here, the linear relaxation of such a program (`fraction_program`) is solved for several model budgets. Its shares are
+rounded to whole values of whole stages: at thresholds, and with the errors carried from stage to stage, which keeps the
+shares of a row of equal blocks. Each rounded choice becomes a schedule (`dispatch`). The fastest one that fits is
+improved by changes of single stages; of very short chains, all choices are tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from remat.plugin import Context, LeastBudget, OptionError, Options, Problem, Proposal, Steps
+from remat_algorithms.kit.incumbent import Incumbent
+from remat_algorithms.kit.programs.program import FloatArray
+from remat_algorithms.kit.programs.solver_status import Outcome
+from remat_algorithms.kit.programs.solvers import LINEAR, solve_program
+from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
+from remat_algorithms.offload.weights.fraction_program import FractionProgram
+from remat_algorithms.offload.weights.parameters import Choice, Choices, Setting
+from remat_algorithms.offload.weights.training_program import Manner, Training
+from remat_algorithms.offload.weights.zero_family import setting_of, with_places
+
+BUDGETS = (1.0, 0.97, 0.94, 0.9, 0.86, 0.82, 0.78, 0.74, 0.7, 0.65, 0.6, 0.5)
+"""Shares of the device for which the program is solved: rounded shares need more memory than it counts."""
+
+THRESHOLDS = (0.25, 0.5, 0.75)
+
+
+class OffMateOptions(Options):
+    """Options of `offmate`."""
+
+    evaluations: int = Field(300, ge=0, description="most changes of single stages that are tried")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of a stage.
+
+    Attributes
+    ----------
+    choice : Choice
+        Of its parameters, its update, and its forward.
+    saved, input : bool
+        Whether its saved tensors and its input leave until its backward.
+    """
+
+    choice: Choice
+    saved: bool = False
+    input: bool = False
+
+
+Decisions = tuple[Decision, ...]
+
+
+class PartlyAway(Training):
+    """One iteration in which the activations of some stages leave."""
+
+    def __init__(self, setting: Setting, decisions: Sequence[Decision]) -> None:
+        self.decisions = tuple(decisions)
+        choices: Choices = [decision.choice for decision in decisions]
+        away = any(decision.saved or decision.input for decision in decisions)
+        super().__init__(setting, choices, Manner(away=away, paced=False))
+
+    def _leave(self, value: int, uses: list[int]) -> None:
+        after = [position for position in uses if position > self.loss]
+        if after and after[0] > self.last[-1]:
+            spans = zip(self.second, self.last, strict=True)
+            user = min(index for index, (second, last) in enumerate(spans) if last >= after[0] >= second)
+            inputs = self.graph.reads[self.setting.stages[user].plain].tolist()
+            decision = self.decisions[user]
+            if decision.input if value in inputs else decision.saved:
+                super()._leave(value, uses)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    training: PartlyAway
+    outcome: Dispatched
+
+    @property
+    def decisions(self) -> Decisions:
+        return self.training.decisions
+
+    @property
+    def steps(self) -> Steps:
+        return with_places(self.training.setting, self.training.choices, self.outcome.steps)
+
+
+def solve(problem: Problem, options: OffMateOptions, context: Context) -> Proposal:
+    """Solve the program for several model budgets, round its shares, and improve the best schedule.
+
+    Takes a chain with parameters, and a memory to which the device has links in both directions. If nothing fits, names
+    the memory with which the smallest of some fixed choices does. O(L) columns for each program, and O(L log L) for
+    each evaluation.
+
+    Raises
+    ------
+    remat.OptionError
+        If the chain has no parameters, or nothing can leave the device.
+    """
+    setting = setting_of(problem, "offmate")
+    if setting.shelter is None:
+        raise OptionError("offmate needs links to another memory and back", argument="machine")
+    search = _Search(setting, context)
+    search.start()
+    if search.best is None:
+        return Proposal(least=search.least_memory(), termination=context.termination)
+    search.improve(options.evaluations)
+    assert search.best is not None
+    return Proposal(steps=search.best.steps, makespan=search.makespan, termination=context.termination)
+
+
+class _Search(Incumbent[_Found]):
+    def __init__(self, setting: Setting, context: Context) -> None:
+        super().__init__(context, lambda found: found.steps)
+        self.setting = setting
+        self.count = len(setting.stages)
+        self.tried: dict[Decisions, bool] = {}
+        self.overfull: list[tuple[Overfull, PartlyAway]] = []
+        home = setting.parameter_home == setting.device and setting.refuge is None
+        self.movable = [index for index in setting.updated if setting.stages[index].parameters is not None and not home]
+        self.updaters = [0] if setting.helper is None else [setting.helper, 0]
+
+    def start(self) -> None:
+        """Try fixed choices, and the rounded ones of each model budget."""
+        for decisions in self._fixed():
+            self._evaluate(decisions)
+        capacity = self.setting.machine.memories[self.setting.device].capacity
+        if capacity is None or self.count > MOST_STAGES:
+            return
+        for share in BUDGETS:
+            if self.context.stopped:
+                return
+            program = FractionProgram(self.setting, int(capacity * share))
+            answer = solve_program(program.program, LINEAR, self.context)
+            if answer.outcome is Outcome.INFEASIBLE:
+                return
+            if answer.solution is not None:
+                for decisions in self._rounded(program, answer.solution):
+                    self._evaluate(decisions)
+
+    def _fixed(self) -> Iterator[Decisions]:
+        """Yield choices that do not depend on the budget: nothing leaves, or everything, with and without reruns."""
+        for updater in self.updaters:
+            for away, again, streams in itertools.product((False, True), repeat=3):
+                choices = [
+                    Choice(streams and index in self.movable[:-1], updater, again) for index in range(self.count)
+                ]
+                yield tuple(Decision(choice, away, away) for choice in choices)
+
+    def _rounded(self, program: FractionProgram, solution: FloatArray) -> Iterator[Decisions]:
+        shares = program.shares
+
+        def row(columns: list[int]) -> list[float]:
+            return [program.share(solution, column) for column in columns]
+
+        columns = (shares.parameters, shares.updates, shares.recomputed, shares.saved, shares.inputs)
+        rows = [row(one) for one in columns]
+        yield self._decisions(*map(_diffused, rows))
+        for least in THRESHOLDS:
+            yield self._decisions(*([share >= least for share in one] for one in rows))
+
+    def _decisions(
+        self, streams: list[bool], helped: list[bool], again: list[bool], saved: list[bool], inputs: list[bool]
+    ) -> Decisions:
+        helper = 0 if self.setting.helper is None else self.setting.helper
+        return tuple(
+            Decision(
+                Choice(streams[index] and index in self.movable, helper if helped[index] else 0, again[index]),
+                saved[index],
+                inputs[index],
+            )
+            for index in range(self.count)
+        )
+
+    def _evaluate(self, decisions: Decisions) -> bool:
+        """Dispatch a choice; return whether it is the best one."""
+        if decisions in self.tried or self.context.stopped:
+            return False
+        try:
+            training = PartlyAway(self.setting, decisions)
+        except OptionError:  # no path to this processor
+            self.tried[decisions] = False
+            return False
+        outcome = dispatch(training.graph, self.setting.machine, training.program)
+        self.tried[decisions] = isinstance(outcome, Dispatched)
+        if isinstance(outcome, Overfull):
+            self.overfull.append((outcome, training))
+            return False
+        rank = outcome.makespan, len(training.transfers)
+        return self.take(_Found(training, outcome), outcome.makespan, rank=rank)
+
+    def improve(self, evaluations: int) -> None:
+        """Try all choices if they are few; otherwise changes of single stages, as long as they help."""
+        options = [list(self._options(index)) for index in range(self.count)]
+        ways = 1
+        for one in options:
+            ways = min(ways * len(one), evaluations + 1)
+        if ways <= evaluations:
+            for decisions in itertools.product(*options):
+                self._evaluate(decisions)
+            return
+        left, stale = evaluations, 0
+        places = itertools.cycle(
+            (index, number) for index in reversed(range(self.count)) for number in range(len(options[index]))
+        )
+        total = sum(map(len, options))
+        while left > 0 and stale < total and not self.context.stopped:
+            assert self.best is not None
+            index, number = next(places)
+            stale += 1
+            known = self.best.decisions
+            key = (*known[:index], options[index][number], *known[index + 1 :])
+            if key in self.tried:
+                continue
+            left -= 1
+            if self._evaluate(key):
+                stale = 0
+
+    def _options(self, index: int) -> Iterator[Decision]:
+        """Yield what may become of a stage."""
+        updaters = self.updaters if index in self.setting.updated else [0]
+        streams = (False, True) if index in self.movable else (False,)
+        flags = (False, True)
+        for streaming, updater, again, saved, inputs in itertools.product(streams, updaters, flags, flags, flags):
+            if not (again and saved):
+                yield Decision(Choice(streaming, updater, again), saved, inputs)
+
+    def least_memory(self) -> LeastBudget | None:
+        """Name the minimum memory at which one of the fixed choices fits."""
+        machine, fixed = self.setting.machine, set(self._fixed())
+        for overrun, training in sorted(self.overfull, key=lambda entry: entry[0].needed):
+            if overrun.needed == 0 or training.decisions not in fixed:
+                continue
+            larger = machine.with_capacities({machine.memories[overrun.memory].name: overrun.needed})
+            if isinstance(dispatch(training.graph, larger, training.program), Dispatched):
+                task = training.program.runs[overrun.position].task
+                return LeastBudget(overrun.needed, task, True, overrun.memory)
+        return None
+
+
+MOST_STAGES = 400
+"""Maximum number of stages for which the program is solved."""
+
+
+def _diffused(shares: list[float]) -> list[bool]:
+    """Round shares so that each sum of first ones is met as closely as possible."""
+    found, owed = [], 0.0
+    for share in shares:
+        owed += share
+        found.append(owed >= 0.5)
+        owed -= found[-1]
+    return found
