@@ -33,6 +33,8 @@ class Manner:
     away : bool
         Whether activations wait for their backward in the nearest other memory. Then no run is more than two stages
         ahead of the activations that have to leave.
+    far : bool
+        Whether they wait in the furthest memory instead, several links away.
     """
 
     one_ahead: bool = False
@@ -40,6 +42,7 @@ class Manner:
     late: bool = False
     stays: bool = False
     away: bool = False
+    far: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -303,7 +306,8 @@ class Training:
         setting, count = self.setting, len(self.setting.stages)
         before = [position for position in uses if position < self.loss]
         after = [position for position in uses if position > self.loss]
-        if not before or not after or after[0] <= self.last[-1] or self.loss in uses or setting.shelter is None:
+        shelter = setting.far_shelter if self.manner.far else setting.shelter
+        if not before or not after or after[0] <= self.last[-1] or self.loss in uses or shelter is None:
             return
         last = max(index for index in range(count) if self.first[index] <= before[-1])
         user = min(index for index in range(count) if self.last[index] >= after[0] >= self.second[index])
@@ -311,7 +315,7 @@ class Training:
         out = self._carry(
             value,
             setting.device,
-            setting.shelter,
+            shelter,
             ready=before[-1],
             needed=len(self.runs),
             last_use=before[-1],
@@ -319,7 +323,7 @@ class Training:
         )
         self._carry(
             value,
-            setting.shelter,
+            shelter,
             setting.device,
             ready=before[-1],
             needed=after[0],
@@ -406,6 +410,8 @@ class Training:
         stage, place = self.setting.stages[index], self._place(index)
         ready = self.last[index] if stage.exchange is None else self.exchange[stage.exchange]
         holds = self.second[index - 2] if self.manner.away and index > 1 else -1
+        if holds <= ready:  # exchanged together with those of earlier stages, after that run
+            holds = -1
         for value in (stage.gradient, stage.reduced):
             if value is None:
                 continue
