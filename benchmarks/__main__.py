@@ -41,7 +41,6 @@ NAMES = (
     "dag_exact",
     "dag_programs",
     "dag_table",
-    "limits",
     "interrupts",
     "library",
 )

@@ -63,7 +63,7 @@ def _host(instance: Any) -> dict[str, Any]:
     if remat.show(instance).units.time == "unit":
         shown = remat.show(instance)
         for link in machine["links"]:
-            link["bandwidth"] = max(1, int(4 * shown.no_recompute_peak / shown.no_recompute_time))
+            link["bandwidth"] = max(1, int(4 * (shown.no_recompute_peak or 0) / shown.no_recompute_time))
     return machine
 
 

@@ -189,6 +189,7 @@ def transformer(
     sizes: str = "",
     slices: int = 0,
     tensor: str = "",
+    checkpoints: str = "whole",
 ) -> Document:
     """Return one training step of a transformer on a cluster.
 
@@ -211,6 +212,8 @@ def transformer(
         Other numbers of sequences that micro-batches may have, such as ``2,4``; there are as many sequences in all.
         Equal parts of a sequence at whose ends it may be cut; 0: sequences stay whole. Devices that may run a layer
         together, such as ``2,4`` (see `tensor.with_groups`).
+    checkpoints : str
+        Whether each of these stores activations between layers ``whole``, or its share (``partitioned``).
 
     Returns
     -------
@@ -227,7 +230,9 @@ def transformer(
     cluster = Cluster(devices, link, latency, network, node, memory, transfers)
     made = pipeline_of(chain, cluster, micro_batches, split=split)
     ranks = _ranks(devices, data, zero, keep=keep)
-    made["layers"] = with_groups(_with_updates(made["layers"], chain, there=bool(ranks)), tensor, shape)
+    check.choice("checkpoints", checkpoints, ("whole", "partitioned"))
+    updated = _with_updates(made["layers"], chain, there=bool(ranks))
+    made["layers"] = with_groups(updated, tensor, shape, partitioned=checkpoints == "partitioned")
     made |= _copied(copies, exchange) | ranks | _changing(weights, update_every, devices)
     return made | _in_sizes(model, sizes, split=split) | _in_slices(model, shape, slices, split=split)
 
