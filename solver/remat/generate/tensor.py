@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from remat.generate import check
 from remat.generate.networks.transformer import Architecture
 from remat.messages import brief
 
@@ -16,7 +17,7 @@ _SHARED = (
 
 
 def with_groups(
-    layers: list[dict[str, Any]], tensor: str, shape: Architecture, *, partitioned: bool = False
+    layers: list[dict[str, Any]], tensor: str, shape: Architecture, checkpoints: str = "whole"
 ) -> list[dict[str, Any]]:
     """Return the layers of a transformer with entries for so many devices, such as ``2,4``.
 
@@ -25,10 +26,12 @@ def with_groups(
     of its norm. Twice in a block, forwards add up an activation, and so do backwards; the embedding's forward and the
     head's backward do so once. The head's outputs are shared out, too.
 
-    With `partitioned`, each device also stores only its share of the activation between two layers, as ZeRO partitions
-    activation checkpoints (Rajbhandari et al. 2020). A run needs the whole ones as workspace. A backward gathers its
-    input first: half as many bytes as for a sum of it. The gather of a forward after a transfer is left out.
+    With `checkpoints` ``partitioned``, each device also stores only its share of the activation between two layers, as
+    ZeRO partitions activation checkpoints (Rajbhandari et al. 2020). A run needs the whole ones as workspace. Before a
+    backward, a gather of its input takes half as many bytes as a sum of it. The gather of a forward after a transfer is
+    left out.
     """
+    check.choice("checkpoints", checkpoints, ("whole", "partitioned"))
     degrees = [part.strip() for part in tensor.split(",")] if tensor else []
     if not all(part.isdecimal() and int(part[:9]) > 1 for part in degrees):
         raise ValueError(f"tensor is numbers of devices above 1, such as 2,4, not {brief(tensor)}")
@@ -49,7 +52,7 @@ def with_groups(
             }
             for count in map(int, degrees)
         }
-        if partitioned:
+        if checkpoints == "partitioned":
             entries = {
                 count: _partitioned(entry, int(count), activation, first=index == 0, last=index == last)
                 for count, entry in entries.items()
