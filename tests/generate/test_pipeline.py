@@ -89,6 +89,11 @@ def test_partitioned_checkpoints():
     assert less.makespan - kept.makespan == pytest.approx(16 * 7 * (2 * share / 2) / 1e9, rel=1e-6)
 
 
+def test_checkpoints_are_partitioned_over_groups_only():
+    with pytest.raises(ValueError, match="give tensor"):
+        transformer(checkpoints="partitioned")
+
+
 @pytest.mark.parametrize(
     ("tensor", "why"), [("2", "2 devices do not divide the 25 heads"), ("1", "above 1"), ("5,", "above 1")]
 )

@@ -35,6 +35,8 @@ def with_groups(
     degrees = [part.strip() for part in tensor.split(",")] if tensor else []
     if not all(part.isdecimal() and int(part[:9]) > 1 for part in degrees):
         raise ValueError(f"tensor is numbers of devices above 1, such as 2,4, not {brief(tensor)}")
+    if checkpoints == "partitioned" and not degrees:
+        raise ValueError("checkpoints are partitioned over the devices that run a layer together: give tensor, too")
     for count in map(int, degrees):
         if shape.heads % count:
             raise ValueError(f"{count} devices do not divide the {shape.heads} heads")
