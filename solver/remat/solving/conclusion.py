@@ -357,7 +357,7 @@ def _judge(
     graph = problem.graph if own is None else own
     notes = (*proposal.notes, *remedies(problem, solver, options, scope))
     if status is Status.UNKNOWN and scope is None and not notes and termination is Termination.COMPLETED:
-        notes = (f"{solver.name} found no schedule within the budget; others may find one",)
+        notes = (f"{solver.name}: no schedule that fits; another algorithm may find one",)
     return Result(
         instance_name=problem.instance.name,
         instance=problem.instance,
