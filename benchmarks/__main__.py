@@ -42,7 +42,6 @@ NAMES = (
     "dag_exact",
     "dag_programs",
     "dag_table",
-    "limits",
     "interrupts",
     "library",
 )

@@ -53,6 +53,47 @@ def test_devices_that_run_layers_together():
     assert not remat.load(transformer(preset="gpt2-xl")).has_tensor
 
 
+def recomputing(checkpoints):
+    """Return two devices that run all layers together and recompute each, with 16 micro-batches in flight."""
+    shape = {"layers": 6, "hidden": 256, "heads": 4, "sequence": 128, "vocabulary": 1000}
+    made = transformer(
+        **shape, devices=2, micro_batches=16, tensor="2", split=False, checkpoints=checkpoints, link="1GB/s"
+    )
+    stage = {"layers": {"from": 1, "to": 8}, "device": "gpu0", "tensor": 2}
+    stage["recompute"] = [{"layers": {"from": layer, "to": layer}} for layer in range(1, 9)]
+    orders = {"gpu0": [f"{kind}0.{batch}" for kind in "FB" for batch in range(16)]}
+    report = remat.verify(made, {"schema": "remat.schedule/2", "stages": [stage], "orders": orders})
+    assert report.ok
+    return remat.load(made), report
+
+
+def test_partitioned_checkpoints():
+    """Each of two devices stores half of each block's input, has the other half as workspace, and gathers it for B."""
+    whole, kept = recomputing("whole")
+    shared, less = recomputing("partitioned")
+    activation = whole.layers[0].output_size
+    share = activation // 2
+    for before, after in (
+        (one.tensor["2"], other.tensor["2"]) for one, other in zip(whole.layers, shared.layers, strict=True)
+    ):
+        assert after.saved_size == before.saved_size
+    block, halved = whole.layers[1].tensor["2"], shared.layers[1].tensor["2"]
+    assert (block.output_size, halved.output_size) == (activation, share)
+    assert halved.forward_workspace == block.forward_workspace + 2 * share
+    assert halved.backward_workspace == block.backward_workspace + share
+    assert halved.backward_collective_size == block.backward_collective_size + share
+    # 16 micro-batches keep the inputs of 7 layers; a few activations more or less are in use at the peak.
+    saved = kept.peaks["gpu0"].size - less.peaks["gpu0"].size
+    assert abs(saved - 16 * 7 * share) <= 4 * share
+    # A gather of two devices sends half an activation: 2 (t - 1) rounds of activation / 2 / t bytes, 7 x 16 times.
+    assert less.makespan - kept.makespan == pytest.approx(16 * 7 * (2 * share / 2) / 1e9, rel=1e-6)
+
+
+def test_checkpoints_are_partitioned_over_groups_only():
+    with pytest.raises(ValueError, match="give tensor"):
+        transformer(checkpoints="partitioned")
+
+
 @pytest.mark.parametrize(
     ("tensor", "why"), [("2", "2 devices do not divide the 25 heads"), ("1", "above 1"), ("5,", "above 1")]
 )

@@ -46,3 +46,10 @@ def test_a_claim_that_does_not_fit_names_the_step_and_its_bytes():
     problem = make_problem(chain, budget=capacity)
     with pytest.raises(remat.ClaimError, match=rf"rotor: step \d+ needs \d+ of {capacity} in memory, although"):
         conclude(problem, find("rotor", "chain"), Proposal(steps=replace(whole.columns, start=None)), {})
+
+
+def test_an_unknown_answer_has_a_reason():
+    """A search that ends without a schedule, a proof, a limit or a note of its own says so."""
+    result = remat.solve(remat.examples()["pipelines/uniform_p4_m8"], algorithm="chimera-plan", budget="75%")
+    assert str(result.status) == "unknown"
+    assert result.notes == ("chimera-plan: no schedule that fits; another algorithm may find one",)

@@ -455,6 +455,7 @@ _CATALOGUE = (
             Parameter("sizes", "str", "", "Other sizes that micro-batches may have, as in 2,4; the schedule chooses."),
             integer("slices", 0, "Equal parts of a sequence at whose ends the schedule may cut it; 0: it stays whole."),
             Parameter("tensor", "str", "", "Devices that may run a layer together, as in 2,4; the schedule chooses."),
+            choice("checkpoints", ("whole", "partitioned"), "Activations between layers on these: whole, or shared."),
             choice("dtype", ("fp32", "fp16", "bf16"), "Type of activations, gradients and weights.", "bf16"),
             boolean("flash", True, "Attention in tiles, without score matrices."),
             OPTIMIZER,

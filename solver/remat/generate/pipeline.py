@@ -189,6 +189,7 @@ def transformer(
     sizes: str = "",
     slices: int = 0,
     tensor: str = "",
+    checkpoints: str = "whole",
 ) -> Document:
     """Return one training step of a transformer on a cluster.
 
@@ -196,21 +197,20 @@ def transformer(
     ----------
     preset to dropout, dtype, flash, optimizer, master, accumulation, flops, bandwidth, device
         As of the chain.
-    devices, micro_batches, batch : int
-        Devices in all, micro-batches of a step (of a rank), and sequences in each.
-    data, zero, keep : int, int, bool
-        Ranks, neighbours among the devices; stage of ZeRO, and whether what is gathered and reduced stays for the step.
+    devices, micro_batches, batch, data, zero, keep : int, int, int, int, int, bool
+        Devices in all, micro-batches of a step (of a rank), and sequences in each. Ranks, neighbours among the devices;
+        stage of ZeRO, and whether what is gathered and reduced stays for the step.
     link, network, latency, node, memory : str, str, str, int, str
         As of `Cluster`.
     split : bool
-        Whether the backward is in two halves. That of the parameters takes as long as the forward, at most half of the
-        whole, and keeps half of what the forward saved.
+        Whether the backward is in two halves. That of parameters takes as long as the forward, at most half, and keeps
+        half of what the forward saved.
     copies, exchange, transfers, weights, update_every : int, str, str, str, int
         As of the instance; of ``double`` weights, parameters change after twice the devices by default.
-    sizes, slices, tensor : str, int, str
+    sizes, slices, tensor, checkpoints : str, int, str, str
         Other numbers of sequences that micro-batches may have, such as ``2,4``; there are as many sequences in all.
-        Equal parts of a sequence at whose ends it may be cut; 0: sequences stay whole. Devices that may run a layer
-        together, such as ``2,4`` (see `tensor.with_groups`).
+        Equal parts of a sequence at whose ends it may be cut; 0: it stays whole. Devices that may run a layer together,
+        such as ``2,4``, and whether each has ``whole`` or ``partitioned`` activations (see `tensor.with_groups`).
 
     Returns
     -------
@@ -222,12 +222,12 @@ def transformer(
     shape = architecture(preset, given, dropout)
     model: dict[str, Any] = {"preset": preset, **given, "dropout": dropout, "batch": batch, "dtype": dtype}
     model |= {"flash": flash, "optimizer": optimizer, "parameters": "device"}
-    model |= {"flops": flops, "bandwidth": bandwidth, "device": device}
+    model |= {"device": device, "flops": flops, "bandwidth": bandwidth}
     chain = chain_of_transformer(**model, master=master, accumulation=accumulation)
     cluster = Cluster(devices, link, latency, network, node, memory, transfers)
     made = pipeline_of(chain, cluster, micro_batches, split=split)
     ranks = _ranks(devices, data, zero, keep=keep)
-    made["layers"] = with_groups(_with_updates(made["layers"], chain, there=bool(ranks)), tensor, shape)
+    made["layers"] = with_groups(_with_updates(made["layers"], chain, there=bool(ranks)), tensor, shape, checkpoints)
     made |= _copied(copies, exchange) | ranks | _changing(weights, update_every, devices)
     return made | _in_sizes(model, sizes, split=split) | _in_slices(model, shape, slices, split=split)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from remat.generate import check
 from remat.generate.networks.transformer import Architecture
 from remat.messages import brief
 
@@ -15,17 +16,27 @@ _SHARED = (
 )
 
 
-def with_groups(layers: list[dict[str, Any]], tensor: str, shape: Architecture) -> list[dict[str, Any]]:
+def with_groups(
+    layers: list[dict[str, Any]], tensor: str, shape: Architecture, checkpoints: str = "whole"
+) -> list[dict[str, Any]]:
     """Return the layers of a transformer with entries for so many devices, such as ``2,4``.
 
     Parameters, work and workspaces are shared out equally (rounded up). Of what a layer saves, each has a share, but
     for what is whole on all of them: of a block the results of both norms and the input of the second, of the head that
     of its norm. Twice in a block, forwards add up an activation, and so do backwards; the embedding's forward and the
     head's backward do so once. The head's outputs are shared out, too.
+
+    With `checkpoints` ``partitioned``, each device also stores only its share of the activation between two layers, as
+    ZeRO partitions activation checkpoints (Rajbhandari et al. 2020). A run needs the whole ones as workspace. Before a
+    backward, a gather of its input takes half as many bytes as a sum of it. The gather of a forward after a transfer is
+    left out.
     """
+    check.choice("checkpoints", checkpoints, ("whole", "partitioned"))
     degrees = [part.strip() for part in tensor.split(",")] if tensor else []
     if not all(part.isdecimal() and int(part[:9]) > 1 for part in degrees):
         raise ValueError(f"tensor is numbers of devices above 1, such as 2,4, not {brief(tensor)}")
+    if checkpoints == "partitioned" and not degrees:
+        raise ValueError("checkpoints are partitioned over the devices that run a layer together: give tensor, too")
     for count in map(int, degrees):
         if shape.heads % count:
             raise ValueError(f"{count} devices do not divide the {shape.heads} heads")
@@ -43,7 +54,27 @@ def with_groups(layers: list[dict[str, Any]], tensor: str, shape: Architecture) 
             }
             for count in map(int, degrees)
         }
+        if checkpoints == "partitioned":
+            entries = {
+                count: _partitioned(entry, int(count), activation, first=index == 0, last=index == last)
+                for count, entry in entries.items()
+            }
         found.append(layer | ({"tensor": entries} if entries else {}))
+    return found
+
+
+def _partitioned(entry: dict[str, Any], count: int, activation: int, *, first: bool, last: bool) -> dict[str, Any]:
+    """Return an entry whose activations between layers are shared out by bytes."""
+    share = -(-activation // count)
+    reads, writes = int(not first), int(not last)
+    found = entry | ({"output_size": share} if writes else {})
+    for phase, whole in (("forward", reads + writes), ("backward", reads)):
+        if whole:
+            key = f"{phase}_workspace"
+            found[key] = found.get(key, 0) + whole * (activation - share)
+    if reads:
+        key = "backward_collective_size"
+        found[key] = found.get(key, 0) + -(-activation // 2)
     return found
 
 

@@ -355,6 +355,9 @@ def _judge(
         if bound is not None
     }
     graph = problem.graph if own is None else own
+    notes = (*proposal.notes, *remedies(problem, solver, options, scope))
+    if status is Status.UNKNOWN and scope is None and not notes and termination is Termination.COMPLETED:
+        notes = (f"{solver.name}: no schedule that fits; another algorithm may find one",)
     return Result(
         instance_name=problem.instance.name,
         instance=problem.instance,
@@ -381,7 +384,7 @@ def _judge(
         memory_bounds=named,
         total_bound=problem.total_bound if report is None else None,
         solve_seconds=solve_seconds,
-        notes=(*proposal.notes, *remedies(problem, solver, options, scope)),
+        notes=notes,
         log=proposal.log,
     )
 

@@ -66,5 +66,5 @@ def propose(
         least = LeastBudget(bound, setting, False, own)
     scope = NO_RECOMPUTATION if bound > budget else None
     if scope is None:
-        notes = (*notes, f"the order found needs {format_size(peak)}")
+        notes = (*notes, f"the order found needs {format_size(peak, problem.units)}")
     return Proposal(infeasible_within=scope, least=least, termination=termination, notes=notes)

@@ -107,7 +107,7 @@ def solve(problem: Problem, options: AutoswapOptions, context: Context) -> Propo
         found = nothing_fits(choice, "autoswap")
         no_layout = options.pool and not search.hopeless and found.least is None
         return Proposal(notes=("autoswap found no plan whose addresses fit",)) if no_layout else found
-    notes = (f"the memory pool takes {format_size(search.arena(search.best))}",) if options.pool else ()
+    notes = (f"the memory pool takes {format_size(search.arena(search.best), problem.units)}",) if options.pool else ()
     return proposal_of(search.best, context, source="autoswap", notes=notes)
 
 

@@ -53,7 +53,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(L log L)",
         reference="after Shriram et al. 2019",
-        deviates="compression is the link's `ratio` and `codec`: one ratio for all values",
+        deviates="compresses by the link's ratio and codec, at the link and not at the host; one ratio for all values",
         several_memories=True,
         covered_by=GENERAL,
     ),

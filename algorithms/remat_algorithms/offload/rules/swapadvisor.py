@@ -85,7 +85,7 @@ def solve(problem: Problem, options: SwapadvisorOptions, context: Context) -> Pr
         found = nothing_fits(Choice(problem, search.reference, search.ways), "swapadvisor", within=within)
         no_layout = options.allocation and search.planned and found.least is None
         return Proposal(notes=("swapadvisor found no plan whose addresses fit",)) if no_layout else found
-    notes = (f"the addresses take {format_size(search.arena)}",) if options.allocation else ()
+    notes = (f"the addresses take {format_size(search.arena, problem.units)}",) if options.allocation else ()
     proposal = proposal_of(search.best, context, source="swapadvisor", notes=notes)
     limited = options.iterations is not None and not context.stopped
     return replace(proposal, termination=Termination.ITERATION_LIMIT) if limited else proposal

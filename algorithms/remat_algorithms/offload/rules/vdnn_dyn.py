@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
-from remat.plugin import Context, Problem, Proposal
+from remat.plugin import Context, Problem, Proposal, format_size
 from remat_algorithms.offload.rules.vdnn import VdnnOptions, stage_swaps
 from remat_algorithms.offload.swaps.gap_selection import Choice, Plan, best_of
 from remat_algorithms.offload.swaps.offload_proposals import proposal_of
@@ -63,7 +63,9 @@ def solve(problem: Problem, options: VdnnDynOptions, context: Context) -> Propos
     convolutions = every if options.stages is None else stages_named(problem, options.stages, mixed=True)
     plan = best_of(kernels.passes(convolutions))
     if plan is None:
-        return Proposal(notes=("vdnn-dyn found no schedule within the budget",), termination=context.termination)
+        need = format_size(kernels.least_need(convolutions), problem.units)
+        note = f"vdnn-dyn found no schedule within the budget; of its passes, the one of least memory needs {need}"
+        return Proposal(notes=(note,), termination=context.termination)
     return proposal_of(plan, context, source="vdnn-dyn")
 
 
@@ -101,6 +103,16 @@ class _Kernels:
             for stages in ([], convolutions, everything):
                 yield self._lowered(stages)
             yield self._plan(everything, [len(rungs) - 1 for rungs in self.ladder])
+
+    def least_need(self, convolutions: Sequence[int]) -> int:
+        """Return the bytes on the device of the pass that needs fewest, with the fastest or the smallest kernels."""
+        device, found = device_of(self.problem.machine), []
+        for rungs in ([0] * self.length, [len(rungs) - 1 for rungs in self.ladder]):
+            order = self._order(rungs)
+            for stages in ([], convolutions, range(self.length)):
+                program = order.program(self._swaps(order, stages))
+                found.append(int(planned_profile(order.graph, order.machine, program)[device].max()))
+        return min(found)
 
     def _order(self, rungs: Sequence[int]) -> Order:
         """Return the runs with one kernel for each stage: L forwards, the loss, L backwards."""

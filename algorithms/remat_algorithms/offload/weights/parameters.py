@@ -160,6 +160,12 @@ class Setting:
         near = routes(self.machine)
         return near[0].memory if near else None
 
+    @cached_property
+    def far_shelter(self) -> int | None:
+        """The furthest memory to which activations leave, such as NVMe behind the host; None without one."""
+        near = routes(self.machine)
+        return near[-1].memory if near else None
+
     @property
     def may_be_helped(self) -> bool:
         """Whether a processor next to the parameters may also run forwards and backwards."""

@@ -31,10 +31,12 @@ class Manner:
     stays : bool
         Whether parameters that live on the device stay until they are replaced; otherwise until their last use.
     away : bool
-        Whether activations wait for their backward in the nearest other memory.
+        Whether activations wait for their backward in another memory, the nearest one.
     paced : bool
         Whether no run is then more than two stages ahead of what has to leave, and activations return one stage ahead.
         Otherwise only free memory decides.
+    far : bool
+        Whether they wait in the furthest memory instead, several links away.
     """
 
     one_ahead: bool = False
@@ -43,6 +45,7 @@ class Manner:
     stays: bool = False
     away: bool = False
     paced: bool = True
+    far: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -306,7 +309,8 @@ class Training:
         setting, count = self.setting, len(self.setting.stages)
         before = [position for position in uses if position < self.loss]
         after = [position for position in uses if position > self.loss]
-        if not before or not after or after[0] <= self.last[-1] or self.loss in uses or setting.shelter is None:
+        shelter = setting.far_shelter if self.manner.far else setting.shelter
+        if not before or not after or after[0] <= self.last[-1] or self.loss in uses or shelter is None:
             return
         last = max(index for index in range(count) if self.first[index] <= before[-1])
         user = min(index for index in range(count) if self.last[index] >= after[0] >= self.second[index])
@@ -315,7 +319,7 @@ class Training:
         out = self._carry(
             value,
             setting.device,
-            setting.shelter,
+            shelter,
             ready=before[-1],
             needed=len(self.runs),
             last_use=before[-1],
@@ -323,7 +327,7 @@ class Training:
         )
         self._carry(
             value,
-            setting.shelter,
+            shelter,
             setting.device,
             ready=before[-1],
             needed=after[0],
@@ -410,6 +414,8 @@ class Training:
         stage, place = self.setting.stages[index], self._place(index)
         ready = self.last[index] if stage.exchange is None else self.exchange[stage.exchange]
         holds = self.second[index - 2] if self.manner.away and self.manner.paced and index > 1 else -1
+        if holds <= ready:  # exchanged together with those of earlier stages, after that run
+            holds = -1
         for value in (stage.gradient, stage.reduced):
             if value is None:
                 continue

@@ -11,7 +11,7 @@ With L stages of P_i bytes of parameters, G_i of gradients and O_i of optimizer 
   activations wait elsewhere; device memory does not depend on the depth. Parameters come once for forward and once for
   backward, except the last one's, which stay: 2 sum P_i - P_L bytes; sum G_i leave.
 - `zero-infinity` (after Rajbhandari et al. 2021): as `l2l`, from the homes of parameters and states, including homes
-  more than one link away; activations stay by default.
+  more than one link away; activations stay by default, or wait in the nearest or the furthest memory.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ class LayerToLayerOptions(StreamOptions):
 class InfinityOptions(StreamOptions):
     """Options of `zero-infinity`."""
 
-    activations: Literal["device", "host"] = Field(
-        "device", description="where they wait for their backward: the device, or the nearest other memory"
+    activations: Literal["device", "host", "nvme"] = Field(
+        "device",
+        description="where they wait for their backward: the device, the nearest other memory, or the furthest",
     )
 
 
@@ -127,15 +128,16 @@ def solve_zero_infinity(problem: Problem, options: InfinityOptions, context: Con
     _check_away(setting)
     if setting.helper is None:
         raise OptionError("zero-infinity updates outside the device; give a processor there", argument="machine")
-    return _stream(setting, setting.helper, away=options.activations == "host", recompute=options.recompute)
+    away, far = options.activations != "device", options.activations == "nvme"
+    return _stream(setting, setting.helper, away=away, far=far, recompute=options.recompute)
 
 
-def _stream(setting: Setting, updater: int, *, away: bool, recompute: bool | None) -> Proposal:
+def _stream(setting: Setting, updater: int, *, away: bool, recompute: bool | None, far: bool = False) -> Proposal:
     """Load parameters one stage ahead, twice."""
     again = away if recompute is None else recompute
     last = max((index for index in setting.updated if setting.stages[index].parameters is not None), default=0)
     choices = [Choice(index != last, updater, again) for index in range(len(setting.stages))]
-    training = Training(setting, choices, Manner(one_ahead=True, away=away))
+    training = Training(setting, choices, Manner(one_ahead=True, away=away, far=far))
     return conclude(setting, training, f"the {setting.name} schedule")
 
 

@@ -70,6 +70,21 @@ def test_schedules_are_within_the_bounds(seed):
     assert len(runs) <= count * (degree * (decomposition.width + 1) + 2) ** levels
 
 
+def test_five_tasks_by_hand():
+    """A row t0 to t3, and t4, which reads t0 and t2. The bag {0, 1, 4} leaves {2, 3}, two of five.
+
+    perform(all): t0 and t1 run and stay. t4 reads t2, which is obtained from {2, 3} (t2 runs); t4 runs, and t2 is
+    forgotten. perform({2, 3}) makes its bag: t2 runs again, and t3.
+    """
+    reads = [[], [0], [1], [2], [0, 2]]
+    tasks = [{"id": f"t{i}", "time": 1, "size": 1, "reads": [f"t{j}" for j in row]} for i, row in enumerate(reads)]
+    stages = stages_for(document(tasks))
+    found = decompose(stages.before, "min-degree")
+    assert sorted(map(sorted, found.bags)) == [[0, 1, 4], [1, 2, 4], [2, 3]]
+    assert found.separator(frozenset(range(5))) == (0, 1, 4)
+    assert Pebbling(stages.before, [True] * 5, found, 1, 100, Context()).perform_all() == [0, 1, 2, 4, 2, 3]
+
+
 def test_a_long_chain_needs_logarithmic_memory():
     tasks = [{"id": f"t{i}", "time": 1, "size": 1, "reads": [f"t{i - 1}"] if i else []} for i in range(200)]
     # The last task reads the first value, too: kept all the time, it is one of two.

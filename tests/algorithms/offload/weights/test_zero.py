@@ -22,6 +22,8 @@ from tests.seeds import seeds
 BYTES = {"adam": 12, "adam8": 6, "momentum": 8}
 """Bytes of an optimizer's states per parameter at 16 bit, a master copy included."""
 
+ACTIVATIONS = ("host", "device", "nvme")
+
 FIGURES = [
     # parameters, ranks, stage, optimizer, bytes on a device
     (7500000000, 64, 0, "adam", 120000000000),
@@ -224,7 +226,12 @@ def test_both_judges_agree(seed):
             ("zero", "device", "device", {"keep": chance.random() < 0.5, "early": chance.random() < 0.5}),
             ("zero", "device", "device", {"prefetch": False, "recompute": True}),
             ("zero-offload", "device", "host", {"prefetch": chance.random() < 0.5}),
-            ("zero-infinity", chance.choice(("host", far)), far, {"activations": chance.choice(("host", "device"))}),
+            (
+                "zero-infinity",
+                chance.choice(("host", far)),
+                far,
+                {"activations": chance.choice(("host", "device", "nvme"))},
+            ),
             ("l2l", "host", "host", {"recompute": chance.choice((True, False))}),
             ("granular-offload", "any", "any", {}),
             ("weight-offload", "device", "host", {"evaluations": 20}),
@@ -388,3 +395,10 @@ def test_prefixes_of_names_are_all_told_apart():
         graph = solve(document, "zero").graph
         kinds = {name.rstrip("0123456789"): graph.term(value) for value, name in enumerate(graph.values)}
         assert {letters for letters, kind in kinds.items() if kind == "activations"} == {"x", "s", "y"}
+
+
+def test_gradients_of_one_bucket_wait_for_the_last_of_them():
+    """With activations at the host, no backward waits for a gradient that is exchanged together with its own."""
+    stages = [stage(bucket_size=4) for _ in range(4)]
+    document = of_ranks(chain(*stages, parameters="host"), 4, 2, bucket=16)
+    assert solve(document, "l2l", recompute=False).makespan is not None
