@@ -19,6 +19,7 @@ from remat.bridges.torch.graphs import compile_boxed
 from remat.bridges.torch.hosted_emission import build_program
 from remat.bridges.torch.inductor import Compiler, Planner, by_shape, compile_plan
 from remat.bridges.torch.lightning_step import break_at_logs
+from remat.bridges.torch.observation import Watch
 from remat.bridges.torch.orders import Key, Orders, Runs
 from remat.bridges.torch.plan_options import Choices, make_choices
 from remat.bridges.torch.planning import Plan, make_plan
@@ -53,6 +54,8 @@ class Backend:
         The calls of the present step, and the steps that are planned.
     known : dict of str to Plan
         Plans by fingerprint that a copied or loaded module brings.
+    watch : Watch or None
+        What observes the steps at present.
     """
 
     choices: Choices
@@ -65,6 +68,7 @@ class Backend:
     parts: bool = field(default=False, repr=False)
     step: Step = field(default_factory=Step, repr=False)
     known: dict[str, Plan] = field(default_factory=dict, repr=False)
+    watch: Watch | None = field(default=None, repr=False)
 
     @property
     def plan(self) -> Plan | None:

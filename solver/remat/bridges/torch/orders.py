@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import Costs
-from remat.bridges.torch.graph_emission import emit
+from remat.bridges.torch.graph_emission import Emitted, emit
 from remat.bridges.torch.graphs import build, compile_boxed
+from remat.bridges.torch.observation import Graph, Watch
 from remat.bridges.torch.operator_timing import MEASURE, costs_of
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.recording import Role
@@ -20,7 +21,9 @@ Runs = tuple[str, ...]
 
 
 class Chooser(Protocol):
-    """Decides in which order a call runs."""
+    """Decides in which order a call runs, and may observe it."""
+
+    watch: Watch | None
 
     def enter(self, orders: Orders, key: Key, arguments: list[Any]) -> Runs:
         """Return the tasks in order, before the call runs."""
@@ -55,10 +58,12 @@ class Orders:
         self.alone: dict[Key, Runs] = {}
         self.least: dict[Key, tuple[Runs, int]] = {}
         self.outputs = len(captured.recording.outputs)
-        self.sizes = len(captured.joint.sizes)
+        self.opaque = len(captured.joint.opaque)
+        self.sizes = len(captured.joint.sizes) + self.opaque
         self.tangents = sum(node.role is Role.TANGENT for node in captured.recording.nodes)
         self.runs: dict[Runs, int] = {}
         self.compiled: list[tuple[Boxed, Boxed]] = []
+        self.emitted: list[tuple[Emitted, tuple[Any, Any]]] = []
         self._sized: dict[Key, Captured] = {}
         self._measured: dict[Key, Costs] = {}
 
@@ -75,14 +80,16 @@ class Orders:
         if self.choices.costs == MEASURE:
             if key not in self._measured:
                 step.tensors = arguments
-                self._measured[key] = costs_of(step, MEASURE)
+                self._measured[key] = costs_of(step, MEASURE, self.choices.cache)
                 step.tensors = None
             step.measured = self._measured[key]
         return step
 
     def _number(self, runs: Runs) -> int:
         if runs not in self.runs:
-            forward, backward = build(self.captured, emit(self.captured.joint, runs))
+            emitted = emit(self.captured.joint, runs)
+            forward, backward = build(self.captured, emitted)
+            self.emitted.append((emitted, (forward, backward)))
             self.compiled.append((compile_boxed(forward), compile_boxed(backward)))
             self.runs[runs] = len(self.runs)
         return self.runs[runs]
@@ -93,8 +100,15 @@ class Orders:
 
         def run(arguments: list[Any]) -> Any:
             key = () if symbols is None else symbols.key(arguments)
-            number = self._number(self.chooser.enter(self, key, arguments))
-            returned = self.compiled[number][0](arguments)
+            runs = self.chooser.enter(self, key, arguments)
+            number = self._number(runs)
+            watch = self.chooser.watch
+            if watch is None:
+                returned = self.compiled[number][0](arguments)
+            else:
+                step = self.sized(key, arguments)
+                costs = costs_of(step, self.choices.costs, self.choices.cache)
+                returned = watch.forward(Graph(step, costs, runs, *self.emitted[number]), arguments)
             token = torch.empty((number, 0))
             self.chooser.leave(returned, token)
             end = len(returned) - self.sizes
@@ -107,8 +121,11 @@ class Orders:
         """Compile the backward for PyTorch."""
 
         def run(arguments: list[Any]) -> Any:
-            token = arguments.pop(len(arguments) - self.tangents - 1)
-            return self.compiled[token.shape[0]][1](arguments)
+            token = arguments.pop(len(arguments) - self.tangents - self.opaque - 1)
+            number, watch = token.shape[0], self.chooser.watch
+            if watch is not None and watch.began(self.emitted[number][0]):
+                return watch.backward(self.emitted[number][0], arguments)
+            return self.compiled[number][1](arguments)
 
         run._boxed_call = True  # type: ignore[attr-defined]
         return run

@@ -184,7 +184,8 @@ class Composition:
         self.calls = calls
         self.split = fixed_of(calls, choices)
         self.documents = [
-            instance_document(call.captured.joint, costs_of(call.captured, choices.costs)) for call in calls
+            instance_document(call.captured.joint, costs_of(call.captured, choices.costs, choices.cache))
+            for call in calls
         ]
         self.tasks: list[dict[str, Any]] = []
         self.values: list[dict[str, Any]] = []
