@@ -10,7 +10,7 @@ The following rules make the order of runs safe; values of size zero (`...:done`
 - an operator that writes into a buffer runs exactly once, before `@backward`, after all readers of the buffer; the
   readers are not recomputed, except batch normalisation in training, whose outputs do not depend on its statistics;
 - operators that draw random numbers run once, in the order of the program, so that each draws the same numbers;
-- collectives run once, in the order of the program, so that all processes meet in the same ones whatever they recompute;
+- collectives run once, in the order of the program, so that all processes meet in the same ones;
 - dropout may be recomputed from its mask;
 - the forward's results are computed once and stay until the end, since the caller holds them.
 
@@ -383,6 +383,12 @@ class Joint:
         """Values that must be there at the end: gradients, and what the forward returned, which its caller holds."""
         ends = (*self.recording.outputs, *self.recording.gradients)
         return self._values_read([name for name in ends if name is not None])
+
+    def outputs(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yield place and values of what the forward returns."""
+        for place, name in enumerate(self.recording.outputs):
+            if name is not None:
+                yield place, self._values_read([name])
 
     def gradients(self) -> Iterator[tuple[int, Node, tuple[str, ...]]]:
         """Yield place, node and gradient values of each input that has a gradient."""

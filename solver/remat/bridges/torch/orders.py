@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 from remat.bridges.torch.capture import Captured
@@ -14,6 +15,7 @@ from remat.bridges.torch.operator_timing import MEASURE, costs_of
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.recording import Role
 from remat.bridges.torch.shim import torch
+from remat.bridges.torch.surroundings import Surroundings
 
 Boxed = Callable[[list[Any]], Any]
 Key = tuple[int, ...]
@@ -24,6 +26,7 @@ class Chooser(Protocol):
     """Decides in which order a call runs, and may observe it."""
 
     watch: Watch | None
+    outside: Surroundings | None
 
     def enter(self, orders: Orders, key: Key, arguments: list[Any]) -> Runs:
         """Return the tasks in order, before the call runs."""
@@ -31,6 +34,9 @@ class Chooser(Protocol):
 
     def leave(self, outputs: tuple[Any, ...], token: Any) -> None:
         """Take note of what the call returned and saved; the token lives as long as its backward is to come."""
+
+    def turn(self, token: Any, gradients: tuple[Any, ...]) -> None:
+        """Take note of the gradients that the backward of a call returned."""
 
 
 class Orders:
@@ -94,6 +100,11 @@ class Orders:
             self.runs[runs] = len(self.runs)
         return self.runs[runs]
 
+    def _outside(self) -> Any:
+        """Return a context for a graph, in whose list everything is put that the graph makes."""
+        outside = self.chooser.outside
+        return nullcontext([]) if outside is None or not outside.active else outside.graph()
+
     def forward(self, _: Any, __: Any) -> Boxed:
         """Compile the forward for PyTorch."""
         symbols = self.captured.symbols
@@ -103,13 +114,16 @@ class Orders:
             runs = self.chooser.enter(self, key, arguments)
             number = self._number(runs)
             watch = self.chooser.watch
-            if watch is None:
-                returned = self.compiled[number][0](arguments)
-            else:
-                step = self.sized(key, arguments)
-                costs = costs_of(step, self.choices.costs, self.choices.cache)
-                returned = watch.forward(Graph(step, costs, runs, *self.emitted[number]), arguments)
-            token = torch.empty((number, 0))
+            with self._outside() as made:
+                if watch is None:
+                    returned = self.compiled[number][0](arguments)
+                else:
+                    step = self.sized(key, arguments)
+                    costs = costs_of(step, self.choices.costs, self.choices.cache)
+                    returned = watch.forward(Graph(step, costs, runs, *self.emitted[number]), arguments)
+                made += returned
+                token = torch.empty((number, 0))
+                made.append(token)
             self.chooser.leave(returned, token)
             end = len(returned) - self.sizes
             return (*returned[:end], token, *returned[end:])
@@ -123,9 +137,16 @@ class Orders:
         def run(arguments: list[Any]) -> Any:
             token = arguments.pop(len(arguments) - self.tangents - self.opaque - 1)
             number, watch = token.shape[0], self.chooser.watch
-            if watch is not None and watch.began(self.emitted[number][0]):
-                return watch.backward(self.emitted[number][0], arguments)
-            return self.compiled[number][1](arguments)
+            if self.chooser.outside is not None and self.chooser.outside.active:
+                self.chooser.outside.take(arguments[len(arguments) - self.tangents :])
+            with self._outside() as made:
+                if watch is not None and watch.began(self.emitted[number][0]):
+                    returned = watch.backward(self.emitted[number][0], arguments)
+                else:
+                    returned = self.compiled[number][1](arguments)
+                made += returned
+            self.chooser.turn(token, returned)
+            return returned
 
         run._boxed_call = True  # type: ignore[attr-defined]
         return run

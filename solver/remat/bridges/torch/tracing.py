@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.kernel_storage import storage_bytes
-from remat.bridges.torch.recording import COLLECTIVES, OPAQUE, Held, Node, Recording, Role, TorchError
+from remat.bridges.torch.recording import COLLECTIVES, OPAQUE, WAIT, Held, Node, Recording, Role, TorchError
 from remat.bridges.torch.shim import fx, pytree, torch
 from remat.bridges.torch.sparse import Entries, is_sparse, storage_key
 from remat.bridges.torch.symbolic import Symbols, bytes_moved, is_symbol, tensors_in
@@ -100,6 +100,11 @@ def tidy(graph: Any) -> dict[int, int]:
         Storages of operators that were merged into others, each with the storage that stands for it now.
     """
     stands_for = _merge_equal(graph)
+    for node in graph.nodes:
+        if node.op == "call_function" and operator_name(node) == WAIT:  # it returns its argument
+            mine, its = (left_of(stands_for, _storages(part)[0]) for part in (node, node.args[0]))
+            if mine != its:
+                stands_for[mine] = its
     graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output") or is_effect(node) or is_random(node))
     return stands_for
 
