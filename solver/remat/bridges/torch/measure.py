@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -100,7 +101,20 @@ def unseen() -> Any:
 
 
 def allocator_peak(call: Callable[[], Returned]) -> tuple[Returned, int]:
-    """Return the result of a call, and the allocator's peak above its level before the call."""
+    """Return the result of a call, and the allocator's peak above its level before the call.
+
+    Python's garbage collector rests meanwhile: what it frees of earlier calls would lower the level at any time.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _allocator_peak(call)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _allocator_peak(call: Callable[[], Returned]) -> tuple[Returned, int]:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
