@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from remat.bridges.torch.fitting import fit
     from remat.bridges.torch.inductor import Partitioner
     from remat.bridges.torch.interpreter import Execution
-    from remat.bridges.torch.operator_timing import measure
+    from remat.bridges.torch.observation import observe
+    from remat.bridges.torch.operator_timing import measure, profile
     from remat.bridges.torch.optimizers import read_optimizer
     from remat.bridges.torch.plan_options import Choices
     from remat.bridges.torch.planning import Plan, TooSmallError, judge, load_plan, plan_of
@@ -45,7 +46,9 @@ _HOME = {
     "judge": "planning",
     "load_plan": "planning",
     "measure": "operator_timing",
+    "observe": "observation",
     "plan_of": "planning",
+    "profile": "operator_timing",
     "read_optimizer": "optimizers",
     "target_of": "target_device",
 }
@@ -72,7 +75,9 @@ __all__ = [
     "judge",
     "load_plan",
     "measure",
+    "observe",
     "plan_of",
+    "profile",
     "read_optimizer",
     "target_of",
 ]

@@ -36,6 +36,7 @@ largest batch that fits recomputes most: --max-overhead says how much at most.
   remat fit torch train:make --budget 8GB --optimizer adamw -o plan.json
   remat fit torch train:make --budget 8GB --optimizer adamw --max-batch 256 --max-overhead 10%
   remat fit torch train:make --budget 24GB --optimizer adamw-fused --target cuda     a GPU need not be here
+  remat fit torch train:make --budget 8GB --measure     times of the operators as they are on this device
 
 Exit code 0: it fits. 3: proved that it does not. 4: nothing found in time.
 Needs PyTorch: pip install 'remat[torch]'."""
@@ -69,6 +70,7 @@ class _Asked:
     factory: str
     budget: str
     costs: str | None
+    measure: bool
     optimizer: str | None
     reserve: str | None
     target: str | None
@@ -88,6 +90,7 @@ class _Asked:
     metavar="COSTS",
     help="roofline:DEVICE[-DTYPE], measure (runs each operator), or a file of costs. [default: roofline:A100-fp32]",
 )
+@click.option("--measure", is_flag=True, help="Run and time each operator on this device, as --costs measure.")
 @click.option("--optimizer", metavar=OPTIMIZER, help="Optimizer whose states and step count. [default: neither]")
 @click.option(
     "--reserve",
@@ -108,6 +111,8 @@ def torch(session: Session, /, **given: Any) -> int:
     asked = _Asked(**given)
     if asked.output is not None:
         common.check_writable("--output", asked.output)
+    if asked.measure and asked.costs is not None:
+        raise click.UsageError("--measure and --costs both say what operators take; give one")
     import remat.torch
     from remat.report.text.summary import table
 
@@ -116,7 +121,7 @@ def torch(session: Session, /, **given: Any) -> int:
         budget=asked.budget,
         algorithm=asked.algorithm,
         time_limit=asked.time_limit,
-        costs=asked.costs,
+        costs="measure" if asked.measure else asked.costs,
         optimizer=asked.optimizer,
         reserve=asked.reserve,
         accumulate=asked.accumulate,

@@ -19,15 +19,20 @@ from remat.bridges.torch.graphs import compile_boxed
 from remat.bridges.torch.hosted_emission import build_program
 from remat.bridges.torch.inductor import Compiler, Planner, by_shape, compile_plan
 from remat.bridges.torch.lightning_step import break_at_logs
+from remat.bridges.torch.observation import Watch
+from remat.bridges.torch.operator_timing import costs_of
 from remat.bridges.torch.orders import Key, Orders, Runs
 from remat.bridges.torch.plan_options import Choices, make_choices
-from remat.bridges.torch.planning import Plan, make_plan
-from remat.bridges.torch.recording import Node, Role, TorchError
+from remat.bridges.torch.planning import Plan, make_plan, plan_of
+from remat.bridges.torch.ranks import agree, is_distributed
+from remat.bridges.torch.recording import OPAQUE, Node, Role, TorchError
 from remat.bridges.torch.shim import torch
 from remat.bridges.torch.sized_orders import Orderable, least_of
 from remat.bridges.torch.steps import MOST_SEQUENCES, Call, Composition, Step, plan_step
+from remat.bridges.torch.surroundings import Observed, Surroundings
 from remat.bridges.torch.tracing import source_of
-from remat.errors import OptionError
+from remat.errors import OptionError, RematError
+from remat.solving.external_schedule import schedule_of
 from remat.solving.relative_budget import share_of
 from remat.units import parse_size
 
@@ -53,6 +58,14 @@ class Backend:
         The calls of the present step, and the steps that are planned.
     known : dict of str to Plan
         Plans by fingerprint that a copied or loaded module brings.
+    watch : Watch or None
+        What observes the steps at present.
+    sharded : bool
+        Whether FSDP2 shards the module: one step is observed before the graphs are planned.
+    outside : Surroundings or None
+        What observes this step, or observed the last one.
+    unknown : bool
+        Whether the last step is not known yet, and was not observed.
     """
 
     choices: Choices
@@ -65,6 +78,15 @@ class Backend:
     parts: bool = field(default=False, repr=False)
     step: Step = field(default_factory=Step, repr=False)
     known: dict[str, Plan] = field(default_factory=dict, repr=False)
+    watch: Watch | None = field(default=None, repr=False)
+    sharded: bool = field(default=False, repr=False)
+    outside: Surroundings | None = field(default=None, repr=False)
+    unknown: bool = field(default=False, repr=False)
+
+    @property
+    def distributed(self) -> bool:
+        """Whether the parameters of the module are distributed over several processes."""
+        return self.module is not None and is_distributed(self.module)
 
     @property
     def plan(self) -> Plan | None:
@@ -111,31 +133,83 @@ class Backend:
     def enter(self, orders: Orders, key: Key, arguments: list[Any]) -> Runs:
         """Choose the order of a call: as planned for steps like this one, or for what is known of the step."""
         last = self.step.begin()
-        one = isinstance(self.choices.budget, (int, str)) and self.choices.plan is None
-        if len(last) > 1 and one:
+        one = self._one()
+        if one and not self.sharded and (len(last) > 1 or (last and self.parts)):
             self._learn(last, orders.choices)
         call = self.step.add(orders, key, arguments)
+        if self.outside is not None and self.outside.active:
+            self.outside.given(len(self.step.calls) - 1, arguments)
         runs = self.step.planned() if one else None
+        self.unknown = self.unknown or runs is None
         if runs is None and one and (self.parts or len(self.step.calls) > 1):
-            return self._least(call)
+            return self._least(call, check=not self.sharded)
         return runs or self._alone(call)
+
+    def _one(self) -> bool:
+        """Whether one budget is for all graphs of a step, and no plan is given."""
+        return isinstance(self.choices.budget, (int, str)) and self.choices.plan is None
+
+    def prepare(self, given: Any) -> None:
+        """Before a call of a sharded module: plan the last step if it was observed, or observe this one."""
+        if not torch.is_grad_enabled():
+            return
+        last, outside = self.step.begin(), self.outside
+        if outside is not None:
+            outside.leave()
+            self.outside = None
+            if last and outside.saw(len(last)):
+                self._learn(last, last[0].orders.choices, outside.observed)
+            elif last and not self.warned:
+                self.warned = True
+                warnings.warn(
+                    "a step of the sharded module was not one forward and its backward: as long as no such step is "
+                    "seen, each graph runs with its smallest peak",
+                    stacklevel=4,
+                )
+        if last and self._one() and tuple(call.name for call in last) not in self.step.known:
+            self.unknown = True
+        if self._one() and (self.unknown or not self.step.known):
+            self.unknown = False
+            self.outside = Surroundings(self.module, given)
+            self.outside.begin()
+
+    def turn(self, token: Any, gradients: tuple[Any, ...]) -> None:
+        """Take note of the gradients that the backward of a call returned."""
+        if self.outside is not None and self.outside.active:
+            self.outside.turn(self.step.number_of(token), gradients)
 
     def leave(self, outputs: tuple[Any, ...], token: Any) -> None:
         """Take note of what a call returned and saved."""
         self.step.leave(outputs, token)
+        if self.outside is not None and self.outside.active:
+            self.outside.returned(len(self.step.calls) - 1, outputs[: self.step.calls[-1].orders.outputs])
 
-    def _learn(self, calls: list[Call], choices: Choices) -> None:
+    def _learn(self, calls: list[Call], choices: Choices, observed: Observed | None = None) -> None:
         """Plan all graphs of a step that was seen, for the next ones."""
         sequence = tuple(call.name for call in calls)
         if sequence in self.step.known or len(self.step.known) >= MOST_SEQUENCES:
             return
-        whole = Composition(calls, choices)
+        whole = Composition(calls, choices, observed)
         self.largest = max(self.largest, whole.kept.peak_memory["memory"])
         for call in calls:
             self._least(call, check=False)
         least = [call.orders.least[call.key][0] for call in calls]
-        plan, self.step.known[sequence] = plan_step(whole, least, choices, self.largest)
+        plan, self.step.known[sequence] = self._agreed(lambda: plan_step(whole, least, choices, self.largest), whole)
         self._add(plan)
+
+    def _agreed(
+        self, make: Callable[[], tuple[Plan, Sequence[Runs]]], whole: Composition
+    ) -> tuple[Plan, Sequence[Runs]]:
+        """Return the plan of this rank, with the orders of the first one."""
+        if not self.distributed:
+            return make()
+        try:
+            plan, runs = make()
+        except RematError as error:
+            agree(self.module, self.choices, "", None, error)
+            raise
+        chosen = agree(self.module, self.choices, plan.fingerprint, runs, None)
+        return (plan, runs) if chosen == runs or chosen is None else whole.plan(chosen)
 
     def _least(self, call: Call, *, check: bool = True) -> Runs:
         """Return the order of a call with the smallest peak, which has to fit beside what earlier graphs hold."""
@@ -152,10 +226,27 @@ class Backend:
         if call.key not in orders.alone:
             plan = self.known.get(captured.fingerprint)
             if plan is None:
-                plan = self._plan_of_sizes(captured, orders.choices, again=bool(orders.alone))
+                plan = self._alone_agreed(captured, orders)
             self._add(plan)
             orders.alone[call.key] = plan.runs
         return orders.alone[call.key]
+
+    def _alone_agreed(self, captured: Captured, orders: Orders) -> Plan:
+        """Plan the only graph of a step; for the first sizes, the ranks of a distributed module agree."""
+        if not self.distributed or orders.alone:
+            return self._plan_of_sizes(captured, orders.choices, again=bool(orders.alone))
+        try:
+            plan = self._plan_of_sizes(captured, orders.choices, again=False)
+        except RematError as error:
+            agree(self.module, self.choices, "", None, error)
+            raise
+        chosen = agree(self.module, self.choices, plan.fingerprint, [plan.runs], None)
+        if chosen is None or chosen[0] == plan.runs:
+            return plan
+        split = {name: size for name, size in plan.split.items() if name not in ("gradients", "activations")}
+        static = sum(split.values()) - split["reserve"]
+        instance = captured.instance(costs_of(captured, orders.choices.costs, orders.choices.cache), static=static)
+        return plan_of(captured, schedule_of(instance, chosen[0]), split, plan.step, plan.optimizer)
 
     def _add(self, plan: Plan) -> None:
         self.plans.append(plan)
@@ -267,8 +358,12 @@ def _by_kind(module: Any, inputs: list[Any]) -> tuple[Source, ...]:
     if module is None:
         parameter = torch.nn.Parameter
         return tuple(Source("parameter" if isinstance(tensor, parameter) else "input") for tensor in inputs)
-    known = sources_of(module, (), inputs)
-    return tuple(Source("input") if source.kind == "constant" else source for source in known)
+    found: list[Source] = []
+    for tensor, source in zip(inputs, sources_of(module, (), inputs), strict=True):
+        found.append(Source("input") if source.kind == "constant" else source)
+        if hasattr(tensor, "device_mesh"):  # its mesh is an input of its own
+            found.append(Source(OPAQUE))
+    return tuple(found)
 
 
 def backend(budget: int | str | Sequence[int | str] | None = None, **choices: Any) -> Backend:

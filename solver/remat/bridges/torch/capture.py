@@ -308,11 +308,12 @@ UNLIMITED = 1 << 30
 
 
 @contextmanager
-def dynamo_settings(*, whole: bool = True) -> Iterator[None]:
+def dynamo_settings(*, whole: bool = True, buckets: bool = True) -> Iterator[None]:
     """Let Dynamo trace as much as it can; numbers and sizes that depend on data only if it is to be one graph.
 
     It ignores logging calls, which would break the graph, and traces recurrent layers and sizes that depend on data. A
-    module may have any number of graphs, each for shapes of its own.
+    module may have any number of graphs, each for shapes of its own. With `buckets`, PyTorch splits what
+    `DistributedDataParallel` calls at the buckets of its gradients.
     """
     config: Any = import_module("torch._dynamo.config")
     with config.patch(
@@ -320,6 +321,7 @@ def dynamo_settings(*, whole: bool = True) -> Iterator[None]:
         allow_rnn=True,
         capture_scalar_outputs=whole,
         capture_dynamic_output_shape_ops=whole,
+        **({} if buckets else {"optimize_ddp": False}),
         recompile_limit=UNLIMITED,
         accumulated_recompile_limit=UNLIMITED,
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import wraps
 from importlib import import_module
 from typing import Any
@@ -14,11 +15,13 @@ from remat.bridges.torch.backend import Backend
 from remat.bridges.torch.capture import dynamo_settings, prepared
 from remat.bridges.torch.lightning_step import PlannedStep, is_lightning
 from remat.bridges.torch.plan_options import Choices, make_choices
-from remat.bridges.torch.planning import Plan
+from remat.bridges.torch.planning import RESERVE_ON_DEVICE, Plan
+from remat.bridges.torch.ranks import bucket_bytes, check_distributed, is_sharded, wrapped
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
 from remat.bridges.torch.unsupported import check_backward_hooks, explain, is_break
 from remat.errors import RematError
+from remat.units import parse_size
 
 OWNER = "_remat"
 """The attribute of a compiled module that follows it into copies and files."""
@@ -28,7 +31,7 @@ def compile_module(module: Any, budget: int | str | Sequence[int | str] | None =
     """Compile a module in place; it is called, trained and saved as before, and its training step has a plan.
 
     The first call in training captures the step, solves, verifies and emits; each new shape gets a separate plan. Of a
-    module of Lightning, the method `training_step` is planned.
+    module of Lightning, the method `training_step` is planned, of `DistributedDataParallel` the module inside.
 
     Parameters
     ----------
@@ -44,8 +47,22 @@ def compile_module(module: Any, budget: int | str | Sequence[int | str] | None =
     """
     if not isinstance(module, torch.nn.Module):
         raise TorchError(f"expected a torch.nn.Module that returns the loss, not {type(module).__name__}")
-    Planned(module, make_choices(budget, choices)).install()
+    made = make_choices(budget, choices)
+    check_distributed(module, made)
+    inner = wrapped(module)
+    if inner is not None:
+        reserve = made.reserve if made.reserve is not None else _default_reserve(inner)
+        made = replace(made, reserve=parse_size(reserve) + bucket_bytes(module))
+    planned = Planned(module if inner is None else inner, made)
+    planned.outer = None if inner is None else module
+    planned.install()
     return module
+
+
+def _default_reserve(module: Any) -> int:
+    """Return the bytes that stay free where a module lies."""
+    on_device = any(parameter.device.type != "cpu" for parameter in module.parameters())
+    return RESERVE_ON_DEVICE if on_device else 0
 
 
 class Planned:
@@ -57,9 +74,12 @@ class Planned:
     planner : Backend
     step : PlannedStep or None
         Of a module of Lightning.
+    outer : torch.nn.Module or None
+        `DistributedDataParallel` around the module, which shows the plan, too.
     """
 
     step: PlannedStep | None = None
+    outer: Any = None
 
     def __init__(self, module: Any, choices: Choices, known: Sequence[Plan] = ()) -> None:
         self.module = module
@@ -71,6 +91,7 @@ class Planned:
         module = self.module
         module.__dict__[OWNER] = self
         module.__dict__["plan"] = None
+        self.planner.sharded = self.planner.parts = is_sharded(module)
         if is_lightning(module):
             self.step = PlannedStep(self, module, self._compiled)
             module.__dict__["training_step"] = self.step
@@ -79,6 +100,8 @@ class Planned:
 
     def _set_plan(self, plan: Plan) -> None:
         self.module.__dict__["plan"] = plan
+        if self.outer is not None:
+            self.outer.__dict__["plan"] = plan
 
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function, compiled at its first call, that checks hooks and whose errors take one line."""
@@ -91,11 +114,13 @@ class Planned:
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             check_backward_hooks(self.module)
+            if planner.sharded:
+                planner.prepare((args, kwargs))
             whole = one and not planner.parts
             if not inner:
                 inner.append(torch.compile(function, backend=planner, fullgraph=whole, dynamic=dynamic))
             try:
-                with dynamo_settings(whole=whole), _guarded_hooks():
+                with dynamo_settings(whole=whole, buckets=self.outer is None), _guarded_hooks():
                     returned = inner[0](*args, **kwargs)
             except raised as error:
                 cause = getattr(error, "inner_exception", None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from remat.bridges.torch.joint import FROM_MASK
 from remat.bridges.torch.optimizers import Trained, read_optimizer
 from remat.bridges.torch.recording import Held, Node, Recording, Role
 from remat.documents import read_document
@@ -29,7 +30,7 @@ class Costs:
         Of a roofline: operations and bytes per second.
     measured : mapping of str to (microseconds, bytes)
         By the text of an operator (its arguments, shapes and types), time and workspace; the roofline answers for
-        others.
+        others. Dropout from its mask has an entry of its own.
     """
 
     source: str
@@ -39,7 +40,7 @@ class Costs:
 
     def time(self, node: Node, *, from_mask: bool = False) -> int:
         """Whole microseconds of one run, at least 1."""
-        known = None if from_mask else self.measured.get(key_of(node))
+        known = self.measured.get(key_of(node, from_mask=from_mask))
         if known is not None:
             return max(1, known[0])
         seconds = max(node.flops / self.rate, node.moved / self.bandwidth)
@@ -66,12 +67,13 @@ class Costs:
         return max((size / time * 1e6 for size, time in moved if size >= 1 << 20), default=self.bandwidth)
 
 
-def key_of(node: Node) -> str:
+def key_of(node: Node, *, from_mask: bool = False) -> str:
     """Return a key of everything that an operator's time depends on, independent of node and storage numbers."""
     import re
 
     shapes = ", ".join("-" if held is None else f"{held.dtype}{list(held.shape)}" for held in node.tensors)
-    return f"{node.operator}{re.sub('#[0-9]+', '#', node.arguments)} -> {shapes} / {node.moved} {node.flops}"
+    text = f"{node.operator}{re.sub('#[0-9]+', '#', node.arguments)} -> {shapes} / {node.moved} {node.flops}"
+    return f"{text}{FROM_MASK}" if from_mask else text
 
 
 def read_costs(costs: str | Costs | Mapping[str, Any] | None) -> Costs:

@@ -164,7 +164,7 @@ def fit(
     device = target_of(target, choices.costs)
 
     def planned(captured: Captured, *, search: bool = True) -> tuple[Captured, Plan, Costs]:
-        costs = costs_of(captured, choices.costs)
+        costs = costs_of(captured, choices.costs, choices.cache)
         plan = make_plan(captured, replace(choices, costs=costs), search=search)
         if most is not None and plan.overhead > most:
             raise TooSmallError(

@@ -57,6 +57,8 @@ class Emitted:
         saved, and the tangents.
     saved : tuple of str
         Nodes whose tensors are passed from the forward to the backward.
+    opaque : tuple of str
+        Inputs that are no tensors, which are passed behind what is saved.
     sizes : tuple of str
         Numbers that are passed, whatever the order of the runs.
     """
@@ -64,6 +66,7 @@ class Emitted:
     forward: Part
     backward: Part
     saved: tuple[str, ...]
+    opaque: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
 
 
@@ -82,7 +85,7 @@ def emit(joint: Joint, runs: Iterable[str]) -> Emitted:
     turn = order.index(BOUNDARY)
     nodes, recording = joint.recording.nodes, joint.recording
     tangents = tuple(node.name for node in nodes if node.role is Role.TANGENT)
-    late = _Half(joint, [*joint.sizes, *tangents], takes_more=True)
+    late = _Half(joint, [*joint.sizes, *joint.opaque, *tangents], takes_more=True)
     for name in order[turn + 1 :]:
         late.run(joint.tasks[name])
     gradients = [None if name is None else late.line_of(name) for name in recording.gradients]
@@ -92,12 +95,13 @@ def emit(joint: Joint, runs: Iterable[str]) -> Emitted:
     outputs = [None if name is None else early.line_of(name) for name in recording.outputs]
     behind = _needed(joint, late.lines, gradients)
     saved = tuple(name for name in late.taken if name in behind[1])
-    forward = [*outputs, *(early.line_of(name) for name in (*saved, *joint.sizes))]
+    forward = [*outputs, *(early.line_of(name) for name in (*saved, *joint.opaque, *joint.sizes))]
     inputs = tuple(node.name for node in nodes if node.role is Role.INPUT)
     return Emitted(
         Part(inputs, _needed(joint, early.lines, forward)[0], tuple(forward)),
-        Part((*joint.sizes, *saved, *tangents), behind[0], tuple(gradients)),
+        Part((*joint.sizes, *saved, *joint.opaque, *tangents), behind[0], tuple(gradients)),
         saved,
+        joint.opaque,
         joint.sizes,
     )
 
@@ -132,6 +136,8 @@ class _Half:
             self.there[item] = self._add(
                 item, tuple((read, self.there[read]) for read in self.joint.nodes[item].inputs)
             )
+        for wait in self.joint.waits_of(task.node):
+            self.line_of(wait)
         for size in self.joint.sizes_of(task.node):
             if size not in self.there:
                 self.there[size] = self._copy(size, "")

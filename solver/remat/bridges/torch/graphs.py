@@ -16,7 +16,9 @@ def build(captured: Captured, emitted: Emitted) -> tuple[Any, Any]:
     """Return the graph modules of forward and backward."""
     forward, backward = _module(captured, emitted.forward), _module(captured, emitted.backward)
     if captured.symbols is not None:
-        _hide_saved(forward, len(emitted.forward.outputs) - len(emitted.saved) - len(emitted.sizes))
+        _hide_saved(
+            forward, len(emitted.forward.outputs) - len(emitted.saved) - len(emitted.opaque) - len(emitted.sizes)
+        )
     return forward, backward
 
 

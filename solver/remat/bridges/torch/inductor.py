@@ -287,7 +287,7 @@ class Planner:
         choices = self.choices
         if choices.costs == MEASURE:
             if not self.measured:
-                self.measured.append(costs_of(captured, choices.costs))
+                self.measured.append(costs_of(captured, choices.costs, choices.cache))
             choices = replace(choices, costs=self.measured[0])
         return in_bytes(captured, choices)
 

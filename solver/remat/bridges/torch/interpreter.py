@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
@@ -100,11 +101,7 @@ class Interpreter:
 
     def replay(self, events: Iterable[Any]) -> LiveStorages:
         """Run and drop as the events say, whether or not there is a loss; return what was alive."""
-        joint, recording = self.captured.joint, self.captured.recording
-        held: dict[str, list[str]] = {}
-        for name in (*joint.maker, *(node.name for node in recording.nodes if node.role is Role.TANGENT)):
-            for value in joint.owned[name]:
-                held.setdefault(value, []).append(name)
+        held = self.held_by_value()
         live = LiveStorages(self.given)
         with ExitStack() as stack:
             for context in (torch.no_grad(), torch._C._DisableAutocast(), live):
@@ -113,6 +110,15 @@ class Interpreter:
             for event in events:
                 self.follow(event, held)
         return live
+
+    def held_by_value(self) -> dict[str, list[str]]:
+        """Return the nodes whose tensors hold each value."""
+        joint, recording = self.captured.joint, self.captured.recording
+        held: dict[str, list[str]] = {}
+        for name in (*joint.maker, *(node.name for node in recording.nodes if node.role is Role.TANGENT)):
+            for value in joint.owned[name]:
+                held.setdefault(value, []).append(name)
+        return held
 
     def _gradients(self) -> dict[str, Any]:
         with torch.no_grad(), torch._C._DisableAutocast():
@@ -170,9 +176,13 @@ class Interpreter:
 
     def made(self, name: str, views: dict[str, Any]) -> Any:
         """Return what a node's operator returns, on the tensors that are there."""
+        return self.operation(name, views)()
+
+    def operation(self, name: str, views: dict[str, Any]) -> Callable[[], Any]:
+        """Return a node's operator with its arguments, on the tensors that are there."""
         node = self.captured.by_name[name]
         args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), lambda read: self._tensor(read.name, views))
-        return node.target(*args, **kwargs)
+        return partial(node.target, *args, **kwargs)
 
     def _tensor(self, name: str, views: dict[str, Any]) -> Any:
         """Return a node's tensor; views are created on demand."""

@@ -10,6 +10,7 @@ The following rules make the order of runs safe; values of size zero (`...:done`
 - an operator that writes into a buffer runs exactly once, before `@backward`, after all readers of the buffer; the
   readers are not recomputed, except batch normalisation in training, whose outputs do not depend on its statistics;
 - operators that draw random numbers run once, in the order of the program, so that each draws the same numbers;
+- collectives run once, in the order of the program, so that all processes meet in the same ones;
 - dropout may be recomputed from its mask;
 - the forward's results are computed once and stay until the end, since the caller holds them.
 
@@ -25,7 +26,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from remat.bridges.torch.recording import Node, Recording, Role, TorchError
+from remat.bridges.torch.recording import OPAQUE, WAIT, Node, Recording, Role, TorchError
 
 BOUNDARY = "@backward"
 FROM_MASK = "@mask"
@@ -77,6 +78,8 @@ class Joint:
         Sizes that are read off the result of a task, and its node; all others follow from inputs and from these.
     sizes : tuple of str
         Sizes that the forward passes to the backward.
+    opaque : tuple of str
+        Inputs that are no tensors.
     tasks : dict of str to Task
         In the order of the program, effects of the forward right before the boundary.
     """
@@ -99,6 +102,7 @@ class Joint:
                 self.items[call] = (*self.items.get(call, ()), name)
         self._kinds()
         self.sizes = tuple(self._early_sizes())
+        self.opaque = tuple(node.name for node in recording.nodes if node.operator == OPAQUE)
         self.tasks = {task.name: task for task in self._order()}
 
     # ------------------------------------------------------------------------------------- storages
@@ -143,6 +147,18 @@ class Joint:
         if self.nodes[name].role is Role.SIZE:
             return name not in self.size_of
         return self.nodes[name].role in (Role.CALL, Role.ITEM) and name not in self.maker
+
+    def waits_of(self, task: str) -> tuple[str, ...]:
+        """Return the waits for the result of a collective, directly behind which they run."""
+        return self._waits.get(task, ())
+
+    @cached_property
+    def _waits(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for node in self.recording.nodes:
+            if node.operator == WAIT and self.is_view(node.name) and self.nodes[node.inputs[0]].collective:
+                found[node.inputs[0]] = (*found.get(node.inputs[0], ()), node.name)
+        return found
 
     def sizes_of(self, task: str) -> tuple[str, ...]:
         """Return the sizes that are read off the result of a task's node."""
@@ -299,13 +315,17 @@ class Joint:
         pairs, fixed = self._effect_order()
         pairs += self._size_order()
         random = [name for name in self._written if self.nodes[name].random]
-        fixed.update(random)
+        shared = [name for name in self._written if self.nodes[name].collective]
+        fixed.update((*random, *shared))
         fixed.update(name for name in self._written if self.nodes[name].effect)
         returned = self.returned
         fixed.update(name for name in self._written if returned.intersection(self._written[name]))
         ahead = [name for name in random if name in self.forward]
         behind = [name for name in random if name not in self.forward]
         pairs += [*pairwise(ahead), *pairwise(behind)]
+        turns = [name for name in shared if name not in self.forward]
+        pairs += [*pairwise(name for name in shared if name in self.forward), *pairwise(turns)]
+        pairs += [(BOUNDARY, name) for name in turns[:1]]
         effects = [name for name in self._written if name in self.forward and self.nodes[name].effect]
         pairs += [(name, BOUNDARY) for name in (*ahead[-1:], *effects)]
         pairs += [(BOUNDARY, name) for name in behind[:1]]
@@ -363,6 +383,12 @@ class Joint:
         """Values that must be there at the end: gradients, and what the forward returned, which its caller holds."""
         ends = (*self.recording.outputs, *self.recording.gradients)
         return self._values_read([name for name in ends if name is not None])
+
+    def outputs(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yield place and values of what the forward returns."""
+        for place, name in enumerate(self.recording.outputs):
+            if name is not None:
+                yield place, self._values_read([name])
 
     def gradients(self) -> Iterator[tuple[int, Node, tuple[str, ...]]]:
         """Yield place, node and gradient values of each input that has a gradient."""

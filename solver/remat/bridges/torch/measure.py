@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -100,7 +101,20 @@ def unseen() -> Any:
 
 
 def allocator_peak(call: Callable[[], Returned]) -> tuple[Returned, int]:
-    """Return the result of a call, and the allocator's peak above its level before the call."""
+    """Return the result of a call, and the allocator's peak above its level before the call.
+
+    Python's garbage collector rests meanwhile: what it frees of earlier calls would lower the level at any time.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _allocator_peak(call)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _allocator_peak(call: Callable[[], Returned]) -> tuple[Returned, int]:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
@@ -120,17 +134,21 @@ def allocator_peak(call: Callable[[], Returned]) -> tuple[Returned, int]:
     return returned, int(peak)
 
 
+def clock() -> float:
+    """Return seconds: CPU time where operators run on one thread of the CPU, since other programs do not change it."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+        return time.perf_counter()
+    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
+
+
 def median_time(call: Callable[[], Any], repeats: int) -> float:
     """Return the median of the seconds that calls take."""
     taken: list[float] = []
     for _ in range(repeats):
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        begin = time.perf_counter()
+        begin = clock()
         returned = call()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        taken.append(time.perf_counter() - begin)
+        taken.append(clock() - begin)
         del returned
     return median(taken)
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import Costs
-from remat.bridges.torch.graph_emission import emit
+from remat.bridges.torch.graph_emission import Emitted, emit
 from remat.bridges.torch.graphs import build, compile_boxed
+from remat.bridges.torch.observation import Graph, Watch
 from remat.bridges.torch.operator_timing import MEASURE, costs_of
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.recording import Role
 from remat.bridges.torch.shim import torch
+from remat.bridges.torch.surroundings import Surroundings
 
 Boxed = Callable[[list[Any]], Any]
 Key = tuple[int, ...]
@@ -20,7 +23,10 @@ Runs = tuple[str, ...]
 
 
 class Chooser(Protocol):
-    """Decides in which order a call runs."""
+    """Decides in which order a call runs, and may observe it."""
+
+    watch: Watch | None
+    outside: Surroundings | None
 
     def enter(self, orders: Orders, key: Key, arguments: list[Any]) -> Runs:
         """Return the tasks in order, before the call runs."""
@@ -28,6 +34,9 @@ class Chooser(Protocol):
 
     def leave(self, outputs: tuple[Any, ...], token: Any) -> None:
         """Take note of what the call returned and saved; the token lives as long as its backward is to come."""
+
+    def turn(self, token: Any, gradients: tuple[Any, ...]) -> None:
+        """Take note of the gradients that the backward of a call returned."""
 
 
 class Orders:
@@ -55,10 +64,12 @@ class Orders:
         self.alone: dict[Key, Runs] = {}
         self.least: dict[Key, tuple[Runs, int]] = {}
         self.outputs = len(captured.recording.outputs)
-        self.sizes = len(captured.joint.sizes)
+        self.opaque = len(captured.joint.opaque)
+        self.sizes = len(captured.joint.sizes) + self.opaque
         self.tangents = sum(node.role is Role.TANGENT for node in captured.recording.nodes)
         self.runs: dict[Runs, int] = {}
         self.compiled: list[tuple[Boxed, Boxed]] = []
+        self.emitted: list[tuple[Emitted, tuple[Any, Any]]] = []
         self._sized: dict[Key, Captured] = {}
         self._measured: dict[Key, Costs] = {}
 
@@ -75,17 +86,24 @@ class Orders:
         if self.choices.costs == MEASURE:
             if key not in self._measured:
                 step.tensors = arguments
-                self._measured[key] = costs_of(step, MEASURE)
+                self._measured[key] = costs_of(step, MEASURE, self.choices.cache)
                 step.tensors = None
             step.measured = self._measured[key]
         return step
 
     def _number(self, runs: Runs) -> int:
         if runs not in self.runs:
-            forward, backward = build(self.captured, emit(self.captured.joint, runs))
+            emitted = emit(self.captured.joint, runs)
+            forward, backward = build(self.captured, emitted)
+            self.emitted.append((emitted, (forward, backward)))
             self.compiled.append((compile_boxed(forward), compile_boxed(backward)))
             self.runs[runs] = len(self.runs)
         return self.runs[runs]
+
+    def _outside(self) -> Any:
+        """Return a context for a graph, in whose list everything is put that the graph makes."""
+        outside = self.chooser.outside
+        return nullcontext([]) if outside is None or not outside.active else outside.graph()
 
     def forward(self, _: Any, __: Any) -> Boxed:
         """Compile the forward for PyTorch."""
@@ -93,9 +111,19 @@ class Orders:
 
         def run(arguments: list[Any]) -> Any:
             key = () if symbols is None else symbols.key(arguments)
-            number = self._number(self.chooser.enter(self, key, arguments))
-            returned = self.compiled[number][0](arguments)
-            token = torch.empty((number, 0))
+            runs = self.chooser.enter(self, key, arguments)
+            number = self._number(runs)
+            watch = self.chooser.watch
+            with self._outside() as made:
+                if watch is None:
+                    returned = self.compiled[number][0](arguments)
+                else:
+                    step = self.sized(key, arguments)
+                    costs = costs_of(step, self.choices.costs, self.choices.cache)
+                    returned = watch.forward(Graph(step, costs, runs, *self.emitted[number]), arguments)
+                made += returned
+                token = torch.empty((number, 0))
+                made.append(token)
             self.chooser.leave(returned, token)
             end = len(returned) - self.sizes
             return (*returned[:end], token, *returned[end:])
@@ -107,8 +135,18 @@ class Orders:
         """Compile the backward for PyTorch."""
 
         def run(arguments: list[Any]) -> Any:
-            token = arguments.pop(len(arguments) - self.tangents - 1)
-            return self.compiled[token.shape[0]][1](arguments)
+            token = arguments.pop(len(arguments) - self.tangents - self.opaque - 1)
+            number, watch = token.shape[0], self.chooser.watch
+            if self.chooser.outside is not None and self.chooser.outside.active:
+                self.chooser.outside.take(arguments[len(arguments) - self.tangents :])
+            with self._outside() as made:
+                if watch is not None and watch.began(self.emitted[number][0]):
+                    returned = watch.backward(self.emitted[number][0], arguments)
+                else:
+                    returned = self.compiled[number][1](arguments)
+                made += returned
+            self.chooser.turn(token, returned)
+            return returned
 
         run._boxed_call = True  # type: ignore[attr-defined]
         return run

@@ -180,7 +180,7 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
     step = step_of(captured, choices, split, optimizer)
     if isinstance(choices.budget, (int, str)) and share_of(choices.budget) is None:
         _check_step(captured, choices, step, parse_size(choices.budget), split)
-    costs = costs_of(captured, choices.costs)
+    costs = costs_of(captured, choices.costs, choices.cache)
     instance = captured.instance(costs, static=sum(split.values()) - reserve)
     result = _solve(instance, choices, reserve, captured)
     if result.columns is None:
@@ -208,7 +208,7 @@ def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
     step = step_of(captured, choices, split, optimizer)
     if isinstance(choices.budget, (int, str)) and share_of(choices.budget) is None:
         _check_step(captured, choices, step, parse_size(choices.budget), split)
-    result = solve_with_host(captured, choices, split, costs_of(captured, choices.costs))
+    result = solve_with_host(captured, choices, split, costs_of(captured, choices.costs, choices.cache))
     if result.columns is None:
         proved = result.status is Status.INFEASIBLE
         fixed = format_size(sum(split.values()))
@@ -395,7 +395,7 @@ def in_bytes(captured: Captured, choices: Choices) -> Choices:
         return choices
     split = split_of(captured, choices)
     counted = sum(split.values()) - split["reserve"]
-    instance = captured.instance(costs_of(captured, choices.costs), static=counted)
+    instance = captured.instance(costs_of(captured, choices.costs, choices.cache), static=counted)
     peak = _kept(instance, captured.reference).peak_memory["memory"]
     return replace(choices, budget=int(share * peak) + split["reserve"])
 

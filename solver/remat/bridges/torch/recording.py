@@ -14,6 +14,14 @@ from remat.errors import RematError
 SCHEMA = "remat.joint/1"
 
 
+OPAQUE = "opaque"
+"""An input that is no tensor, such as a mesh of devices."""
+COLLECTIVES = "_c10d_functional."
+"""Operators that exchange tensors between processes."""
+WAIT = "_c10d_functional.wait_tensor.default"
+"""Waits until a tensor that a collective returned is there; it returns this tensor."""
+
+
 class TorchError(RematError):
     """A program cannot be captured, or a plan cannot be executed; the message gives the reason."""
 
@@ -99,6 +107,11 @@ class Node:
     source: str = ""
     flops: int = 0
     moved: int = 0
+
+    @property
+    def collective(self) -> bool:
+        """Whether it exchanges tensors with other processes, which have to run it, too."""
+        return self.operator.startswith(COLLECTIVES) and self.operator != WAIT
 
     @property
     def line(self) -> str:

@@ -32,7 +32,7 @@ class Orderable:
         optimizer = read_optimizer(choices.optimizer)
         self.step = step_of(captured, choices, self.split, optimizer)
         self.optimizer = optimizer.called(device_of(captured))
-        costs = costs_of(captured, choices.costs)
+        costs = costs_of(captured, choices.costs, choices.cache)
         self.instance = captured.instance(costs, static=sum(self.split.values()) - self.split["reserve"])
 
     @cached_property
@@ -76,7 +76,7 @@ class Orderable:
 
 def least_of(captured: Captured, choices: Choices) -> tuple[tuple[str, ...], int]:
     """Return the order with the smallest peak that a quick search finds, and this peak without fixed bytes."""
-    instance = captured.instance(costs_of(captured, choices.costs))
+    instance = captured.instance(costs_of(captured, choices.costs, choices.cache))
     result = search_least(instance, choices)
     if result.columns is None:
         result = solve(instance, algorithm="keep-all")

@@ -25,8 +25,9 @@ from remat.bridges.torch.optimizers import Trained, read_optimizer
 from remat.bridges.torch.orders import Key, Orders, Runs
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Plan, TooSmallError, reserve_of
-from remat.bridges.torch.recording import Role
+from remat.bridges.torch.recording import Role, TorchError
 from remat.bridges.torch.shim import torch
+from remat.bridges.torch.surroundings import Observed
 from remat.errors import RematError
 from remat.instance import load
 from remat.schedule.document import Run
@@ -37,6 +38,7 @@ from remat.solving.result import Result
 from remat.units import format_size, parse_size
 
 END = "@end"
+OUTSIDE = "@outside"
 MOST_SEQUENCES = 8
 """Sequences of calls that are planned; a step with another one runs with the smallest peaks."""
 
@@ -129,6 +131,13 @@ class Step:
                     call.held += tensor.untyped_storage().nbytes()
         call.token = weak(token)
 
+    def number_of(self, token: Any) -> int:
+        """Return the place of the call whose backward takes a token."""
+        key = token.untyped_storage()._cdata
+        return next(
+            place for place, call in enumerate(self.calls) if call.token is not None and call.token.cdata == key
+        )
+
     def planned(self) -> Runs | None:
         """Return the order of the latest call, if a known step begins like this one."""
         names = tuple(call.name for call in self.calls)
@@ -151,21 +160,29 @@ class Step:
             )
 
 
-def fixed_of(calls: Sequence[Call], choices: Choices) -> dict[str, int]:
-    """Split the bytes that lie in memory throughout a step, each storage counted once."""
+def fixed_of(calls: Sequence[Call], choices: Choices, observed: Observed | None = None) -> dict[str, int]:
+    """Split the bytes that lie in memory throughout a step, each storage counted once.
+
+    Of a sharded module, these are the parameters as the rank holds them.
+    """
     names = {"parameter": "parameters", "buffer": "buffers"}
     split = {"parameters": 0, "buffers": 0, "inputs": 0, "constants": 0}
     seen: set[int] = set()
     trained: list[Trained] = []
-    for call in calls:
+    if observed is not None:
+        split["parameters"], trained = observed.parameters, list(observed.trained)
+    for number, call in enumerate(calls):
         joint = call.captured.joint
         gradients = {place: values for place, _, values in joint.gradients()}
         inputs = [node for node in call.captured.recording.nodes if node.role is Role.INPUT]
         for place, (node, entry) in enumerate(zip(inputs, call.given, strict=True)):
-            if entry is None or entry[0] in seen:
+            outside = observed is not None and (number, place) in observed.foreign
+            if entry is None or entry[0] in seen or outside:
                 continue
             seen.add(entry[0])
             split[names.get(node.operator, "inputs")] += entry[1]
+            if observed is not None:
+                continue
             if node.operator == "parameter" and place in gradients and node.tensors[0] is not None:
                 trained.append(Trained(entry[1], node.tensors[0].shape))
         seen |= call.made
@@ -178,13 +195,18 @@ def fixed_of(calls: Sequence[Call], choices: Choices) -> dict[str, int]:
 
 
 class Composition:
-    """The calls of a step as one instance; task and value names begin with the number of their call."""
+    """The calls of a step as one instance; task and value names begin with the number of their call.
 
-    def __init__(self, calls: Sequence[Call], choices: Choices) -> None:
+    Of a sharded module, tasks ``0.@outside``, ``1.@outside``... stand for what happens between the graphs.
+    """
+
+    def __init__(self, calls: Sequence[Call], choices: Choices, observed: Observed | None = None) -> None:
         self.calls = calls
-        self.split = fixed_of(calls, choices)
+        self.observed = observed
+        self.split = fixed_of(calls, choices, observed)
         self.documents = [
-            instance_document(call.captured.joint, costs_of(call.captured, choices.costs)) for call in calls
+            instance_document(call.captured.joint, costs_of(call.captured, choices.costs, choices.cache))
+            for call in calls
         ]
         self.tasks: list[dict[str, Any]] = []
         self.values: list[dict[str, Any]] = []
@@ -207,19 +229,91 @@ class Composition:
         made = (k for k in range(number) if entry is not None and entry[0] in self.calls[k].made)
         return next(made, number - 1)
 
+    def _outside(self) -> list[dict[str, Any]]:
+        """Return the tasks between the graphs, in order, with the values that live outside the graphs."""
+        if self.observed is None:
+            return []
+        last, count = len(self.calls), len(self.observed.intervals)
+        tasks: list[dict[str, Any]] = [
+            {"id": f"{number}.{OUTSIDE}", "time": 0, "reads": [], "writes": [f"{number}.{OUTSIDE}"], "once": True}
+            for number in range(count)
+        ]
+        for number, task in enumerate(tasks):
+            self.values.append({"id": f"{number}.{OUTSIDE}", "size": 0})
+            task["workspace"] = self.observed.workspace(number)
+            if number:
+                task["reads"].append(f"{number - 1}.{OUTSIDE}")
+            if 0 < number <= last:
+                task["reads"].append(f"{number - 1}.{END}")
+            elif number > last:  # after the backward of a call
+                call = 2 * last - number
+                values = (value for _, _, found in self.calls[call].captured.joint.gradients() for value in found)
+                task["reads"] += [f"{call}.{value}" for value in values]
+                task["reads"].append(f"{call}.{BOUNDARY}")
+        for index, (size, begin, end) in enumerate(self.observed.bars()):
+            name = f"{begin}.{OUTSIDE}.{index}"
+            self.values.append({"id": name, "size": size})
+            tasks[begin]["writes"].append(name)
+            if end < count:
+                tasks[end]["reads"].append(name)
+            else:
+                self.outputs.append(name)
+        for (call, value), number in self._ends().items():
+            tasks[number]["reads"].append(f"{call}.{value}")
+        for task in tasks:
+            task["reads"] = list(dict.fromkeys(task["reads"]))
+        return tasks
+
+    def _ends(self) -> dict[tuple[int, str], int]:
+        """Return the interval in which each gradient and each result goes that does not stay.
+
+        A result that a later call takes stays until the backward of that call, which may have saved it.
+        """
+        found: dict[tuple[int, str], int] = {}
+        if self.observed is None:
+            return found
+        for number, call in enumerate(self.calls):
+            joint = call.captured.joint
+            gradients = ((place, values) for place, _, values in joint.gradients())
+            both = ((self.observed.ends, gradients), (self.observed.outputs, joint.outputs()))
+            for ends, kind in both:
+                for place, values in kind:
+                    for value in values if (number, place) in ends else ():
+                        found[number, value] = max(found.get((number, value), 0), ends[number, place])
+            for place, values in joint.outputs():
+                if (number, place) not in self.observed.outputs:  # it stays
+                    for value in values:
+                        found.pop((number, value), None)
+            taken = min((k for k in range(number + 1, len(self.calls)) if self._takes(k, call.made)), default=None)
+            if taken is not None:
+                last = 2 * len(self.calls) - taken
+                for value in joint.returned:
+                    if (number, value) in found:
+                        found[number, value] = max(found[number, value], last)
+        return found
+
+    def _takes(self, number: int, made: set[int]) -> bool:
+        """Whether a call takes one of these storages."""
+        return any(entry is not None and entry[0] in made for entry in self.calls[number].given)
+
     def _build(self) -> None:
         turns: list[list[str]] = [[] for _ in self.calls]  # what must be there before the tangents of each call
+        gone = self._ends()
         for number, call in enumerate(self.calls):
             joint = call.captured.joint
             kept = dict.fromkeys(joint.kept)
+            for value in [value for value in kept if (number, value) in gone]:
+                del kept[value]
             for place, node, values in joint.gradients():
-                if number:
+                if number and self.observed is None:
                     turns[number - 1] += [f"{number}.{value}" for value in values]
                 if number and node.operator != "parameter":
                     turns[self._producer(number, place)] += [f"{number}.{value}" for value in values]
                     for value in values:
                         kept.pop(value, None)
             self.outputs += [f"{number}.{value}" for value in kept]
+        between = self._outside()
+        last = len(self.calls)
         backwards: list[list[dict[str, Any]]] = []
         for number, document in enumerate(self.documents):
             end = f"{number}.{END}"
@@ -228,16 +322,24 @@ class Composition:
             named = [self._named(number, task) for task in document["tasks"]]
             turn = next(place for place, task in enumerate(named) if task["id"] == f"{number}.{BOUNDARY}")
             boundary = named[turn]
+            if between:
+                self.tasks.append(between[number])
+                turns[number].append(f"{2 * last - 1 - number}.{OUTSIDE}")
+                boundary["writes"].append(f"{number}.{BOUNDARY}")
+                self.values.append({"id": f"{number}.{BOUNDARY}", "size": 0})
             self.tasks += named[:turn]
             self.tasks.append({"id": end, "time": 0, "reads": boundary["reads"], "writes": [end], "once": True})
             boundary["reads"] = list(dict.fromkeys((*boundary["reads"], end, *turns[number])))
             backwards.append(named[turn:])
-        for tasks in reversed(backwards):
-            self.tasks += tasks
+        for number, tasks in reversed(list(enumerate(backwards))):
+            self.tasks += between[2 * last - 1 - number : 2 * last - number] + tasks
+        self.tasks += between[2 * last :]
 
     def _named(self, number: int, task: dict[str, Any]) -> dict[str, Any]:
         reads = [f"{number}.{value}" for value in task["reads"]]
-        if number and not reads:
+        if not reads and self.observed is not None:
+            reads = [f"{number}.{OUTSIDE}"]
+        elif number and not reads:
             reads = [f"{number - 1}.{END}"]
         writes = [f"{number}.{value}" for value in task["writes"]]
         return task | {"id": f"{number}.{task['id']}", "reads": reads, "writes": writes}
@@ -251,7 +353,7 @@ class Composition:
             number, _, task = name.partition(".")
             if task == END:
                 ended.add(int(number))
-            elif task != BOUNDARY:
+            elif task not in (BOUNDARY, OUTSIDE):
                 (backward if int(number) in ended else forward)[int(number)].append(task)
         return [(*one, BOUNDARY, *two) for one, two in zip(forward, backward, strict=True)]
 
@@ -259,16 +361,32 @@ class Composition:
         """Return the schedule of these runs of each call; None if they are no schedule."""
         order: list[str] = []
         later: list[list[str]] = []
+        between = [] if self.observed is None else [f"{n}.{OUTSIDE}" for n in range(len(self.observed.intervals))]
         for number, names in enumerate(runs):
             turn = names.index(BOUNDARY)
+            order += between[number : number + 1]
             order += [f"{number}.{name}" for name in (*names[:turn], END)]
             later.append([f"{number}.{name}" for name in names[turn:]])
-        for names_of_call in reversed(later):
-            order += names_of_call
+        for number, names_of_call in enumerate(reversed(later), len(runs)):
+            order += between[number : number + 1] + names_of_call
+        order += between[2 * len(runs) :]
         try:
             return schedule_of(self.instance, order)
         except RematError:
             return None
+
+    def plan(self, runs: Sequence[Runs]) -> tuple[Plan, Sequence[Runs]]:
+        """Return the plan that the runs of each call are."""
+        result = self.verified(runs)
+        if result is None:
+            raise TorchError("the order of the first rank is no schedule on this one; give all ranks the same sizes")
+        fingerprint = " ".join(call.captured.fingerprint for call in self.calls)
+        counted = sum(self.split.values()) - self.split["reserve"]
+        peak = result.peak_memory["memory"]
+        names = tuple(step.task for step in result.steps if isinstance(step, Run))
+        split = {**self.split, "activations": peak - counted}
+        overhead = float(result.overhead or 0.0)
+        return Plan(fingerprint, result.to_dict(), names, split, peak, overhead, "solved"), runs
 
 
 def plan_step(whole: Composition, least: Sequence[Runs], choices: Choices, largest: int) -> tuple[Plan, Sequence[Runs]]:
@@ -316,14 +434,8 @@ def plan_step(whole: Composition, least: Sequence[Runs], choices: Choices, large
             f"{format_size(smallest + reserve, both=True)} together; of it {fixed}",
             proved=False,
         )
-    result, runs = min(fitting, key=lambda one: one[0].makespan or 0)
-    fingerprint = " ".join(call.captured.fingerprint for call in calls)
-    counted = sum(whole.split.values()) - reserve
-    peak = result.peak_memory["memory"]
-    names = tuple(step.task for step in result.steps if isinstance(step, Run))
-    split = {**whole.split, "activations": peak - counted}
-    overhead = float(result.overhead or 0.0)
-    return Plan(fingerprint, result.to_dict(), names, split, peak, overhead, "solved"), runs
+    _, runs = min(fitting, key=lambda one: one[0].makespan or 0)
+    return whole.plan(runs)
 
 
 __all__ = ["Call", "Composition", "Step", "plan_step"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from remat.bridges.torch.kernel_storage import storage_bytes
-from remat.bridges.torch.recording import Held, Node, Recording, Role, TorchError
+from remat.bridges.torch.recording import COLLECTIVES, OPAQUE, WAIT, Held, Node, Recording, Role, TorchError
 from remat.bridges.torch.shim import fx, pytree, torch
 from remat.bridges.torch.sparse import Entries, is_sparse, storage_key
 from remat.bridges.torch.symbolic import Symbols, bytes_moved, is_symbol, tensors_in
@@ -31,6 +31,9 @@ NORMALISATIONS = ("aten.native_layer_norm.default", "aten.native_group_norm.defa
 
 PYTORCH = f"{Path(torch.__file__).parent}/"
 """Where its own files are."""
+
+OTHER_COLLECTIVES = ("c10d.", "_c10d_functional_autograd.", "_dtensor.")
+"""Collectives that are no plain functions."""
 
 UNDEFINED = ("aten.empty", "aten.new_empty", "aten.empty_like", "aten.empty_strided", "aten.new_empty_strided")
 """Operators that return whatever lies in memory."""
@@ -72,7 +75,10 @@ def is_random(node: Any) -> bool:
 def is_effect(node: Any) -> bool:
     """Whether a node has side effects."""
     schema = schema_of(node)
-    return bool(schema is not None and schema.is_mutable) or bool(node.is_impure(impure_random=False))
+    if schema is not None and schema.is_mutable:
+        return True
+    # The order of collectives is kept, and a wait belongs to its collective.
+    return not operator_name(node).startswith(COLLECTIVES) and bool(node.is_impure(impure_random=False))
 
 
 def operator_name(node: Any) -> str:
@@ -94,6 +100,11 @@ def tidy(graph: Any) -> dict[int, int]:
         Storages of operators that were merged into others, each with the storage that stands for it now.
     """
     stands_for = _merge_equal(graph)
+    for node in graph.nodes:
+        if node.op == "call_function" and operator_name(node) == WAIT:  # it returns its argument
+            mine, its = (left_of(stands_for, _storages(part)[0]) for part in (node, node.args[0]))
+            if mine != its:
+                stands_for[mine] = its
     graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output") or is_effect(node) or is_random(node))
     return stands_for
 
@@ -106,6 +117,8 @@ def _merge_equal(graph: Any) -> dict[int, int]:
     stands_for: dict[int, int] = {}
     for node in list(graph.nodes):
         if node.op != "call_function" or is_effect(node) or is_random(node):
+            continue
+        if operator_name(node).startswith(COLLECTIVES):
             continue
         if operator_name(node).rpartition(".")[0] in UNDEFINED or kept.intersection(_storages(node)):
             continue
@@ -248,6 +261,8 @@ class Recorder:
                 return Node(node.name, Role.TANGENT, tensors=held)
             if is_symbol(node.meta.get("val")):
                 return Node(node.name, Role.INPUT, "size")
+            if not isinstance(node.meta.get("val"), torch.Tensor):
+                return Node(node.name, Role.INPUT, OPAQUE, tensors=held)
             number = sum(1 for known in self.place if known.op == "placeholder") - 1
             kind = self.kinds[number] if number < len(self.kinds) else "input"
             return Node(node.name, Role.INPUT, kind, tensors=held)
@@ -264,8 +279,10 @@ class Recorder:
 
     def _call(self, node: Any, inputs: tuple[str, ...], held: tuple[Held | None, ...]) -> Node:
         name = operator_name(node)
-        if name.startswith(("_c10d_functional.", "c10d.")):
-            raise TorchError(f"{name} is a collective ({source_of(node)}); plans are for one device")
+        if name.startswith(OTHER_COLLECTIVES):
+            raise TorchError(
+                f"{name} is a collective that writes into its arguments ({source_of(node)}); this cannot be planned"
+            )
         if schema_of(node) is None and held:
             raise TorchError(f"{name} is no plain operator ({source_of(node)}); this cannot be planned")
         statistics, renewed = _statistics(node, name)

@@ -1,0 +1,136 @@
+"""Modules that several processes train together: what is refused, and how the ranks agree on a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+from remat.bridges.torch.plan_options import Choices
+from remat.bridges.torch.recording import TorchError
+from remat.bridges.torch.shim import torch
+from remat.units import parse_size
+
+Orders = Sequence[tuple[str, ...]]
+
+
+def is_sharded(module: Any) -> bool:
+    """Whether FSDP2 has sharded a module, or a part of it."""
+    if not torch.distributed.is_available():
+        return False
+    sharded = import_module("torch.distributed.fsdp").FSDPModule
+    return any(isinstance(part, sharded) for part in module.modules())
+
+
+def is_distributed(module: Any) -> bool:
+    """Whether parameters of a module are distributed over several processes."""
+    return any(hasattr(parameter, "device_mesh") for parameter in module.parameters())
+
+
+def wrapped(module: Any) -> Any:
+    """Return the module inside `DistributedDataParallel`, or None."""
+    if not torch.distributed.is_available():
+        return None
+    return module.module if isinstance(module, torch.nn.parallel.DistributedDataParallel) else None
+
+
+def bucket_bytes(module: Any) -> int:
+    """Bytes of the buckets in which `DistributedDataParallel` exchanges gradients."""
+    if module.gradient_as_bucket_view:
+        return 0
+    return sum(tensor.numel() * tensor.element_size() for tensor in module.parameters() if tensor.requires_grad)
+
+
+def check_distributed(module: Any, choices: Choices) -> None:
+    """Refuse what cannot be planned over several processes."""
+    if not is_distributed(module) and wrapped(module) is None:
+        return
+    if not torch.distributed.is_initialized():
+        raise TorchError("the process group is not initialised: call torch.distributed.init_process_group first")
+    if choices.inductor:
+        raise TorchError("modules of several processes run with PyTorch's own kernels: inductor=False")
+    if choices.host is not None:
+        raise TorchError("a module of several processes cannot be planned with a host; leave host out")
+    if is_sharded(module):
+        if isinstance(choices.budget, Sequence) and not isinstance(choices.budget, str):
+            raise TorchError("a module that FSDP2 shards has one budget for all graphs, not a list")
+        if choices.plan is not None:
+            raise TorchError("the plan of a module that FSDP2 shards cannot be loaded from a file; leave plan out")
+        by_others = set(_by_others(module))
+        for name, parameter in module.named_parameters():
+            if id(parameter) in by_others:
+                raise TorchError(f"{name} is distributed by tensor parallelism beside FSDP2; plans are for one of them")
+
+
+def _by_others(module: Any) -> Iterator[int]:
+    """Yield the identities of parameters that tensor parallelism distributes, alone or together with FSDP2."""
+    states = [part._get_fsdp_state() for part in module.modules() if hasattr(part, "_get_fsdp_state")]
+    groups = [group for state in states for group in state._fsdp_param_groups]
+    known = {id(held.sharded_param): bool(held.is_dtensor) for group in groups for held in group.fsdp_params}
+    for parameter in module.parameters():
+        if hasattr(parameter, "device_mesh") and known.get(id(parameter), True):
+            yield id(parameter)
+
+
+def group_of(module: Any) -> Any:
+    """Return the process group whose ranks run the same graphs: that of the mesh if it has one dimension, or all."""
+    mesh = next((parameter.device_mesh for parameter in module.parameters() if hasattr(parameter, "device_mesh")), None)
+    return mesh.get_group() if mesh is not None and mesh.ndim == 1 else None
+
+
+def agree(
+    module: Any, choices: Choices, program: str, orders: Orders | None, error: BaseException | None
+) -> Orders | None:
+    """Return the orders that all ranks run: those of the first rank, where the programs are equal.
+
+    Ranks with other sizes keep their own orders; collectives run in the order of the program in all of them.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    choices : Choices
+    program : str
+        The fingerprint of the graphs.
+    orders : sequence of runs or None
+        Those that this rank found.
+    error : exception or None
+        Why it found none: all ranks then end.
+
+    Raises
+    ------
+    TorchError
+        If a rank found none or ended, or if budgets differ.
+    """
+    group, distributed = group_of(module), torch.distributed
+    size = distributed.get_world_size(group)
+    mine = {
+        "error": None if error is None else str(error),
+        "budget": _budget(choices),
+        "program": program,
+        "orders": orders,
+    }
+    found: list[Any] = [None] * size
+    try:
+        distributed.all_gather_object(found, mine, group=group)
+    except (RuntimeError, ValueError) as failure:
+        line = next((line for line in str(failure).splitlines() if line.strip()), type(failure).__name__)
+        raise TorchError(f"another rank ended while the ranks agreed on a plan: {line[:200]}") from failure
+    if error is not None:
+        return None
+    for rank, other in enumerate(found):
+        if other["error"] is not None:
+            raise TorchError(f"rank {rank} has no plan: {other['error']}")
+    budgets = list(dict.fromkeys(other["budget"] for other in found))
+    if len(budgets) > 1:
+        raise TorchError(f"the ranks have unequal plans: their budgets are {', '.join(map(str, budgets))}; give one")
+    return found[0]["orders"] if found[0]["program"] == program else orders
+
+
+def _budget(choices: Choices) -> Any:
+    budget = choices.budget
+    if budget is None or (isinstance(budget, str) and budget.strip().endswith("%")):
+        return budget
+    return parse_size(budget) if isinstance(budget, (int, str)) else [str(one) for one in budget]
+
+
+__all__ = ["agree", "bucket_bytes", "check_distributed", "group_of", "is_distributed", "is_sharded", "wrapped"]
