@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from remat.bridges.torch.interpreter import Execution
     from remat.bridges.torch.operator_timing import measure
     from remat.bridges.torch.optimizers import read_optimizer
+    from remat.bridges.torch.pipeline.instance import pipeline
+    from remat.bridges.torch.pipeline.stages import Stages, stages
     from remat.bridges.torch.plan_options import Choices
     from remat.bridges.torch.planning import Plan, TooSmallError, judge, load_plan, plan_of
     from remat.bridges.torch.recording import TorchError
@@ -30,6 +32,7 @@ _HOME = {
     "Execution": "interpreter",
     "Partitioner": "inductor",
     "Plan": "planning",
+    "Stages": "pipeline.stages",
     "TooSmallError": "planning",
     "TorchError": "recording",
     "apply": "chain_execution",
@@ -45,8 +48,10 @@ _HOME = {
     "judge": "planning",
     "load_plan": "planning",
     "measure": "operator_timing",
+    "pipeline": "pipeline.instance",
     "plan_of": "planning",
     "read_optimizer": "optimizers",
+    "stages": "pipeline.stages",
     "target_of": "target_device",
 }
 
@@ -57,6 +62,7 @@ __all__ = [
     "Execution",
     "Partitioner",
     "Plan",
+    "Stages",
     "TooSmallError",
     "TorchError",
     "apply",
@@ -72,8 +78,10 @@ __all__ = [
     "judge",
     "load_plan",
     "measure",
+    "pipeline",
     "plan_of",
     "read_optimizer",
+    "stages",
     "target_of",
 ]
 
