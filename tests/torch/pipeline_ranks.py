@@ -68,6 +68,28 @@ class Part(nn.Module):
         return hidden if self.behind is None else self.behind(hidden)
 
 
+class Normalised(nn.Module):
+    """Returns its loss in a dict; batch normalisation in its blocks, and a mask that passes through all of them."""
+
+    def __init__(self):
+        super().__init__()
+        parts = ((nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH), nn.GELU()) for _ in range(4))
+        self.blocks = nn.ModuleList(nn.Sequential(*own) for own in parts)
+        self.last = nn.Linear(WIDTH, 3)
+
+    def forward(self, values, labels, *, mask):
+        for block in self.blocks:
+            values = block(values) * mask
+        return {"logits": self.last(values), "loss": functional.cross_entropy(self.last(values), labels)}
+
+
+def normalised():
+    """Return the module, positional and keyword arguments of a batch of eight micro-batches of six samples."""
+    torch.manual_seed(5)
+    args = torch.randn(8 * 6, WIDTH), torch.randint(3, (8 * 6,))
+    return Normalised(), args, {"mask": torch.rand(8 * 6, 1)}
+
+
 def loss(logits, target):
     return functional.cross_entropy(logits.flatten(0, 1), target.flatten())
 
@@ -160,6 +182,41 @@ def live_peak(stages, tokens, targets):
     return live.peak
 
 
+def module_with_loss(case, rank, ranks):
+    """Compare a module that returns its loss with eager PyTorch, one micro-batch after the other."""
+    del rank, ranks
+    module, args, kwargs = normalised()
+    plain = copy.deepcopy(module)
+    parts = [[one.chunk(8)[number] for one in (*args, *kwargs.values())] for number in range(8)]
+    stages = remat.torch.stages(module, case["module"], tuple(parts[0][:2]), {"mask": parts[0][2]}, blocks="blocks.*")
+    losses = stages.step(*args, **kwargs)
+    expected = [plain(values, labels, mask=mask)["loss"] for values, labels, mask in parts]
+    for one in expected:
+        one.backward()
+    wanted = {name: one.grad / 8 for name, one in plain.named_parameters()}
+    buffers = dict(plain.named_buffers())
+    own = [
+        name for layer in stages.modules.values() for one in layer.layers for name in names_of(module, one.call.block)
+    ]
+    return {
+        "gradients": [name for name, one in stages.named_parameters() if not torch.equal(one.grad, wanted[name])],
+        "parameters": sorted(name for name, _ in stages.named_parameters()),
+        "buffers": [name for name in own if not torch.equal(module.get_buffer(name), buffers[name])],
+        "written": len(own),
+        "losses": [float(one.detach()) for one in expected] == [float(one) for one in losses],
+        "last": stages.last,
+    }
+
+
+def names_of(module, block):
+    """Return the names of a block's buffers in its module."""
+    own = {id(one) for one in block.buffers()}
+    return [name for name, one in module.named_buffers() if id(one) in own]
+
+
+KINDS = {"plan": planned_step, "module": module_with_loss}
+
+
 def refusal(case, rank, ranks):
     """Return the message of a case that is refused, and the seconds that it took."""
     del ranks
@@ -199,7 +256,8 @@ def run(rank, ranks, folder, cases):
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=120))
     found = {}
     for name, case in cases.items():
-        found[name] = (planned_step if "plan" in case else refusal)(case, rank, ranks)
+        kind = next((KINDS[key] for key in KINDS if key in case), refusal)
+        found[name] = kind(case, rank, ranks)
         dist.barrier()
     torch.save(found, f"{folder}/{rank}.pt")
     dist.destroy_process_group()

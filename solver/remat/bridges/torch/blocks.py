@@ -179,7 +179,7 @@ class BlockRunner:
         with ExitStack() as stack:
             before = random_states(devices)
             if not first:
-                stack.enter_context(without_statistics(block.module))
+                stack.enter_context(_without_statistics(block.module))
                 if call.random is not None:
                     stack.callback(set_random, devices, before)
                     set_random(devices, call.random)
@@ -260,7 +260,7 @@ def set_random(devices: list[Any], states: list[Any]) -> None:
 
 
 @contextmanager
-def without_statistics(module: Any) -> Iterator[None]:
+def _without_statistics(module: Any) -> Iterator[None]:
     """Let normalisations in training use the batch as always, and leave their running statistics alone."""
     changed = [part for part in module.modules() if part.training and getattr(part, "track_running_stats", False)]
     for part in changed:

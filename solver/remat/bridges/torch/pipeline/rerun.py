@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from weakref import ref
 
-from remat.bridges.torch.blocks import autocast_of, generators, random_states, set_random, without_statistics
+from remat.bridges.torch.blocks import autocast_of, generators, random_states, set_random
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
 
@@ -70,7 +70,7 @@ class Rerun:
             stack.callback(set_random, self._devices, random_states(self._devices))
             set_random(self._devices, self._random)
             for layer in self.layers:
-                stack.enter_context(without_statistics(layer))
+                stack.enter_context(_copied_statistics(layer))
             for kind, dtype, enabled, cached in self._autocast:
                 stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=cached))
             stack.enter_context(torch.enable_grad())
@@ -100,3 +100,17 @@ class Rerun:
 
 def _never(_: Any) -> Any:
     raise AssertionError("the graph of a second run has no backward")
+
+
+@contextmanager
+def _copied_statistics(module: Any) -> Iterator[None]:
+    """Let normalisations in training update copies of their running statistics, and so save what they saved before."""
+    parts = [part for part in module.modules() if part.training and getattr(part, "track_running_stats", False)]
+    own = [dict(part._buffers) for part in parts]
+    for part in parts:
+        part._buffers.update({name: one if one is None else one.clone() for name, one in part._buffers.items()})
+    try:
+        yield
+    finally:
+        for part, buffers in zip(parts, own, strict=True):
+            part._buffers.update(buffers)

@@ -63,6 +63,10 @@ class _Layers:
             place += len(segment)
         return tuple(map(_sendable, values))
 
+    def drops_outputs(self, batch: int) -> bool:
+        """Return whether a micro-batch recomputes the last layer, and so what the stage returns."""
+        return any(segment[-1] == self.numbers[-1] for segment in self.again(batch))
+
     def run_again(self, batch: int) -> None:
         """Run all recomputed layers of a micro-batch again, ahead of its backward."""
         for rerun in self.reruns.pop(batch, ()):
@@ -70,6 +74,24 @@ class _Layers:
 
 
 StageLayers: Any = type("StageLayers", (_Layers, torch.nn.Module), {})
+
+
+class _Function:
+    """A tensor's place in the graph, without its memory: PyTorch holds outputs of a stage until their backward."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Any) -> Any:
+        del ctx
+        element = tensor.new_empty(1).untyped_storage()
+        return tensor.new_empty(0).set_(element, 0, tensor.shape, (0,) * tensor.dim())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        del ctx
+        return gradient
+
+
+_StandIn: Any = type("_StandIn", (_Function, torch.autograd.Function), {})
 
 
 def _sendable(value: Any) -> Any:
@@ -84,6 +106,7 @@ class _Stage:
     def prepare(self: Any, arriving: Sequence[Spec], leaving: Sequence[Spec], sends: Sends) -> None:
         """Take what the base class does not know."""
         self.arriving, self.leaving, self.sends = arriving, leaving, sends
+        self.outgoing: dict[int, tuple[Any, ...]] = {}
 
     def _setup_forward_recv_info(self: Any, num_microbatches: int, has_backward: bool) -> None:
         del has_backward
@@ -122,7 +145,10 @@ class _Stage:
                 info.buffer = torch.zeros(spec.shape, dtype=spec.dtype, device=self.device) if missing else gradient
 
     def get_fwd_send_ops(self: Any, fwd_chunk_id: int) -> list[Any]:
+        held = self.fwd_cache[fwd_chunk_id]
+        self.fwd_cache[fwd_chunk_id] = self.outgoing.pop(fwd_chunk_id, held[0]), held[1]
         operations = _stage.PipelineStage.get_fwd_send_ops(self, fwd_chunk_id)
+        self.fwd_cache[fwd_chunk_id] = held
         self.sends.post(Action(Kind.SEND_F, self.stage_index, fwd_chunk_id), operations)
         return []
 
@@ -139,7 +165,13 @@ class _Stage:
     ) -> Any:
         self.sends.settle(Kind.FORWARD, self.stage_index, fwd_chunk_id)
         self.submod.batch = fwd_chunk_id
-        return _stage.PipelineStage.forward_one_chunk(self, fwd_chunk_id, args, kwargs, save_forward_output)
+        made = _stage.PipelineStage.forward_one_chunk(self, fwd_chunk_id, args, kwargs, save_forward_output)
+        if not self.is_last and torch.is_grad_enabled() and self.submod.drops_outputs(fwd_chunk_id):
+            outputs, inputs = self.fwd_cache[fwd_chunk_id]
+            self.fwd_cache[fwd_chunk_id] = tuple(map(_StandIn.apply, outputs)), inputs
+            if not self._is_same_rank(self.stage_index + 1):
+                self.outgoing[fwd_chunk_id] = outputs
+        return made
 
     def backward_one_chunk(
         self: Any, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
