@@ -214,7 +214,29 @@ def names_of(module, block):
     return [name for name, one in module.named_buffers() if id(one) in own]
 
 
-KINDS = {"plan": planned_step, "module": module_with_loss}
+def tied_ends(case, rank, ranks):
+    """Compare gradients and the updated copies of a tied embedding with eager PyTorch."""
+    del ranks
+    whole = model()
+    whole.head.weight = whole.words.weight
+    plain = copy.deepcopy(whole)
+    tokens, targets = batch()
+    stages = remat.torch.stages(whole, case["tied"], (tokens[:SAMPLES],), blocks="blocks.*", loss=loss)
+    stages.step(tokens, target=targets)
+    for number in range(BATCHES):
+        part = slice(number * SAMPLES, (number + 1) * SAMPLES)
+        (loss(plain(tokens[part]), targets[part]) / BATCHES).backward()
+    torch.optim.AdamW(stages.parameters(), lr=0.1).step()
+    wanted = dict(plain.named_parameters())
+    return {
+        "errors": {name: float((one.grad - wanted[name].grad).abs().max()) for name, one in stages.named_parameters()},
+        "copy": whole.head.weight.detach().clone(),
+        "moved": not torch.equal(whole.head.weight, plain.head.weight),
+        "held": "words.weight" in dict(stages.named_parameters()),
+    }
+
+
+KINDS = {"tied": tied_ends, "plan": planned_step, "module": module_with_loss}
 
 
 def refusal(case, rank, ranks):

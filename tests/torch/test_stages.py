@@ -9,6 +9,7 @@ from torch import nn
 import remat
 import remat.torch
 from remat.bridges.torch.pipeline.layers import trace_layers
+from remat.bridges.torch.pipeline.plans import read_plan
 from tests.torch import pipeline_ranks as ranks
 
 LIMIT = 30
@@ -150,6 +151,7 @@ def two(tmp_path_factory):
     with_loss = recomputed(remat.solve(with_even_times(four_layers), algorithm="1f1b").to_dict())
     refused = {
         "module": {"module": with_loss},
+        "tied": {"tied": plain},
         "ranks": {"plans": [four] * 2},
         "unequal": {"plans": [plain, other]},
         "no plan": {"plans": [plain, "missing.json"]},
@@ -189,6 +191,15 @@ def test_a_module_that_returns_its_loss_trains_as_without_stages(two):
     names = sorted(name for own in found for name in own["parameters"])
     assert names == sorted(name for name, _ in ranks.Normalised().named_parameters())
     assert sum(own["written"] for own in found) == 3 * 4
+
+
+def test_ranks_that_share_a_parameter_add_its_gradients(two):
+    found = [own["tied"] for own in two[1]]
+    for own in found:
+        assert own["held"]
+        assert own["moved"]
+        assert max(own["errors"].values()) < 1e-6
+    assert torch.equal(found[0]["copy"], found[1]["copy"])
 
 
 @pytest.mark.parametrize(
@@ -268,6 +279,56 @@ def test_modules_that_are_no_sequence_of_layers_are_refused(module, blocks, mess
     args, kwargs = side_arguments()
     with pytest.raises(remat.torch.TorchError, match=message):
         trace_layers(module, args, kwargs, blocks)
+
+
+def refused(document, message):
+    with pytest.raises(remat.torch.TorchError, match=message) as caught:
+        read_plan(document, 4)
+    assert "\n" not in str(caught.value)
+
+
+def test_plans_that_pytorch_does_not_run_are_refused():
+    base = {"forward_time": [2] * 4, "backward_time": 4, "saved_size": 8, "devices": 2, "micro_batches": 4}
+    hosted = remat.pipeline(**base, host={"bandwidth": 1})
+    refused(remat.solve(hosted, algorithm="pipeoffload", budget="60%"), "the plan has steps, .*without a host")
+    periodic = remat.pipeline(**base, weights="stash", parameter_size=1)
+    refused(remat.solve(periodic, algorithm="1f1b-star"), "the plan has a pattern")
+    double = remat.pipeline(**base, copies=2)
+    refused(remat.solve(double, algorithm="chimera"), "the plan has 2 copies of the model")
+    refused(remat.solve(remat.pipeline(**base), algorithm="1f1b", budget=1), "there is no plan: infeasible")
+    shorter = remat.pipeline(**(base | {"forward_time": [2] * 3}))
+    refused(remat.solve(shorter, algorithm="1f1b"), "the plan has 3 layers, and the module 4 blocks")
+    refused({"schema": "remat.schedule/2", "stages": [], "orders": {}}, "the plan is not for 4 layers")
+
+
+def test_the_measured_pipeline_has_the_bytes_of_the_module():
+    torch.manual_seed(0)
+    module, args, kwargs = ranks.normalised()
+    module(*args, **kwargs)["loss"].backward()
+    before = {name: one.clone() for name, one in module.state_dict().items()}
+    gradients = [one.grad.clone() for one in module.parameters()]
+    state = torch.get_rng_state()
+    found = remat.torch.pipeline(
+        module, args, kwargs, blocks="blocks.*", optimizer="adamw", devices=2, micro_batches=4, link="1GB/s", repeats=1
+    )
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(torch.equal(one, before[name]) for name, one in module.state_dict().items())
+    assert all(torch.equal(one.grad, other) for one, other in zip(module.parameters(), gradients, strict=True))
+
+    samples, width = 8 * 6, ranks.WIDTH
+    trained = 4 * (width * width + 3 * width)
+    for layer in found.each_layer()[:-1]:
+        # Activation, mask, and the labels that only the last layer reads.
+        assert layer.output_size == samples * (4 * width + 4 + 8)
+        assert layer.parameter_size == trained + 4 * 2 * width + 8
+        assert layer.parameter_gradient_size == trained
+        assert layer.optimizer_size == 2 * trained
+        assert layer.weight_time == 0
+        # Saved: what normalisation and GELU read, and the statistics of the batch.
+        assert layer.saved_size == samples * 4 * 2 * width + 2 * 4 * width
+        assert layer.forward_time >= 1
+        assert layer.backward_time >= 1
+    assert [layer.name for layer in found.each_layer()] == [f"blocks.{number}" for number in range(4)]
 
 
 @pytest.mark.slow

@@ -94,6 +94,32 @@ class Peers:
         finally:
             logger.disabled = silent
 
+    def add_gradients(self, parameter: Any, ranks: Sequence[int]) -> None:
+        """Let ranks that share a parameter have the sum of their gradients, added in the order of the ranks.
+
+        Parameters
+        ----------
+        parameter : torch.nn.Parameter
+        ranks : sequence of int
+            At least two, ascending; other ranks return at once.
+        """
+        if self.rank not in ranks:
+            return
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        total = parameter.grad.contiguous()
+        if self.rank == ranks[0]:
+            for other in ranks[1:]:
+                found = torch.empty_like(total)
+                self._dist.recv(found, group=self.group, group_src=other)
+                total += found
+            for other in ranks[1:]:
+                self._dist.send(total, group=self.group, group_dst=other)
+        else:
+            self._dist.send(total, group=self.group, group_dst=ranks[0])
+            self._dist.recv(total, group=self.group, group_src=ranks[0])
+        parameter.grad = total
+
     def _tell(self, error: BaseException) -> str:
         """Put down a failure, unless another rank has, and return the first one."""
         own = f"rank {self.rank} failed: {_line_of(error)}"

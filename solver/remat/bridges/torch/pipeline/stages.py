@@ -59,8 +59,8 @@ def stages(
     Raises
     ------
     TorchError
-        On all ranks: if no process group is initialised, the plan does not fit the group or the module, plans or
-        modules of ranks differ, or stages on different ranks share a parameter.
+        On all ranks: if no process group is initialised, the plan does not fit the group or the module, or plans or
+        modules of ranks differ.
     """
     peers = Peers(group)
     problem: Exception | None = None
@@ -70,7 +70,6 @@ def stages(
         read = read_plan(plan, len(layers.names))
         if len(read.rows) != peers.size:
             raise TorchError(f"the plan uses {len(read.rows)} devices, and the process group has {peers.size} ranks")
-        _check_shared(module, layers, read)
         said = [("plans", read.digest), ("modules or micro-batches", layers.fingerprint)]
     except Exception as error:
         problem = error
@@ -78,20 +77,15 @@ def stages(
     return Stages(module, layers, read, peers, loss=loss, scale_gradients=scale_gradients)
 
 
-def _check_shared(module: Any, layers: Layers, plan: StagePlan) -> None:
-    """Refuse parameters that several ranks would hold, and sum gradients of."""
+def _shared(module: Any, layers: Layers, plan: StagePlan) -> list[tuple[Any, tuple[int, ...]]]:
+    """Return the parameters that layers on several ranks use, in the order of the module, with these ranks."""
     rank_of = {layer: plan.layout.home[number] for number, own in enumerate(plan.stages) for layer in own.layers}
-    names = {parameter: name for name, parameter in module.named_parameters()}
-    seen: dict[Any, int] = {}
+    users: dict[Any, set[int]] = {}
     for index, layer in enumerate(layers.modules):
         for parameter in layer.parameters():
-            other = seen.setdefault(parameter, index)
-            if rank_of[other] != rank_of[index]:
-                shared = names.get(parameter, "a parameter")
-                raise TorchError(
-                    f"the layers of {layers.names[other]} and {layers.names[index]} share {shared}"
-                    f" on ranks {rank_of[other]} and {rank_of[index]}; a parameter is on one rank"
-                )
+            users.setdefault(parameter, set()).add(rank_of[index])
+    listed = ((one, tuple(sorted(users.get(one, ())))) for one in module.parameters() if one.requires_grad)
+    return [(parameter, ranks) for parameter, ranks in listed if len(ranks) > 1]
 
 
 def _positional(args: tuple[Any, ...], _: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -127,6 +121,7 @@ class Stages:
         self.first, self.last = mine[0] == 0, mine[-1] == len(plan.stages) - 1
         self.modules = torch.nn.ModuleDict()
         self._layers, self._peers, self._module = layers, peers, module
+        self._shared = _shared(module, layers, plan)
         self._sends = Sends(arrivals_before(plan.layout, peers.rank))
         built = [self._stage(number, plan) for number in mine]
 
@@ -178,10 +173,11 @@ class Stages:
         return (parameter for _, parameter in self.named_parameters())
 
     def step(self, *args: Any, target: Any = None, **kwargs: Any) -> list[Any]:
-        """Run forwards and backwards of a batch; gradients are added to those of the parameters.
+        """Run forwards and backwards of a batch, and leave the gradients in the parameters.
 
-        All ranks call it. `args` and `kwargs` are those of the module for the whole batch, which is cut along the first
-        dimension; the rank with the first stage reads them. The rank with the last stage reads `target`.
+        All ranks call it, without gradients of earlier steps, which PyTorch would divide again. `args` and `kwargs` are
+        those of the module for the whole batch, which is cut along the first dimension; the rank with the first stage
+        reads them. The rank with the last stage reads `target`.
 
         Returns
         -------
@@ -201,6 +197,8 @@ class Stages:
                 raise TorchError("this rank runs the first stage, and got no inputs")
             schedule.step(*given[0], target=target if self.last else None, return_outputs=False, **given[1])
             self._sends.finish()
+            for parameter, ranks in self._shared:
+                self._peers.add_gradients(parameter, ranks)
         losses, schedule.losses = schedule.losses, {}
         return [losses[batch] for batch in sorted(losses)]
 
