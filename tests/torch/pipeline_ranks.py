@@ -285,13 +285,27 @@ def run(rank, ranks, folder, cases):
     dist.destroy_process_group()
 
 
-def run_and_die(rank, ranks, folder, plan):
-    """Rank 1 ends without a word in its third forward; the others write down what they are told."""
+def run_and_die(rank, ranks, folder, plan, at):
+    """Rank 1 ends without a word, in its third forward or before; the others write down what they are told."""
     torch.set_num_threads(1)
     store = f"file://{folder}/store"
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks)
     tokens, targets = batch()
-    stages = remat.torch.stages(model(), plan, (tokens[:SAMPLES],), blocks="blocks.*", loss=loss)
+    if rank == 1 and at == "start":
+        os._exit(3)
+    begun = time.monotonic()
+    try:
+        stages = remat.torch.stages(model(), plan, (tokens[:SAMPLES],), blocks="blocks.*", loss=loss)
+        if rank == 1:
+            stages.modules["1"].register_forward_hook(die_at_third())
+        begun = time.monotonic()
+        stages.step(tokens, target=targets)
+    except remat.RematError as error:
+        torch.save({"message": str(error), "seconds": time.monotonic() - begun}, f"{folder}/{rank}.pt")
+    os._exit(0)
+
+
+def die_at_third():
     calls = []
 
     def hook(*_):
@@ -299,11 +313,4 @@ def run_and_die(rank, ranks, folder, plan):
         if len(calls) == 3:
             os._exit(3)
 
-    if rank == 1:
-        stages.modules["1"].register_forward_hook(hook)
-    begun = time.monotonic()
-    try:
-        stages.step(tokens, target=targets)
-    except remat.RematError as error:
-        torch.save({"message": str(error), "seconds": time.monotonic() - begun}, f"{folder}/{rank}.pt")
-    os._exit(0)
+    return hook

@@ -357,19 +357,21 @@ def test_four_ranks_run_four_kinds_of_orders(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_rank_that_dies_ends_the_others(tmp_path):
-    plan = remat.solve(instance_for(4), algorithm="1f1b").to_dict()
+@pytest.mark.parametrize(("count", "at", "told"), [(4, "step", "rank "), (2, "start", "another rank has ended: ")])
+def test_a_rank_that_dies_ends_the_others(tmp_path, count, at, told):
+    plan = remat.solve(instance_for(count), algorithm="1f1b").to_dict()
     context = torch.multiprocessing.get_context("spawn")
     started = [
-        context.Process(target=ranks.run_and_die, args=(rank, 4, str(tmp_path), plan), daemon=True) for rank in range(4)
+        context.Process(target=ranks.run_and_die, args=(rank, count, str(tmp_path), plan, at), daemon=True)
+        for rank in range(count)
     ]
     for process in started:
         process.start()
     for process in started:
         process.join(120)
-    assert [process.exitcode for process in started] == [0, 3, 0, 0]
-    for rank in (0, 2, 3):
-        told = torch.load(tmp_path / f"{rank}.pt")
-        assert told["message"].startswith("rank ")
-        assert "RuntimeError: [" in told["message"]  # gloo's message: the connection is closed, or a read failed
-        assert told["seconds"] < LIMIT
+    assert [process.exitcode for process in started] == [3 if rank == 1 else 0 for rank in range(count)]
+    for rank in {*range(count)} - {1}:
+        found = torch.load(tmp_path / f"{rank}.pt")
+        assert found["message"].startswith(told)
+        assert "RuntimeError: [" in found["message"]  # gloo's message: the connection is closed, or a read failed
+        assert found["seconds"] < LIMIT

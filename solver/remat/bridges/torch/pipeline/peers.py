@@ -16,7 +16,7 @@ _KEY = "remat.failure"
 
 
 class Peers:
-    """A process group of its own over the ranks of another one.
+    """The ranks of a process group, and after `open` a group of their own for transfers.
 
     Parameters
     ----------
@@ -36,10 +36,15 @@ class Peers:
         ranks = self._dist.get_process_group_ranks(group)
         if self._dist.get_rank() not in ranks:
             raise TorchError(f"rank {self._dist.get_rank()} is not in the group of the pipeline")
-        self.group = self._dist.new_group(ranks, use_local_synchronization=True)
-        self.rank = int(self._dist.get_rank(self.group))
+        self._given, self._ranks = group, ranks
+        self.group: Any = None
+        self.rank = int(self._dist.get_rank(group))
         self.size = len(ranks)
         self.failure = ""
+
+    def open(self) -> None:
+        """Create the group for transfers."""
+        self.group = self._dist.new_group(self._ranks, use_local_synchronization=True)
 
     def agree(self, said: Sequence[tuple[str, str]], problem: Exception | None) -> None:
         """Check that no rank has a problem, and that all say the same.
@@ -55,11 +60,16 @@ class Peers:
         Exception
             This rank's own problem.
         TorchError
-            Another rank's problem, or the first thing that differs.
+            Another rank's problem, or its end, or the first thing that differs.
         """
         told = None if problem is None else _line_of(problem)
         heard: list[Any] = [None] * self.size
-        self._dist.all_gather_object(heard, (told, list(said)), group=self.group)
+        try:
+            self._dist.all_gather_object(heard, (told, list(said)), group=self._given)
+        except RuntimeError as error:
+            if problem is not None:
+                raise problem from None
+            raise TorchError(f"another rank has ended: {_line_of(error)}") from error
         if problem is not None:
             raise problem
         for rank, (other, _) in enumerate(heard):

@@ -74,6 +74,7 @@ def stages(
     except Exception as error:
         problem = error
     peers.agree(said, problem)
+    peers.open()
     return Stages(module, layers, read, peers, loss=loss, scale_gradients=scale_gradients)
 
 
