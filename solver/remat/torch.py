@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from remat.bridges.torch.observation import observe
     from remat.bridges.torch.operator_timing import measure, profile
     from remat.bridges.torch.optimizers import read_optimizer
+    from remat.bridges.torch.pipeline.instance import pipeline
+    from remat.bridges.torch.pipeline.stages import Stages, stages
     from remat.bridges.torch.plan_options import Choices
     from remat.bridges.torch.planning import Plan, TooSmallError, judge, load_plan, plan_of
     from remat.bridges.torch.recording import TorchError
@@ -31,6 +33,7 @@ _HOME = {
     "Execution": "interpreter",
     "Partitioner": "inductor",
     "Plan": "planning",
+    "Stages": "pipeline.stages",
     "TooSmallError": "planning",
     "TorchError": "recording",
     "apply": "chain_execution",
@@ -47,9 +50,11 @@ _HOME = {
     "load_plan": "planning",
     "measure": "operator_timing",
     "observe": "observation",
+    "pipeline": "pipeline.instance",
     "plan_of": "planning",
     "profile": "operator_timing",
     "read_optimizer": "optimizers",
+    "stages": "pipeline.stages",
     "target_of": "target_device",
 }
 
@@ -60,6 +65,7 @@ __all__ = [
     "Execution",
     "Partitioner",
     "Plan",
+    "Stages",
     "TooSmallError",
     "TorchError",
     "apply",
@@ -76,9 +82,11 @@ __all__ = [
     "load_plan",
     "measure",
     "observe",
+    "pipeline",
     "plan_of",
     "profile",
     "read_optimizer",
+    "stages",
     "target_of",
 ]
 

@@ -120,8 +120,7 @@ def rows_of(orders: Orders) -> Rows:
     OptionError
         For stages that a CSV cannot express: layers that are not consecutive.
     """
-    copies = _copies_of(orders)
-    number = {stage: index for index, stage in enumerate(stage for own in copies for stage in own)}
+    number = stage_numbers(orders)
     halves = {one.stage for listed in orders.lists for one in listed if one.phase in (Phase.W, Phase.BW)}
     kinds = {Phase.F: Kind.FORWARD, Phase.W: Kind.WEIGHT, Phase.BW: Kind.BACKWARD}
     rows: list[tuple[Cell, ...]] = []
@@ -137,6 +136,17 @@ def rows_of(orders: Orders) -> Rows:
     while rows and not rows[-1]:
         rows.pop()
     return tuple(rows)
+
+
+def stage_numbers(orders: Orders) -> dict[int, int]:
+    """Return the number of each stage in a CSV: as micro-batches pass them, copy by copy.
+
+    Raises
+    ------
+    OptionError
+        As `rows_of`.
+    """
+    return {stage: index for index, stage in enumerate(stage for own in _copies_of(orders) for stage in own)}
 
 
 def _copies_of(orders: Orders) -> list[list[int]]:

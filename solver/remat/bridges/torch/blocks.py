@@ -134,7 +134,7 @@ class BlockRunner:
         tensor, leaves[place] = leaves[place], None
         if any(leaves[other].requires_grad for other in tensors if other != place):
             raise TorchError(f"block {name} takes a second tensor that needs a gradient; a chain has one")
-        self.calls[index] = Call(leaves, form, place, _autocast_of({"cpu", tensor.device.type}))
+        self.calls[index] = Call(leaves, form, place, autocast_of({"cpu", tensor.device.type}))
         return tensor
 
     def call(self, index: int) -> Call:
@@ -174,15 +174,15 @@ class BlockRunner:
         first = call.runs == 0
         call.runs += 1
         version = tensor._version
-        devices = _generators(tensor)
+        devices = generators(tensor)
         torch.clear_autocast_cache()
         with ExitStack() as stack:
-            before = _random_states(devices)
+            before = random_states(devices)
             if not first:
                 stack.enter_context(_without_statistics(block.module))
                 if call.random is not None:
-                    stack.callback(_set_random, devices, before)
-                    _set_random(devices, call.random)
+                    stack.callback(set_random, devices, before)
+                    set_random(devices, call.random)
                 for kind, dtype, enabled, cached in call.autocast:
                     stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=cached))
             leaves = list(call.leaves)
@@ -195,7 +195,7 @@ class BlockRunner:
                     raise self._in_place(block) from error
                 raise
         torch.clear_autocast_cache()
-        if first and any(not torch.equal(*pair) for pair in zip(before, _random_states(devices), strict=True)):
+        if first and any(not torch.equal(*pair) for pair in zip(before, random_states(devices), strict=True)):
             call.random = before
         if tensor._version != version:
             raise self._in_place(block)
@@ -227,7 +227,8 @@ def _same_storage(one: Any, other: Any) -> bool:
     return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
 
 
-def _autocast_of(kinds: set[str]) -> list[tuple[str, Any, bool, bool]]:
+def autocast_of(kinds: set[str]) -> list[tuple[str, Any, bool, bool]]:
+    """Return the autocast of types of devices: type, dtype, whether it is on, and whether it caches."""
     cached = torch.is_autocast_cache_enabled()
     return [
         (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cached)
@@ -236,19 +237,21 @@ def _autocast_of(kinds: set[str]) -> list[tuple[str, Any, bool, bool]]:
     ]
 
 
-def _generators(tensor: Any) -> list[Any]:
+def generators(tensor: Any) -> list[Any]:
     """Return the devices whose generators a block on this tensor may use; None is the CPU."""
     return [None, *([] if tensor.device.type == "cpu" else [tensor.device])]
 
 
-def _random_states(devices: list[Any]) -> list[Any]:
+def random_states(devices: list[Any]) -> list[Any]:
+    """Return the states of the generators of devices."""
     return [
         torch.get_rng_state() if device is None else getattr(torch, device.type).get_rng_state(device)
         for device in devices
     ]
 
 
-def _set_random(devices: list[Any], states: list[Any]) -> None:
+def set_random(devices: list[Any], states: list[Any]) -> None:
+    """Set the states of the generators of devices."""
     for device, state in zip(devices, states, strict=True):
         if device is None:
             torch.set_rng_state(state)

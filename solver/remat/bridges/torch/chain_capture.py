@@ -59,7 +59,7 @@ def chain(
         raise OptionError(f"expected a number of steps, at least 1, not {repeats}", argument="repeats")
     found = find_blocks(module, blocks)
     given = (tuple(args), dict(kwargs or {}))
-    with _as_before(module, given):
+    with as_before(module, given):
         measured = _Bytes(module, found, given).step()
         timed = [_Times(module, found, given).step() for _ in range(repeats)]
     document = {
@@ -75,7 +75,7 @@ def chain(
 
 
 @contextmanager
-def _as_before(module: Any, given: Any) -> Iterator[None]:
+def as_before(module: Any, given: Any) -> Iterator[None]:
     """Put back buffers, gradients and generators at the end."""
     tensors = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
     trained = [tensor for tensor in (*module.parameters(), *tensors) if tensor.requires_grad and tensor.is_leaf]
@@ -109,14 +109,14 @@ class _Measured(BlockStep):
                 tensor.grad = None
         with torch.enable_grad():
             returned = self.call(self.module, *self.given)
-        _loss_of(returned).backward()
+        loss_of(returned).backward()
 
 
 def _tensors(tree: Any) -> list[Any]:
     return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
-def _loss_of(returned: Any) -> Any:
+def loss_of(returned: Any) -> Any:
     """Return the loss: the first scalar of a floating-point type that has a gradient."""
     for tensor in _tensors(returned):
         if tensor.dim() == 0 and tensor.is_floating_point() and tensor.requires_grad:
@@ -245,9 +245,9 @@ class _Bytes(_Measured):
             listed.append(
                 {
                     "name": names[index],
-                    "forward_time": _middle(step.forwards[index] for step in timed),
-                    "saving_forward_time": _middle(step.savings[index] for step in timed),
-                    "backward_time": _middle(step.backwards[index] for step in timed),
+                    "forward_time": microseconds(step.forwards[index] for step in timed),
+                    "saving_forward_time": microseconds(step.savings[index] for step in timed),
+                    "backward_time": microseconds(step.backwards[index] for step in timed),
                     "output_size": stage.output,
                     "saved_size": stage.saved,
                     "forward_workspace": given + stage.forward_above - max(given, stage.output),
@@ -265,7 +265,7 @@ class _Bytes(_Measured):
             "input_gradient": gradient[0] > 0,
             "static_memory": self.static,
             "stages": listed,
-            "loss": {"time": _middle(step.loss for step in timed), "workspace": workspace},
+            "loss": {"time": microseconds(step.loss for step in timed), "workspace": workspace},
         }
 
 
@@ -273,7 +273,8 @@ def _key(tensor: Any) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-def _middle(seconds: Iterable[float]) -> int:
+def microseconds(seconds: Iterable[float]) -> int:
+    """Return the median in whole microseconds, at least 1."""
     return max(1, round(median(seconds) * 1e6))
 
 

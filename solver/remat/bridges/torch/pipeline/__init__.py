@@ -1,0 +1,1 @@
+"""Pipelines of a PyTorch module: its layers, their costs, and the execution of a plan on several ranks."""
