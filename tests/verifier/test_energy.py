@@ -122,3 +122,17 @@ def test_other_kinds_have_the_energy_of_their_transfers():
     moved = result.report.transferred
     assert moved["m->n"] > 0
     assert result.energy == 2 * moved["m->n"] + 0.25 * moved["n->m"]
+
+
+def test_a_stream_has_the_energy_of_the_samples_that_are_checked():
+    machine = PAGED["machine"] | {
+        "processors": [{"name": "p", "memory": "m"}, {"name": "q", "memory": "n"}],
+        "links": [link | {"bandwidth": 1, "energy": 2} for link in LINKS],
+    }
+    tasks = [
+        {"id": "a", "time": 2, "energy": 5, "size": 1},
+        {"id": "b", "time": 2, "energy": 7, "reads": ["a"], "size": 1},
+    ]
+    result = remat.solve(PAGED | {"machine": machine, "tasks": tasks, "stream": 3}, algorithm="tarnawski-dp")
+    assert sum(result.report.transferred.values()) == 3
+    assert result.energy == 3 * (5 + 7) + 3 * 2

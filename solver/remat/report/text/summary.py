@@ -227,7 +227,7 @@ def _schedule(result: Result, report: Report) -> Iterator[tuple[str, str]]:
 def energy_lines(report: Report) -> Iterator[tuple[str, str]]:
     """Yield the energy of a schedule if its instance gives one."""
     if report.energy is not None:
-        looked_at = "" if report.steady is None else f", of all that is looked at of the {report.steady.what}s"
+        looked_at = "" if report.steady is None else ", of all that is checked step by step"
         exact = isinstance(report.energy, int) and report.energy < 10**12
         yield "energy", (f"{report.energy:,}" if exact else f"{report.energy:.6g}") + looked_at
 

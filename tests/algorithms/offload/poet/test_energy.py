@@ -146,18 +146,30 @@ def agrees(seed):
     return free > sum(one["big"] if isinstance(one, dict) else one for one in energies), best > free
 
 
-def test_exhaustive_search_equals_poet_on_tiny_draws():
-    found = [agrees(seed) for seed in range(100)]
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_exhaustive_search_equals_poet_on_tiny_draws(half):
+    found = [agrees(50 * half + number) for number in range(50)]
     # Energies beyond those of one run each, and deadlines that cost energy.
-    assert sum(extra for extra, _ in found) >= 50
-    assert sum(dearer for _, dearer in found) >= 5
+    assert sum(extra for extra, _ in found) >= 20
+    assert sum(dearer for _, dearer in found) >= 2
+
+
+def test_the_first_processor_counts():
+    """Tasks run on the first processor, even where another one would need less energy."""
+    machine = MACHINE | {
+        "processors": [{"name": "cpu", "memory": "ram", "type": "a"}, {"name": "npu", "memory": "ram", "type": "b"}]
+    }
+    tasks = [task | {"energy": {"a": 2, "b": 1}} for task in TASKS]
+    result = solve(EXAMPLE | {"tasks": tasks, "machine": machine}, 12)
+    assert result.energy == 8
+    assert result.notes == ("energy 8: the least of whole-value offloading with recomputation, on the first processor",)
 
 
 def test_the_program_of_larger_graphs(monkeypatch):
     """Where the search gives up, the program decides: never better than the least energy, and often equal."""
     monkeypatch.setattr("remat_algorithms.offload.poet.energy_search.MOST_STATES", 0)
     equal = 0
-    for seed in range(12):
+    for seed in range(8):
         document, budget, slack = drawn(seed)
         deadline = 2 * float(least_makespan(document, budget, recompute=True) or 0) + slack
         least = least_energy(document, budget, deadline)
@@ -169,7 +181,7 @@ def test_the_program_of_larger_graphs(monkeypatch):
         assert found.makespan <= deadline + 1e-9
         assert "not proved to be the least" in found.notes[0]
         equal += found.energy == pytest.approx(float(least))
-    assert equal >= 6
+    assert equal >= 4
 
 
 @pytest.mark.slow
