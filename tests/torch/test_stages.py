@@ -228,23 +228,23 @@ def test_a_process_group_is_needed():
 
 
 class Side(nn.Module):
-    """Passes a mask from its arguments and a table from a buffer to all blocks, and ties its ends."""
+    """Passes a mask from its arguments and a table from a buffer to its blocks."""
 
-    def __init__(self, *, tied=False, writes=False):
+    def __init__(self, *, writes=False, branches=False, blocks=3):
         super().__init__()
         self.words = nn.Embedding(9, 6)
         self.register_buffer("table", torch.linspace(0, 1, 6))
         self.blocks = nn.ModuleList(nn.Bilinear(6, 6, 6) for _ in range(3))
         self.head = nn.Linear(6, 9)
-        self.writes = writes
-        if tied:
-            self.head.weight = self.words.weight
+        self.writes, self.branches, self.called = writes, branches, blocks
 
     def forward(self, tokens, mask=None, *, scale=2):
         hidden, table = self.words(tokens), self.table.cos().expand(*tokens.shape, 6)
         if self.writes:
             self.table.add_(1)
-        for block in self.blocks:
+        if self.branches and hidden.sum().item() > 0:
+            hidden = -hidden
+        for block in self.blocks[: self.called]:
             hidden = block(hidden * mask, table.contiguous()) * scale
         return {"logits": self.head(hidden), "mask": mask}
 
@@ -271,6 +271,8 @@ def test_layers_compute_what_the_module_does():
     ("module", "blocks", "message"),
     [
         (Side(writes=True), "blocks.*", "writes its table outside its blocks"),
+        (Side(branches=True), "blocks.*", "^torch[.]export cannot trace the module: [^\\n]+$"),
+        (Side(blocks=2), "blocks.*", "does not call block blocks.2"),
         (Side(), ["blocks.*", "table_"], "no submodule is named 'table_'"),
         (Side(), ["blocks.1", "blocks.0", "blocks.2"], "calls block blocks.0 where blocks.1 is the next"),
     ],
