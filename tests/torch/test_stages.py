@@ -289,7 +289,7 @@ def refused(document, message):
     assert "\n" not in str(caught.value)
 
 
-def test_plans_that_pytorch_does_not_run_are_refused():
+def test_plans_that_pytorch_does_not_run_are_refused(tmp_path):
     base = {"forward_time": [2] * 4, "backward_time": 4, "saved_size": 8, "devices": 2, "micro_batches": 4}
     hosted = remat.pipeline(**base, host={"bandwidth": 1})
     refused(remat.solve(hosted, algorithm="pipeoffload", budget="60%"), "the plan has steps, .*without a host")
@@ -297,7 +297,10 @@ def test_plans_that_pytorch_does_not_run_are_refused():
     refused(remat.solve(periodic, algorithm="1f1b-star"), "the plan has a pattern")
     double = remat.pipeline(**base, copies=2)
     refused(remat.solve(double, algorithm="chimera"), "the plan has 2 copies of the model")
-    refused(remat.solve(remat.pipeline(**base), algorithm="1f1b", budget=1), "there is no plan: infeasible")
+    none = remat.solve(remat.pipeline(**base), algorithm="1f1b", budget=1)
+    refused(none, "there is no plan: infeasible")
+    none.save(tmp_path / "none.json")
+    refused(tmp_path / "none.json", "there is no plan: infeasible")
     shorter = remat.pipeline(**(base | {"forward_time": [2] * 3}))
     refused(remat.solve(shorter, algorithm="1f1b"), "the plan has 3 layers, and the module 4 blocks")
     refused({"schema": "remat.schedule/2", "stages": [], "orders": {}}, "the plan is not for 4 layers")
