@@ -228,23 +228,23 @@ def test_a_process_group_is_needed():
 
 
 class Side(nn.Module):
-    """Passes a mask from its arguments and a table from a buffer to all blocks, and ties its ends."""
+    """Passes a mask from its arguments and a table from a buffer to its blocks."""
 
-    def __init__(self, *, tied=False, writes=False):
+    def __init__(self, *, writes=False, branches=False, blocks=3):
         super().__init__()
         self.words = nn.Embedding(9, 6)
         self.register_buffer("table", torch.linspace(0, 1, 6))
         self.blocks = nn.ModuleList(nn.Bilinear(6, 6, 6) for _ in range(3))
         self.head = nn.Linear(6, 9)
-        self.writes = writes
-        if tied:
-            self.head.weight = self.words.weight
+        self.writes, self.branches, self.called = writes, branches, blocks
 
     def forward(self, tokens, mask=None, *, scale=2):
         hidden, table = self.words(tokens), self.table.cos().expand(*tokens.shape, 6)
         if self.writes:
             self.table.add_(1)
-        for block in self.blocks:
+        if self.branches and hidden.sum().item() > 0:
+            hidden = -hidden
+        for block in self.blocks[: self.called]:
             hidden = block(hidden * mask, table.contiguous()) * scale
         return {"logits": self.head(hidden), "mask": mask}
 
@@ -271,6 +271,8 @@ def test_layers_compute_what_the_module_does():
     ("module", "blocks", "message"),
     [
         (Side(writes=True), "blocks.*", "writes its table outside its blocks"),
+        (Side(branches=True), "blocks.*", "^torch[.]export cannot trace the module: [^\\n]+$"),
+        (Side(blocks=2), "blocks.*", "does not call block blocks.2"),
         (Side(), ["blocks.*", "table_"], "no submodule is named 'table_'"),
         (Side(), ["blocks.1", "blocks.0", "blocks.2"], "calls block blocks.0 where blocks.1 is the next"),
     ],
@@ -287,7 +289,7 @@ def refused(document, message):
     assert "\n" not in str(caught.value)
 
 
-def test_plans_that_pytorch_does_not_run_are_refused():
+def test_plans_that_pytorch_does_not_run_are_refused(tmp_path):
     base = {"forward_time": [2] * 4, "backward_time": 4, "saved_size": 8, "devices": 2, "micro_batches": 4}
     hosted = remat.pipeline(**base, host={"bandwidth": 1})
     refused(remat.solve(hosted, algorithm="pipeoffload", budget="60%"), "the plan has steps, .*without a host")
@@ -295,7 +297,10 @@ def test_plans_that_pytorch_does_not_run_are_refused():
     refused(remat.solve(periodic, algorithm="1f1b-star"), "the plan has a pattern")
     double = remat.pipeline(**base, copies=2)
     refused(remat.solve(double, algorithm="chimera"), "the plan has 2 copies of the model")
-    refused(remat.solve(remat.pipeline(**base), algorithm="1f1b", budget=1), "there is no plan: infeasible")
+    none = remat.solve(remat.pipeline(**base), algorithm="1f1b", budget=1)
+    refused(none, "there is no plan: infeasible")
+    none.save(tmp_path / "none.json")
+    refused(tmp_path / "none.json", "there is no plan: infeasible")
     shorter = remat.pipeline(**(base | {"forward_time": [2] * 3}))
     refused(remat.solve(shorter, algorithm="1f1b"), "the plan has 3 layers, and the module 4 blocks")
     refused({"schema": "remat.schedule/2", "stages": [], "orders": {}}, "the plan is not for 4 layers")

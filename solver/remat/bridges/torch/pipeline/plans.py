@@ -21,6 +21,9 @@ from remat.schedule.recompute import Segments, segments_of
 from remat.solving.questions.plan import Planned
 from remat.solving.result import Result
 
+_WITHOUT_PLAN = ("infeasible", "unknown")
+"""Statuses of documents whose orders, if there are any, were not accepted."""
+
 
 @dataclass(frozen=True)
 class StagePlan:
@@ -61,6 +64,8 @@ def read_plan(plan: Any, layers: int) -> StagePlan:
     """
     document = _document_of(plan)
     listed = document.get("orders")
+    if str(document.get("status")) in _WITHOUT_PLAN:
+        raise TorchError(f"there is no plan: {document['status']}")
     if not isinstance(listed, dict):
         what = "a pattern" if "pattern" in document else "steps"
         raise TorchError(
@@ -88,8 +93,6 @@ def _document_of(plan: Any) -> Mapping[str, Any]:
     if isinstance(plan, Planned):
         plan = plan.result
     if isinstance(plan, Result):
-        if plan.columns is None:
-            raise TorchError(f"there is no plan: {plan.status}")
         return plan.to_dict()
     return plan if isinstance(plan, Mapping) else read_document(os.fspath(plan))
 
