@@ -118,7 +118,7 @@ def asked(monkeypatch):
     """Return a function that lets `auto` ask just these solvers, by name, and the names that it has asked."""
     names: list[str] = []
 
-    def install(cheap=(), first=(), work_limits=(), options="", **solvers):
+    def install(cheap=(), first=(), work_limits=(), options="", quick="", **solvers):
         for name, solver in solvers.items():
 
             def noted(problem, options, context, name=name, solver=solver):
@@ -138,6 +138,7 @@ def asked(monkeypatch):
                 trials=() if name.startswith("rest") else (Trial(early=name in first),),
                 covered_by=("one",) if name.startswith("covered") else (),
                 work_limits=work_limits,
+                quick=quick,
                 options=options,
             )
             for name in solvers
@@ -331,6 +332,18 @@ def test_work_that_the_user_gave_is_not_changed(asked):
     asked(one=searcher, **LIMITED)
     assert remat.solve(DAG, options={"rounds": 5}).options == {"rounds": 5}
     assert searcher.rounds == [5]
+
+
+def little(problem):
+    return {"rounds": 1}
+
+
+def test_quick_solves_use_the_options_declared_for_them(asked):
+    searcher = Deepening(1)
+    asked(one=searcher, quick=f"{__name__}:little", **LIMITED)
+    assert remat.least_budget(DAG, time_limit=20).report is not None
+    assert searcher.rounds[0] == 1
+    assert 3 in searcher.rounds
 
 
 def test_an_algorithm_without_work_limits_runs_once(asked):

@@ -109,6 +109,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         any_links=True,
         anytime=True,
         trials=(Trial(when="steps", applies="remat_algorithms.kit.applicability:runs_once"),),
+        quick="remat_algorithms.parallel.applicability:few_moves",
         work_limits=("effort",),
     ),
 )

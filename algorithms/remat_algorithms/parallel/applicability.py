@@ -56,3 +56,8 @@ def small_step(problem: Problem) -> bool:
 def small_step_of_copies(problem: Problem) -> bool:
     """Whether a pipeline runs once, has few operations, and may have two copies of its layers."""
     return small_step(problem) and getattr(problem.instance, "copies", 1) > 1
+
+
+def few_moves(problem: Problem) -> dict[str, int]:
+    """Return options of `pipe-plan` for solves of about a second: few moves, fewer of many tasks."""
+    return {"moves": min(200, 400_000 // max(1, len(problem.graph.tasks)))}

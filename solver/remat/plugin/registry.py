@@ -126,6 +126,9 @@ class Algorithm:
     many : str
         ``"module:function"``, a predicate of a `Problem`: whether `auto` runs it first, as a fast member, for queries
         about many budgets or batches; empty if it never does.
+    quick : str
+        ``"module:function"`` that returns options, by name, with which the algorithm takes little time for a `Problem`:
+        `auto` then also runs it, with these, as a fast member for queries about many budgets; empty if it never does.
     covered_by : tuple of str
         Algorithms that are hardly ever worse, for example because they call it. If `auto` can run one of them, it runs
         this one last: if there is no schedule yet, or if time is left of a limit that the user has set.
@@ -175,6 +178,7 @@ class Algorithm:
     cheap: tuple[str, ...] = ()
     trials: tuple[Trial, ...] = (Trial(),)
     many: str = ""
+    quick: str = ""
     covered_by: tuple[str, ...] = ()
     work_limits: tuple[str, ...] = ()
     sweep: str = ""

@@ -147,6 +147,13 @@ def for_many(problem: Problem) -> Algorithm | None:
     return min(found, key=lambda algorithm: GUARANTEES.index(algorithm.guarantee), default=None)
 
 
+def with_little_work(problem: Problem) -> list[Candidate]:
+    """Return the algorithms that take little time with the options that they declare for this (`Algorithm.quick`)."""
+    known = registry.algorithms(problem.kind, available=True)
+    found = [a for a in known if a.quick and _reaches(problem, a) and any(trial.suits(problem) for trial in a.trials)]
+    return [Candidate(algorithm, Trial(options=registry.load(algorithm.quick)(problem))) for algorithm in found]
+
+
 def declared(kind: str) -> list[tuple[str, Candidate]]:
     """Return all candidates for a kind of instance, each with its group, in the order in which they run."""
     found = [

@@ -307,7 +307,8 @@ class _Portfolio:
         """Ask those that take little time, and the one that answers where many budgets are asked about."""
         chosen, alone = selection.candidates(self.problem), selection.for_many(self.problem.used)
         many = () if alone is None else (selection.Candidate(alone, registry.Trial()),)
-        for candidate in chosen.early + chosen.cheap + many:
+        few = tuple(selection.with_little_work(self.problem))
+        for candidate in chosen.early + chosen.cheap + many + few:
             self._ask(candidate, share=EARLY_SHARE)
 
     def _ordered(self, listed: Sequence[Candidate]) -> list[Candidate]:

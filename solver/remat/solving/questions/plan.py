@@ -18,6 +18,7 @@ from remat.plugin.context import Progress
 from remat.plugin.forms import Forms
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import LeastBudget, Status, Termination
+from remat.plugin.selection import with_little_work
 from remat.schedule.orders import Phase
 from remat.schedule.recompute import segments_of
 from remat.solving import portfolio
@@ -42,9 +43,6 @@ OTHER_LIMIT = 10.0
 
 QUICK_PLANNER = "piper"
 """Planner that is asked first where nothing was found, as it takes little time."""
-
-MOVES, WORK = 200, 400_000
-"""Maximum number of moves in a solve of the search for the smallest budget, and of moves times tasks."""
 
 RESOLUTION = 0.005
 """Share of the smallest budget to which it is searched."""
@@ -214,7 +212,7 @@ def _without_plan(
         return best
     own = [way for way in ways if way.algorithm == ALGORITHM and not way.instance.is_open]
     problems = [apply_budget(make_problem(way.instance), way.budget) for way in own]
-    few = [_searches(options, len(problem.graph.tasks)) for problem in problems]
+    few = [_searches(options, problem) for problem in problems]
     if best.result.status is not Status.INFEASIBLE:
         # A budget that the search below names is one for which this finds a plan.
         listed = [replace(way, options=searches[-1]) for way, searches in zip(own, few, strict=True)]
@@ -297,9 +295,10 @@ def smallest_budget(
     return least
 
 
-def _searches(options: Mapping[str, Any], tasks: int) -> tuple[Mapping[str, Any], ...]:
+def _searches(options: Mapping[str, Any], problem: Problem) -> tuple[Mapping[str, Any], ...]:
     """Return the planner's options in the searches for the smallest budget: a quick one, and one with a few moves."""
-    moves = min(MOVES, WORK // tasks)
+    quick = [one.trial.options for one in with_little_work(problem) if one.algorithm.name == ALGORITHM]
+    moves = quick[0]["moves"] if quick else 0
     given = str(options.get("moves", moves))
     return {"moves": 0, "zoo": False}, {"moves": min(moves, int(given)) if given.isdecimal() else moves}
 
