@@ -192,7 +192,7 @@ def test_operators_without_a_meta_kernel():
         remat.torch.capture(Opaque("fine"), X)
 
 
-def test_collectives_are_refused():
+def test_collectives_run_once_and_are_refused_with_a_host_or_inductor():
     import torch.distributed as distributed
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -204,11 +204,15 @@ def test_collectives_are_refused():
 
     distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     try:
-        with pytest.raises(
-            remat.torch.TorchError,
-            match=r"^_c10d_functional\.\S+ is a collective \(test_capture\.py:\d+\); plans are for one",
-        ):
-            remat.torch.capture(Reduced("fine"), X)
+        captured = remat.torch.capture(Reduced("fine"), X)
+        forward, backward = (node for node in captured.recording.nodes if node.collective)
+        for shared in (forward, backward):
+            assert not captured.tasks[shared.name].again
+            assert captured.joint.waits_of(shared.name), "its result is waited for directly after it"
+        message = r"^_c10d_functional\.\S+ is a collective \(test_capture\.py:\d+\); plans .* one process$"
+        for choices in ({"inductor": True}, {"host": "1GB", "link": "1GB/s"}):
+            with pytest.raises(remat.torch.TorchError, match=message):
+                remat.torch.compile(Reduced("fine"), "1GB", **choices)(X)
     finally:
         distributed.destroy_process_group()
 

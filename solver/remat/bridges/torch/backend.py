@@ -123,6 +123,7 @@ class Backend:
         """Plan a graph with a host, and return its forward and backward graphs."""
         if captured.symbols is not None:
             raise TorchError("plans with a host are for fixed sizes: compile with dynamic=False")
+        captured.check_alone("plans with a host are for")
         captured.tensors = inputs
         plan = make_plan(captured, choices)
         captured.tensors = None

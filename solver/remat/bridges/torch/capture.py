@@ -123,6 +123,12 @@ class Captured:
         other.joint = self.joint.with_sizes(other.recording)
         return other
 
+    def check_alone(self, what: str) -> None:
+        """Refuse collectives where these cannot run."""
+        shared = next((node for node in self.recording.nodes if node.collective), None)
+        if shared is not None:
+            raise TorchError(f"{shared.operator} is a collective ({shared.source}); {what} one process")
+
     @property
     def fingerprint(self) -> str:
         """SHA-256 of operators, arguments, shapes and aliasing: plans are for one fingerprint."""

@@ -91,7 +91,6 @@ class Planned:
         module = self.module
         module.__dict__[OWNER] = self
         module.__dict__["plan"] = None
-        self.planner.sharded = self.planner.parts = is_sharded(module)
         if is_lightning(module):
             self.step = PlannedStep(self, module, self._compiled)
             module.__dict__["training_step"] = self.step
@@ -114,6 +113,8 @@ class Planned:
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             check_backward_hooks(self.module)
+            if not inner and is_sharded(self.module):
+                planner.sharded = planner.parts = True
             if planner.sharded:
                 planner.prepare((args, kwargs))
             whole = one and not planner.parts

@@ -138,6 +138,7 @@ OTHERS = (0.5, 0.2, 0.05)
 
 def fuse(captured: Captured, joint_inputs: Sequence[Any], forward_outputs: int, **given: Any) -> Fusion:
     """Group the operators of a captured step, and note the orders of Inductor's own partitioner."""
+    captured.check_alone("plans through Inductor are for")
     saved = default_saved(captured.graph, joint_inputs, forward_outputs, **given)
     fusion = Fusion(captured.joint, captured.by_name, saved)
 

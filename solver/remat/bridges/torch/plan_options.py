@@ -42,7 +42,7 @@ class Choices:
     plan : path, optional
         A plan file to use instead of solving.
     cache : path, optional
-        A folder of plans, by fingerprint, budget and costs.
+        A folder of plans, by fingerprint, budget and costs, and of measured times of operators.
     host : int or str, optional
         Bytes of the host's memory for results that leave the device and return; none by default.
     link : int, float or str, optional
