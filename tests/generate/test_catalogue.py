@@ -56,6 +56,7 @@ def changed(family: Family) -> dict[str, Any]:
     values.pop("frozen", None)  # of static parameters, which are not the last choice
     names = {parameter.name for parameter in family.parameters}
     small = {"seed": 3, "nodes": 9, "length": 4, "steps": 5, "storage": "a:slots=2;b", "batch": 2, "lora": "rank=4"}
+    small["tensor"] = "2"  # partitioned checkpoints need groups
     return values | {name: value for name, value in small.items() if name in names}
 
 
@@ -150,3 +151,9 @@ def test_listing_imports_no_generator() -> None:
         "assert not {'numpy', 'pydantic', 'networkx'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_choice_of_digits_may_be_an_integer():
+    assert generate("chain", "resnet", depth=50, batch=1) == generate("chain", "resnet", depth="50", batch=1)
+    with pytest.raises(ValueError, match="depth must be one of 18, .*, not 51"):
+        generate("chain", "resnet", depth=51)

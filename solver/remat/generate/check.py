@@ -50,9 +50,10 @@ def probability(name: str, value: object) -> float:
 
 
 def choice(name: str, value: object, choices: Sequence[str]) -> str:
-    """Return one of `choices`."""
-    if isinstance(value, str) and value in choices:
-        return value
+    """Return one of `choices`; an integer stands for its digits."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(text, str) and text in choices:
+        return text
     raise ValueError(f"{name} must be one of {', '.join(choices)}, not {_shown(value)}{suggestion(value, choices)}")
 
 
