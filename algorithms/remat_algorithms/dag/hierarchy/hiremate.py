@@ -36,7 +36,7 @@ class HiRemateOptions(Options):
         default=0,
         ge=0,
         le=64,
-        description="forward tasks of a subgraph of the lowest level, at most; 0: 12, 6 and 24 in turn",
+        description="forward tasks of a subgraph of the lowest level, at most; 0: 12, 24, 6 and 8 in turn",
     )
     width: int = Field(default=8, ge=2, le=64, description="subgraphs of a subgraph, at most")
     top: int = Field(default=24, ge=2, le=128, description="subgraphs of the highest level, at most")
@@ -45,7 +45,7 @@ class HiRemateOptions(Options):
     slots: int = Field(default=500, ge=10, le=20_000, description="units into which a level divides its memory")
 
 
-LEAVES = (12, 6, 24)
+LEAVES = (12, 24, 6, 8)
 """Maximum lengths of leaves that are tried by default: no one is best for every graph."""
 
 

@@ -248,8 +248,8 @@ class _Search(Incumbent[_Found]):
         return None
 
 
-MOST_STAGES = 400
-"""Maximum number of stages for which the program is solved."""
+MOST_STAGES = 250
+"""Maximum number of stages for which the program is solved: its memory rows are quadratic."""
 
 
 def _diffused(shares: list[float]) -> list[bool]:
