@@ -30,7 +30,7 @@ endif
 PINNED := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover test-all docs docs-test docs-test-all mutants fuzz fuzz-readers test-torch test-torch-all test-onnx lint format type bench build pins clean distclean
+.PHONY: help setup demo test cover test-all docs docs-test docs-test-all mutants fuzz fuzz-readers test-torch test-torch-all test-onnx test-jax lint format type bench build pins clean distclean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -164,6 +164,18 @@ $(ONNX_STAMP): pyproject.toml constraints.txt
 
 test-onnx: $(ONNX_STAMP) ## Run the tests of remat import onnx, in an environment with onnx
 	$(ONNX_VENV)/bin/python -m pytest tests/onnx tests/bridges/onnx $(PYTEST_ARGS)
+
+JAX_VENV := build/jax
+JAX_STAMP := $(JAX_VENV)/.stamp
+JAX ?= jax==0.10.2
+
+$(JAX_STAMP): pyproject.toml constraints.txt
+	@test -x $(JAX_VENV)/bin/python || $(PYTHON) -m venv $(JAX_VENV)
+	$(PINNED) $(JAX_VENV)/bin/python -m pip install --quiet '$(JAX)' hypothesis pytest --editable .
+	@touch $@
+
+test-jax: $(JAX_STAMP) ## Run the tests of remat.jax, in an environment with JAX (CPU)
+	$(JAX_VENV)/bin/python -m pytest tests/jax -m "not slow" $(PYTEST_ARGS)
 
 lint: $(STAMP) ## Check style and format (ruff)
 	$(PY) -m ruff check .

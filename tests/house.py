@@ -15,7 +15,7 @@ CORE_FLOORS = (
     ("report", "one schedule or one sweep: text, plots, views, trace"),
     ("adjoint", "the old path of time_loops"),
     ("time_loops", "time loops in a running code: online, streaming"),
-    ("torch", "the face of the bridge to PyTorch"),
+    ("jax torch", "the faces of the bridges to JAX and PyTorch"),
     ("bridges", "in and out of other programs"),
     ("testing", "the conformance suite"),
     ("solving", "entry, problem setup, conclusion, result; questions: minimum budget, largest batch, sweep"),

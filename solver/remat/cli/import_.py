@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from remat.cli import common, import_graphs, import_onnx, import_profiles
+from remat.cli import common, import_graphs, import_jax, import_onnx, import_profiles
 from remat.cli.io_session import ExitCode, Session
 from remat.errors import OptionError
 from remat.generate.optimizers import SPELLED
@@ -21,6 +21,7 @@ HELP = """Make an instance from a file of another format.
   remat import dnn-partitioning bert24_inference.json -o bert.json --split expert.json --schedule expert_plan.json
   remat import piper bert32a100.json.gz --devices 8 --memory 16GiB -o bert32.json
   remat import torch train:make -o step.json
+  remat import jax train:make -o step.json
   remat import dot graph.dot -o graph.json
   remat import wfcommons workflow.json -o workflow.dag.json
   remat import chrome-trace trace.json
@@ -83,7 +84,7 @@ OPTIMIZER = f"{SPELLED}|FILE"
 TARGETS = ("cpu", "cuda")
 TARGET_HELP = "Device to plan for; it need not be here. [default: that of a roofline in --costs, or of the inputs]"
 
-EXTRAS = {"torch": ("torch", "torch"), "onnx": ("onnx", "onnx")}
+EXTRAS = {"torch": ("torch", "torch"), "jax": ("jax", "jax"), "onnx": ("onnx", "onnx")}
 """Commands that need a package: the package, and the extra that installs it."""
 
 
@@ -342,5 +343,5 @@ def torch(
     return ExitCode.OK
 
 
-for _each in (*import_graphs.COMMANDS, *import_profiles.COMMANDS, import_onnx.command):
+for _each in (*import_graphs.COMMANDS, *import_profiles.COMMANDS, import_onnx.command, import_jax.command):
     command.add_command(_each)

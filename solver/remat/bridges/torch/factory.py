@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
+from remat.bridges.factories import make
 from remat.bridges.torch.capture import Captured, capture_for
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
@@ -28,24 +26,7 @@ def call_factory(named: str, **given: Any) -> tuple[Any, tuple[Any, ...], dict[s
     TorchError
         If it is not there, raises (its own exception is the cause), or returns something else.
     """
-    place, _, name = named.rpartition(":")
-    if not place or not name.isidentifier():
-        raise TorchError(f"expected MODULE:FACTORY, such as train:make, not {named!r}")
-    path = Path(place)
-    folder = path.parent if path.suffix == ".py" else Path()
-    sys.path.insert(0, str(folder.resolve()))
-    try:
-        factory = getattr(import_module(path.stem if path.suffix == ".py" else place), name, None)
-    except Exception as error:
-        raise TorchError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.pop(0)
-    if not callable(factory):
-        raise TorchError(f"{place} has no function {name!r}")
-    try:
-        made = factory(**given)
-    except Exception as error:
-        raise TorchError(f"{named} raised {type(error).__name__}: {error}") from error
+    made = make(named, TorchError, **given)
     match made:
         case (torch.nn.Module() as module, tuple() | list() as args):
             return module, tuple(args), {}

@@ -1,0 +1,1 @@
+"""JAX: training steps become task graphs, and plans become checkpoint policies."""

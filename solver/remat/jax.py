@@ -1,0 +1,47 @@
+"""Plans for JAX: ``import remat.jax``. Names are imported from `remat.bridges.jax` on first use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from remat.bridges.jax.checkpointing import CPU_OPTIONS, Checkpointed, Plan, checkpoint, temporary_bytes
+    from remat.bridges.jax.importing import Imported, import_factory, import_step
+    from remat.bridges.jax.shim import JaxError
+
+_HOME = {
+    "CPU_OPTIONS": "checkpointing",
+    "Checkpointed": "checkpointing",
+    "Imported": "importing",
+    "JaxError": "shim",
+    "Plan": "checkpointing",
+    "checkpoint": "checkpointing",
+    "import_factory": "importing",
+    "import_step": "importing",
+    "temporary_bytes": "checkpointing",
+}
+
+__all__ = [
+    "CPU_OPTIONS",
+    "Checkpointed",
+    "Imported",
+    "JaxError",
+    "Plan",
+    "checkpoint",
+    "import_factory",
+    "import_step",
+    "temporary_bytes",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'remat.jax' has no attribute {name!r}")
+    value = getattr(import_module(f"remat.bridges.jax.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
