@@ -155,5 +155,5 @@ def test_listing_imports_no_generator() -> None:
 
 def test_a_choice_of_digits_may_be_an_integer():
     assert generate("chain", "resnet", depth=50, batch=1) == generate("chain", "resnet", depth="50", batch=1)
-    with pytest.raises(ValueError, match="depth must be one of 18, .*, not 51"):
+    with pytest.raises(ValueError, match=r"depth must be one of 18, .*, not 51"):
         generate("chain", "resnet", depth=51)
