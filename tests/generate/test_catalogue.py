@@ -153,7 +153,7 @@ def test_listing_imports_no_generator() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_choice_of_digits_may_be_an_integer():
+def test_a_choice_of_digits_may_be_an_integer() -> None:
     assert generate("chain", "resnet", depth=50, batch=1) == generate("chain", "resnet", depth="50", batch=1)
     with pytest.raises(ValueError, match=r"depth must be one of 18, .*, not 51"):
         generate("chain", "resnet", depth=51)
