@@ -1,6 +1,7 @@
 """Addresses: minimalloc's challenge, planted layouts, and the smallest arenas; CPU seconds.
 
-REMAT_DATA names the folder of the foreign instances, MINIMALLOC a build of that solver to compare with.
+REMAT_DATA names the folder of the foreign instances, MINIMALLOC a build of that solver to compare with. CP-SAT is
+compared if it is installed. LAYOUT_LIMIT is the number of CPU seconds for each of the other solvers (default 60).
 """
 
 from __future__ import annotations
@@ -10,8 +11,12 @@ import os
 import random
 import resource
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +31,8 @@ from remat_algorithms.layout.best_fit import ORDERS, best_fit
 from remat_algorithms.layout.live_bytes import arena_bound
 
 MIB = 1 << 20
-LIMIT = 60
-"""Seconds for minimalloc; our own limit is as much work."""
+LIMIT = int(os.environ.get("LAYOUT_LIMIT", "60"))
+"""CPU seconds for the other solvers; our own limit is as much work."""
 
 WORK = LIMIT * 1_000_000_000
 PLANTED = 100
@@ -64,8 +69,8 @@ def planted(seed: int, height: int = MIB, unit: int = 1024) -> Buffers:
     return Buffers(columns[0], columns[1], columns[2] * unit)
 
 
-def minimalloc(buffers: Buffers, capacity: int) -> float | None:
-    """Return the CPU seconds of minimalloc; None if it finds nothing."""
+def minimalloc(buffers: Buffers, capacity: int) -> tuple[float, bool | None]:
+    """Return the CPU seconds of minimalloc, and whether it finds a layout; None if it reaches the limit."""
     with tempfile.TemporaryDirectory() as folder:
         given, made = Path(folder, "given.csv"), Path(folder, "made.csv")
         rows = zip(buffers.start.tolist(), buffers.end.tolist(), buffers.size.tolist(), strict=True)
@@ -73,9 +78,56 @@ def minimalloc(buffers: Buffers, capacity: int) -> float | None:
         given.write_text("\n".join(["id,lower,upper,size", *lines]) + "\n")
         command = [os.environ["MINIMALLOC"], f"--capacity={capacity}", f"--input={given}", f"--output={made}"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-        done = subprocess.run([*command, f"--timeout={LIMIT}s"], capture_output=True, check=False)
+        limited = ["prlimit", f"--cpu={LIMIT}", *command]
+        code = subprocess.run(limited, capture_output=True, check=False).returncode
         took = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-        return took if done.returncode == 0 and made.exists() else None
+        return took, None if code < 0 else made.exists() and made.stat().st_size > 0
+
+
+def cp_sat(buffers: Buffers, capacity: int) -> tuple[float, bool | None]:
+    """Return the CPU seconds of CP-SAT, and whether it finds a layout; None if it reaches the limit.
+
+    The model has one rectangle over time and address for each buffer, no two of which overlap, and a cumulative
+    constraint on the bytes. It runs in one thread.
+    """
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    columns = (column.tolist() for column in (buffers.start, buffers.end, buffers.size))
+    lives, ranges = [], []
+    for start, end, size in zip(*columns, strict=True):
+        offset = model.new_int_var(0, capacity - size, "")
+        lives.append(model.new_fixed_size_interval_var(start, end - start, ""))
+        ranges.append(model.new_fixed_size_interval_var(offset, size, ""))
+    model.add_no_overlap_2d(lives, ranges)
+    model.add_cumulative(lives, buffers.size.tolist(), capacity)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    done = threading.Event()
+    begun = time.process_time()
+
+    def watch() -> None:
+        while not done.wait(0.1):
+            if time.process_time() - begun > LIMIT:
+                solver.stop_search()
+
+    guard = threading.Thread(target=watch, daemon=True)
+    guard.start()
+    status = solver.solve(model)
+    done.set()
+    guard.join()
+    found = {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}
+    return time.process_time() - begun, found.get(status)
+
+
+def rivals() -> dict[str, Callable[[Buffers, int], tuple[float, bool | None]]]:
+    """Return the other solvers that are at hand."""
+    found: dict[str, Callable[[Buffers, int], tuple[float, bool | None]]] = {}
+    if "MINIMALLOC" in os.environ:
+        found["minimalloc"] = minimalloc
+    if find_spec("ortools") is not None:
+        found["CP-SAT"] = cp_sat
+    return found
 
 
 def solve(buffers: Buffers, capacity: int | None, work: int) -> tuple[float, Any]:
@@ -93,28 +145,56 @@ def challenge() -> Iterator[tuple[str, Buffers]]:
         yield path.name.split(".")[0], read(path)
 
 
-def compare(instances: list[tuple[str, Buffers]], *, single: bool) -> None:
+def shown(seconds: float, found: bool | None) -> str:
+    """Return the seconds of an answer."""
+    return f"> {LIMIT}" if found is None else f"{seconds:.2f}{'' if found else ' (no layout)'}"
+
+
+def compare(title: str, instances: list[tuple[str, Buffers]]) -> None:
     """Print seconds at the capacity of 1 MiB, and the smallest arenas."""
-    rows, ratios = [], []
-    mine = theirs = 0.0
-    solved = others = 0
+    rows, ratios, proved = [], [], 0
+    others = rivals()
+    seconds = dict.fromkeys(("layout-exact", *others), 0.0)
+    solved = dict.fromkeys(seconds, 0)
     for name, buffers in instances:
-        seconds, found = solve(buffers, MIB, WORK)
-        other = minimalloc(buffers, MIB) if "MINIMALLOC" in os.environ else None
+        took, answer = solve(buffers, MIB, WORK)
+        seconds["layout-exact"] += took
+        solved["layout-exact"] += answer.offset is not None
+        cells = [name, f"{len(buffers)}", f"{took:.3f}"]
+        for other, ask in others.items():
+            took, found = ask(buffers, MIB)
+            seconds[other] += took
+            solved[other] += found is True
+            cells.append(shown(took, found))
         _, least = solve(buffers, None, 2_000_000_000)
-        ratio = arena_of(buffers, least.offset) / least.bound
-        mine, theirs = mine + seconds, theirs + (other or LIMIT)
-        solved, others = solved + (found.offset is not None), others + (other is not None)
-        ratios.append(ratio)
-        rows.append(
-            (name, f"{len(buffers)}", f"{seconds:.3f}", "-" if other is None else f"{other:.2f}", f"{ratio:.4f}")
-        )
-    if single:
-        table("layouts", ("instance", "buffers", "layout-exact, s", "minimalloc, s", "arena / bound"), rows)
-    print(f"layout-exact: {solved} of {len(instances)} solved, {mine:.2f} s")
-    if "MINIMALLOC" in os.environ:
-        print(f"minimalloc: {others} solved, {theirs:.2f} s (unsolved: {LIMIT} s); ratio {mine / theirs:.3f}")
-    print(f"arena / bound: {np.mean(ratios):.4f} on average, {max(ratios):.4f} at most; 1 in {ratios.count(1.0)}")
+        arena = arena_of(buffers, least.offset)
+        ratios.append(arena / least.bound)
+        proved += arena == least.bound
+        rows.append((*cells, f"{ratios[-1]:.4f}"))
+        sys.stdout.write("  ".join(rows[-1]) + "\n")
+        sys.stdout.flush()
+    table(title, ("instance", "buffers", *(f"{name}, s" for name in seconds), "arena / bound"), rows)
+    for name, total in seconds.items():
+        print(f"{name}: {solved[name]} of {len(instances)} solved, {total:.2f} s")
+    print(f"arena / bound: {np.mean(ratios):.4f} on average, {max(ratios):.4f} at most; 1 (proved) in {proved}")
+
+
+def proofs(instances: list[tuple[str, Buffers]]) -> None:
+    """Print who proves that an arena one unit below the smallest one is too small."""
+    rows = []
+    for name, buffers in instances:
+        unit = int(np.gcd.reduce(buffers.size))
+        _, least = solve(buffers, None, 2_000_000_000)
+        capacity = arena_of(buffers, least.offset) - unit
+        took, answer = solve(buffers, capacity, WORK)
+        cells = [name, f"{capacity}", f"{arena_bound(buffers)}"]
+        cells.append(f"{took:.2f}" if answer.infeasible_within else f"> {LIMIT}")
+        cells += [shown(*ask(buffers, capacity)) for ask in rivals().values()]
+        sys.stdout.write("  ".join(cells) + "\n")
+        sys.stdout.flush()
+        rows.append(tuple(cells))
+    head = ("instance", "capacity", "live bytes", "layout-exact, s", *(f"{name}, s" for name in rivals()))
+    table("one unit less", head, rows)
 
 
 def large() -> None:
@@ -146,8 +226,9 @@ def run() -> None:
     """Print everything."""
     solve(planted(0), MIB, 1_000_000)  # compiling is not part of it
     if instances := list(challenge()):
-        compare(instances, single=True)
-    compare([(f"planted {seed}", planted(seed)) for seed in range(PLANTED)], single=False)
+        compare("challenge", instances)
+        proofs(instances)
+    compare("planted", [(f"{seed}", planted(seed)) for seed in range(PLANTED)])
     large()
 
 

@@ -18,6 +18,7 @@ from remat.errors import OptionError
 from remat.placement import Unplaceable, place
 from remat.plugin.context import Context, Progress
 from remat.plugin.emit import run_in_order
+from remat.plugin.layouts import Buffers
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Author, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
@@ -25,20 +26,22 @@ from remat.schedule.steps import StepBuilder, StepKind, Steps, concatenate
 from remat.solving.conclusion import conclude
 from remat.solving.questions.layout import Addresses, layout
 from remat.solving.result import Result
+from remat.solving.run_orders import Lifetime, OrderSearch, RunOrders
 from remat.units import Number, format_percent, format_size, format_time
 from remat.verifier import check
 
 FIRST_SHARE, SHARE = 0.5, 0.3
 """Shares of the time left for the first solve, and for each one with smaller budgets."""
 
-WORK, QUICK_WORK = 1_000_000_000, 3_000_000
-"""Work of the search for a layout of a schedule that is found by a solve, and of one that is made from another."""
+WORK, SOME_WORK, QUICK_WORK = 1_000_000_000, 100_000_000, 3_000_000
+"""Work of the search for a layout of the first schedule, if no other one fits; of each schedule; and of an order that
+is made from another one."""
 
-MOST_INCUMBENTS, MOST_BUDGETS, MOST_CHANGES, MOST_STEPS = 20, 12, 2000, 1000
+MOST_INCUMBENTS, MOST_BUDGETS, MOST_CHANGES, MOST_STEPS = 20, 12, 84_000, 1000
 """Schedules on the way, smaller budgets, and changes of a schedule that are tried; steps of one that is changed."""
 
-LATE = 20
-"""Changes after which one is compared again with what was accepted then (late acceptance)."""
+SHORT, FEW_CHANGES = 50, 1 / 3
+"""Runs up to which all changes are made (each takes quadratic time), and the share of them that comes early."""
 
 RERUNS = 0.4
 """Share of the changes that add or remove a rerun, where the order alone does not do."""
@@ -118,11 +121,14 @@ class _Search:
         first = self._first()
         if first.report is None:
             return first
-        laid_out = self._laid_out(first, WORK)
+        laid_out = self._laid_out(first, SOME_WORK)
         for result in () if laid_out.fits else self._others(first, laid_out):
-            self._laid_out(result, WORK)
+            self._laid_out(result, SOME_WORK)
             if self._enough(first):
                 break
+        if self.best is None and not laid_out.proved:
+            self.tried, self.unproved = self.tried - 1, self.unproved - 1  # it is counted again
+            laid_out = self._laid_out(first, WORK)
         return self._without(first, laid_out) if self.best is None else self._with(first, self.best)
 
     def _first(self) -> Result:
@@ -188,9 +194,9 @@ class _Search:
                 seen += 1
                 yield result
         yield from self._changed(first, reruns=0.0)
+        yield from self._changed(first, reruns=RERUNS, share=FEW_CHANGES)
         yield from self._smaller(first, laid_out)
-        if self.best is None:
-            yield from self._changed(first, reruns=RERUNS)
+        yield from self._changed(first, reruns=RERUNS)
 
     def _judged(self, first: Result, steps: Steps | None, problem: Problem) -> Result | None:
         """Return a schedule on the machine as a result; None if it breaks a rule, such as a budget."""
@@ -253,47 +259,35 @@ class _Search:
             return None
         return replace(result, algorithm=found.algorithm, solve_seconds=first.solve_seconds + found.solve_seconds)
 
-    def _changed(self, first: Result, *, reruns: float) -> Iterator[Result]:
+    def _changed(self, first: Result, *, reruns: float, share: float = 1.0) -> Iterator[Result]:
         """Yield changed orders of a schedule of runs in one memory whose addresses fit, each faster than the last one.
 
-        Local search with late acceptance: a run moves, or (in a share of the changes) is added before a reader or left
-        out. On the way the budget of the working memory may be exceeded.
+        The search begins with the fastest schedule that fits, if reruns are allowed, otherwise with the first one.
         """
-        steps = first.columns
-        if steps is None or not _is_sequence(self.problem, first):
+        begin = self.best.result if self.best is not None and reruns else first
+        steps = begin.columns
+        if steps is None or not _is_sequence(self.problem, begin):
             return
-        working = self.problem.machine.memories[self.problem.machine.processors[0].memory].name
-        free = self.problem.with_capacities({working: None})
-        draw = random.Random(self.context.seed)
         head = int(np.argmax(steps.kind == StepKind.RUN))
         before, order = _drops(steps, head), steps.item[head:].tolist()
-        value = best = self._value(first)
-        earlier = [value] * LATE
-        for turn in range(MOST_CHANGES):
-            if self.context.stopped or best <= (0, _time(first)):
-                return
-            changed = _change(self.problem, order, draw, reruns)
-            if changed is None:
-                continue
-            runs = run_in_order(self.problem.graph, self.problem.machine, changed)
-            result = self._judged(first, concatenate([before, runs]) if head else runs, free)
-            if result is None:
-                continue
-            changed_value = self._value(result)
-            if changed_value < best:
-                best = changed_value
-                if best[0] <= 0 and (fitting := self._judged(first, result.columns, self.problem)) is not None:
-                    yield fitting
-            if changed_value <= max(value, earlier[turn % LATE]):
-                order, value = changed, changed_value
-            earlier[turn % LATE] = value
+        graph, machine = self.problem.graph, self.problem.machine
+        search = OrderSearch(RunOrders(self.problem), self._has_layout, random.Random(self.context.seed), reruns)
+        changes = int(share * MOST_CHANGES * min(1.0, (SHORT / len(order)) ** 2))
+        for changed in search.run(order, changes, _time(first), lambda: self.context.stopped):
+            runs = run_in_order(graph, machine, changed)
+            result = self._judged(first, concatenate([before, runs]) if head else runs, self.problem)
+            if result is not None:
+                yield result
 
-    def _value(self, result: Result) -> tuple[int, Number]:
-        """Return by how much the arena of the working memory exceeds the budget, and the makespan."""
-        memory = self.problem.machine.memories[self.problem.machine.processors[0].memory]
-        assert memory.capacity is not None
-        found = layout(result, memory=memory.name, options={"work": QUICK_WORK}, context=self._quiet_context())
-        return max(0, (found.arena or 0) - memory.capacity), _time(result)
+    def _has_layout(self, lives: list[Lifetime]) -> bool:
+        """Whether a quick search finds a layout within the capacity of the working memory."""
+        machine = self.problem.machine
+        working = machine.processors[0].memory
+        start, end, size = (np.array(column, dtype=np.int64) for column in zip(*lives, strict=True))
+        static, capacity = self.problem.graph.static_bytes(machine, working), machine.memories[working].capacity
+        buffers = Buffers(start, end, size, capacity=capacity, reserved=((0, static),) if static else ())
+        found = layout(buffers, options={"work": QUICK_WORK}, context=self._quiet_context())
+        return found.offset is not None
 
     # --- the answer ---------------------------------------------------------------------------------------------------
 
@@ -399,31 +393,3 @@ def _drops(steps: Steps, count: int) -> Steps:
     for step in range(count):
         builder.drop(steps.drop[step].tolist(), int(steps.source[step]))
     return builder.build()
-
-
-def _change(problem: Problem, order: list[int], draw: random.Random, reruns: float) -> list[int] | None:
-    """Move a run, add one before a reader, or leave a rerun out; None if something then reads what is not there."""
-    graph = problem.graph
-    changed = list(order)
-    kind = draw.random()
-    if kind < reruns / 2:
-        place = draw.randrange(len(order))
-        if order.count(order[place]) < 2:
-            return None
-        del changed[place]
-    elif kind < reruns:
-        place = draw.randrange(len(order))
-        read = graph.reads[order[place]].tolist()
-        makers = [task for value in read for task in graph.producers[value].tolist() if not graph.once[task]]
-        if not makers:
-            return None
-        changed.insert(place, draw.choice(makers))
-    else:
-        moved = changed.pop(draw.randrange(len(changed)))
-        changed.insert(draw.randrange(len(changed) + 1), moved)
-    there = set(graph.available)
-    for task in changed:
-        if not there.issuperset(graph.reads[task].tolist()):
-            return None
-        there.update(graph.writes[task].tolist())
-    return changed
