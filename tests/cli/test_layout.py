@@ -121,6 +121,21 @@ def test_buffers_for_minimalloc(run, tmp_path):
     assert {document["alignment"] for document in documents} == {4}
 
 
+def test_a_periodic_schedule_has_no_addresses(run, tmp_path):
+    path, schedule = tmp_path / "stream.json", str(tmp_path / "schedule.json")
+    tasks = [{"id": "A", "time": 1, "reads": [], "writes": ["a"], "required": True}]
+    document = {"schema": "remat.instance/3", "kind": "dag", "stream": 4, "tasks": tasks}
+    path.write_text(json.dumps(document | {"values": [{"id": "a", "size": 4}]}))
+    assert run("solve", str(path), "-o", schedule, "-q").code == 0
+    for arguments, start in (
+        (["layout", schedule, "--of", str(path)], ""),
+        (["solve", str(path), "--layout"], "--layout: "),
+    ):
+        outcome = run(*arguments)
+        assert outcome.code == 2
+        assert outcome.err == f"Error: {start}a schedule that repeats itself without end has no addresses\n"
+
+
 def test_schedules_without_addresses_are_no_proof(run, tmp_path, monkeypatch):
     """Exit code 3 is for proofs over all schedules; a proof about one schedule is exit code 4."""
     for name in ("MOST_BUDGETS", "MOST_CHANGES", "MOST_INCUMBENTS"):

@@ -10,11 +10,13 @@ from torch.nn import functional
 
 import remat
 import remat.torch
+from remat.bridges.torch.caching_allocator import is_better, reserved_bytes
 from remat.bridges.torch.capture import capture_for
 from remat.bridges.torch.measure import LiveStorages
 from remat.bridges.torch.planning import RESERVE_ON_DEVICE, make_plan
 from remat.bridges.torch.target_device import target_of
 from remat.cli.main import main
+from remat.units import format_size
 from tests.torch import models
 from tests.torch.studies import WORK, equal
 
@@ -111,9 +113,46 @@ def test_defaults_are_those_of_the_device():
     here = make_plan(captured(Attend(SHORT), SHORT, target=""), remat.torch.Choices(optimizer="adamw"))
     assert (here.split["reserve"], here.optimizer) == (0, "adamw-loop")
     assert "planned for" not in here.summary
+    assert (here.reserved, "reserves" in here.summary, "reserved" in here.to_document()) == (0, False, False)
     for run in (remat.torch.measure, lambda step: remat.torch.execute(step, remat.solve(step.instance()))):
         with pytest.raises(remat.torch.TorchError, match="cuda is not here, so nothing can run or be measured on it"):
             run(step)
+
+
+def test_reserved_bytes_are_predicted(tmp_path):
+    """The allocator of a GPU keeps segments of whole MiB, which a plan states and a plan file keeps."""
+    step = captured(Attend(SHORT), SHORT)
+    plan = make_plan(step, remat.torch.Choices())
+    assert plan.reserved % (2 << 20) == 0
+    assert plan.peak < plan.reserved
+    assert f"reserves {format_size(plan.reserved)}, as predicted" in plan.summary
+    plan.save(tmp_path / "plan.json")
+    assert remat.torch.load_plan(step, tmp_path / "plan.json").reserved == plan.reserved
+
+
+def test_of_equal_plans_the_one_with_fewer_reserved_bytes_is_better():
+    """A smaller block fits into the segment of a larger one that was freed, and a larger one needs another segment."""
+    mib = 1 << 20
+
+    def kept(order):
+        tasks = [
+            {"id": f"{name}{k}", "time": 1, "reads": [f"{name}{j}" for j in range(k)], "writes": [f"{name}{k}"]}
+            for name in order
+            for k in range(2)
+        ]
+        for task in tasks[1::2]:
+            task["required"] = True
+        values = [{"id": f"{name}0", "size": size * mib} for name, size in (("a", 11), ("b", 14))]
+        values += [{"id": f"{name}1", "size": 0} for name in "ab"]
+        document = {"schema": "remat.instance/1", "kind": "dag", "tasks": tasks, "values": values}
+        return remat.solve(document, algorithm="keep-all")
+
+    wide, narrow = kept("ab"), kept("ba")
+    assert [reserved_bytes(one, "cuda") // mib for one in (wide, narrow)] == [26, 14]
+    assert wide.makespan == narrow.makespan
+    assert is_better(narrow, wide, "cuda")
+    assert not is_better(wide, narrow, "cuda")
+    assert not is_better(narrow, wide, "cpu")
 
 
 def test_what_names_a_target():

@@ -133,7 +133,7 @@ def _without_search(asked: _Given) -> _Given:
 
 def _named_here(error: OptionError) -> OptionError:
     """Return an error that names the option of this command, or none if the error is in the buffers."""
-    if error.option or error.argument not in {*FLAGS, "buffers"}:
+    if error.option or error.argument not in {*FLAGS, "buffers", "source"}:
         return error
     return OptionError(error.message, argument=FLAGS.get(error.argument, ""))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from remat.bridges.torch.caching_allocator import is_better, reserved_bytes
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import read_costs, trained_of
 from remat.bridges.torch.hosted_planning import DEVICE, solve_with_host
@@ -83,6 +84,9 @@ class Plan:
     portable : tuple of (str, str)
         Tasks in the order of the program with descriptions that no device changes, if the plan is for a device that
         was not there.
+    reserved : int
+        Bytes that PyTorch's caching allocator is predicted to reserve for forward and backward, without the context of
+        the device; 0 if the device has no such allocator.
     """
 
     fingerprint: str
@@ -98,6 +102,7 @@ class Plan:
     step: Mapping[str, int] = field(default_factory=dict)
     optimizer: str = ""
     portable: tuple[tuple[str, str], ...] = ()
+    reserved: int = 0
 
     @property
     def step_peak(self) -> int:
@@ -117,6 +122,7 @@ class Plan:
             "fingerprint": self.fingerprint,
             "torch": str(torch.__version__),
             "peak": self.peak,
+            **({"reserved": self.reserved} if self.reserved else {}),
             "overhead": self.overhead,
             "split": dict(self.split),
             **step,
@@ -139,6 +145,8 @@ class Plan:
             higher = ", the peak of the whole step" if self.step_peak > self.peak else ""
             of = f" of {self.optimizer}" if self.optimizer else ""
             lines.append(f"optimizer.step(){of} takes {format_size(self.step_peak)}{higher}: {listed(self.step)}")
+        if self.reserved:
+            lines.append(f"PyTorch's caching allocator reserves {format_size(self.reserved)}, as predicted")
         return "\n".join((*lines, f"{more} {self.overhead:.2%} more", *self.warnings))
 
 
@@ -224,6 +232,7 @@ def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
         step=step,
         optimizer=optimizer.called(device_of(captured)),
         warnings=(f"host {format_size(found.peak_memory['host'])}", moved.summary),
+        reserved=reserved_bytes(found, device_of(captured)),
     )
 
 
@@ -252,6 +261,7 @@ def load_plan(captured: Captured, path: str | os.PathLike[str], *, source: str =
         operators=tuple(document["operators"]),
         step=step.get("split", {}),
         optimizer=step.get("optimizer", ""),
+        reserved=int(document.get("reserved", 0)),
     )
 
 
@@ -421,7 +431,7 @@ def _solve(instance: Any, choices: Choices, reserve: int, captured: Captured) ->
     for order in captured.others():
         other = schedule_of(instance, order)
         fits = other.peak_memory["memory"] <= budget
-        if fits and (found.columns is None or (other.makespan or 0) < (found.makespan or 0)):
+        if fits and is_better(other, found, device_of(captured)):
             found = other
     return found
 
@@ -533,6 +543,7 @@ def plan_of(
         step=step or {},
         optimizer=optimizer,
         portable=portable_tasks(captured) if mapped else (),
+        reserved=reserved_bytes(result, device_of(captured)),
     )
 
 
