@@ -80,8 +80,8 @@ def drawn(seed: int) -> dict[str, Any]:
     return {"schema": "remat.instance/1", "kind": "dag", "tasks": tasks, "values": values}
 
 
-def unfitting() -> Iterator[tuple[int, int, Any]]:
-    """Yield drawn graphs and budgets: the peak of the fastest schedule, whose layout does not fit."""
+def unfitting() -> Iterator[tuple[int, int, Any, Any]]:
+    """Yield seeds, budgets, drawn graphs, and schedules whose peak is the budget, and whose layout does not fit."""
     seed = 0
     while True:
         instance = drawn(seed)
@@ -92,21 +92,29 @@ def unfitting() -> Iterator[tuple[int, int, Any]]:
                 continue
             budget = first.peak_memory["memory"]
             if remat.layout(first, capacity=budget, options={"work": WORK // 10}).offset is None:
-                yield seed, budget, instance
+                yield seed, budget, instance, first
         seed += 1
 
 
 def together() -> None:
     """Print what `layout=True` finds for drawn graphs, and what it costs."""
     rows, answers = [], 0
-    for k, (seed, budget, instance) in enumerate(unfitting()):
+    for k, (seed, budget, instance, first) in enumerate(unfitting()):
         if k == DRAWN:
             break
         with Stopwatch() as watch:
-            found = remat.solve(instance, budget=budget, algorithm="dag-auto", layout=True, time_limit=6 * seconds())
+            found = remat.solve(
+                instance,
+                budget=budget,
+                algorithm="dag-auto",
+                layout=True,
+                warm_start=first,
+                time_limit=6 * seconds(),
+            )
         price = next((note for note in found.notes if "addresses" in note), "")
         answers += found.report is not None
-        cells = (f"{seed}", f"{budget}", str(found.status), f"{watch.cpu:.1f}", price[:60])
+        status = str(found.status) if found.scope is None else f"{found.status}: {found.scope}"
+        cells = (f"{seed}", f"{budget}", status, f"{watch.cpu:.1f}", price[:60])
         sys.stdout.write("  ".join(cells) + "\n")
         sys.stdout.flush()
         rows.append(cells)

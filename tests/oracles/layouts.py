@@ -51,3 +51,38 @@ def problems(start, end, size, offset, alignment=1, capacity=None):
     if capacity is not None:
         found += [one for one in range(len(size)) if offset[one] + size[one] > capacity]
     return found
+
+
+def smallest_constrained_arena(start, end, size, alignment, fixed, reserved, most):
+    """Return the least arena with fixed offsets (-1: any) and reserved ranges, or None; tries all offsets to `most`."""
+    ranges = [(low // alignment * alignment, -(-high // alignment) * alignment) for low, high in reserved]
+    order = sorted(range(len(size)), key=lambda buffer: (fixed[buffer] < 0, -size[buffer]))
+    offset, best = {}, [None]
+
+    def is_free(buffer, low):
+        high = low + size[buffer]
+        if low % alignment or any(low < stop and begin < high for begin, stop in ranges):
+            return False
+        return not any(
+            start[other] < end[buffer]
+            and start[buffer] < end[other]
+            and low < offset[other] + size[other]
+            and offset[other] < high
+            for other in offset
+        )
+
+    def extend(place, top):
+        if best[0] is not None and top >= best[0]:
+            return
+        if place == len(order):
+            best[0] = top
+            return
+        buffer = order[place]
+        for low in range(most + 1) if fixed[buffer] < 0 else [fixed[buffer]]:
+            if is_free(buffer, low):
+                offset[buffer] = low
+                extend(place + 1, max(top, low + size[buffer]))
+                del offset[buffer]
+
+    extend(0, 0)
+    return best[0]

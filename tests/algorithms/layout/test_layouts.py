@@ -2,6 +2,7 @@
 
 import csv
 import os
+import random
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from remat_algorithms.layout.live_bytes import arena_bound
 from remat_algorithms.layout.order_search import reordered
 from tests.algorithms.layout.drawn import planted, random_buffers
 from tests.oracles import layouts
+from tests.oracles.caching_allocator import Blocks
 
 SEEDS = st.integers(0, 2**32)
 MIB = 1 << 20
@@ -67,6 +69,45 @@ def test_exact_equals_exhaustive_search(seed):
 @given(SEEDS)
 def test_exact_equals_exhaustive_search_thoroughly(seed):
     check_exact(random_buffers(seed, most=8))
+
+
+def check_constrained(seed):
+    """Compare with exhaustive search: alignment, fixed addresses and reserved ranges, at and below the least arena."""
+    draw = random.Random(seed)
+    count, times, alignment = draw.randint(1, 6), draw.randint(2, 6), draw.choice((1, 1, 2, 4))
+    start = [draw.randrange(times) for _ in range(count)]
+    end = [draw.randint(first + 1, times) for first in start]
+    size = [draw.randint(1, draw.choice((2, 3, 5))) for _ in range(count)]
+    lows = [draw.randrange(8) for _ in range(draw.choice((0, 1, 1, 2)))]
+    reserved = tuple((low, low + draw.randint(1, 3)) for low in lows)
+    fixed = [alignment * draw.randrange(4) if draw.random() < 0.2 else -1 for _ in range(count)]
+    least = layouts.smallest_constrained_arena(start, end, size, alignment, fixed, reserved, 48)
+    try:
+        buffers = Buffers.of(start, end, size, alignment=alignment, fixed=np.array(fixed), reserved=reserved)
+    except OptionError:
+        assert least is None
+        return
+    assert arena_bound(buffers) <= least
+    for name in ("layout-exact", "layout-auto"):
+        found = solved(name, buffers)
+        check(buffers, found.offset)
+        assert arena_of(buffers, found.offset) == found.bound == least
+        assert solved(name, buffers.with_capacity(least)).offset is not None
+        found = solved(name, buffers.with_capacity(least - 1))
+        assert (found.offset, found.infeasible_within) == (None, THIS_SCHEDULE)
+
+
+@settings(max_examples=60, derandomize=True, database=None, deadline=None)
+@given(SEEDS)
+def test_constrained_layouts_equal_exhaustive_search(seed):
+    check_constrained(seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=2000, derandomize=True, database=None, deadline=None)
+@given(SEEDS)
+def test_constrained_layouts_equal_exhaustive_search_thoroughly(seed):
+    check_constrained(seed)
 
 
 # Buffers whose smallest arena is above the most that lives at one time: start, end, size, the least arena.
@@ -250,6 +291,28 @@ def test_caching_allocator_gives_free_segments_back_before_it_fails():
     assert allocator.allocate(36 * MIB) is not None
     assert allocator.reserved == 36 * MIB
     assert allocator.allocate(5 * MIB) is None
+
+
+SIZES = (1, 511, 512, 100_000, MIB, MIB + 1, 3 * MIB, 9 * MIB + 5, 10 * MIB - 512, 10 * MIB, 11 * MIB + 1, 33 * MIB)
+
+
+@settings(max_examples=40, derandomize=True, database=None, deadline=None)
+@given(SEEDS)
+def test_caching_allocator_equals_a_plain_list_of_blocks(seed):
+    draw = random.Random(seed)
+    allocator, blocks, held = Allocator(), Blocks(), []
+    for _ in range(60):
+        if held and draw.random() < 0.45:
+            address = held.pop(draw.randrange(len(held)))
+            allocator.free(address)
+            blocks.free(address)
+        else:
+            size = draw.choice(SIZES) + draw.choice((0, 0, 1, 700, 70_000))
+            address = allocator.allocate(size)
+            assert address == blocks.allocate(size)
+            held.append(address)
+        assert allocator.reserved == blocks.reserved
+    assert len(set(held)) == len(held)
 
 
 @settings(max_examples=30, derandomize=True, database=None, deadline=None)
