@@ -276,6 +276,7 @@ class _Search:
         for changed in search.run(order, changes, _time(first), lambda: self.context.stopped):
             runs = run_in_order(graph, machine, changed)
             result = self._judged(first, concatenate([before, runs]) if head else runs, self.problem)
+            search.refused = result is None
             if result is not None:
                 yield result
 

@@ -29,6 +29,9 @@ number of changes. Greedy arenas have wide plateaus, and no single pace leaves a
 STRIDE = 50
 """Changes between two looks at the clock."""
 
+MOST_REFUSALS = 100
+"""Orders that break a rule of which lifetimes know nothing, after which a search ends."""
+
 NEAR, MOST_CHECKS = 0.04, 200
 """Share of the capacity by which a greedy arena may exceed it for the exact search to be asked, and how often it is."""
 
@@ -49,7 +52,7 @@ class RunOrders:
         self.size, self.workspace = graph.size.tolist(), graph.workspace.tolist()
         self.time: list[Number] = graph.time.tolist()
         self.in_place = graph.in_place.tolist()
-        self.once = graph.once.tolist()
+        self.recomputable = (graph.recomputable & ~graph.once).tolist()
         self.makers = [graph.producers[value].tolist() for value in range(len(graph.values))]
         self.stays = {place.value for place in graph.outputs} | graph.pinned
         working = machine.processors[0].memory
@@ -115,7 +118,9 @@ class RunOrders:
                 return None
             del changed[place]
         elif kind < reruns:
-            makers = [task for value in self.reads[order[place]] for task in self.makers[value] if not self.once[task]]
+            makers = [
+                task for value in self.reads[order[place]] for task in self.makers[value] if self.recomputable[task]
+            ]
             if not makers:
                 return None
             changed.insert(place, draw.choice(makers))
@@ -186,12 +191,15 @@ class OrderSearch:
     draw : random.Random
     reruns : float
         Share of the changes that add or remove a rerun.
+    refused : bool
+        Set by the caller if an order that was yielded breaks a rule; another one of this time is then yielded, too.
     """
 
     orders: RunOrders
     fits: Callable[[list[Lifetime]], bool]
     draw: random.Random
     reruns: float
+    refused: bool = False
     checks: int = 0
     nearest: int = field(default=1 << 62)
 
@@ -200,14 +208,22 @@ class OrderSearch:
         best = self._value(order)
         if best is None:
             return
+        refusals = 0
         for late, length in cycle(ROUNDS):
             for changed, value in self._round(order, late, min(length, changes), stopped):
-                if value < best:
-                    best = value
-                    if best[0] == 0:
-                        yield changed
-                    if best <= (0, target):
-                        return
+                if value >= best:
+                    continue
+                if value[0] == 0:
+                    self.refused = False
+                    yield changed
+                    if self.refused:
+                        refusals += 1
+                        if refusals > MOST_REFUSALS:
+                            return
+                        continue
+                best = value
+                if best <= (0, target):
+                    return
             changes -= length
             if changes <= 0 or stopped():
                 return
