@@ -94,3 +94,12 @@ def test_torch_needs_its_extra(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
     run("fit", "torch", "train:make", "--budget", "1GB").assert_refused(
         "remat.torch needs PyTorch: pip install 'remat[torch]'"
     )
+
+
+def test_jax_needs_its_extra(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.startswith(("remat.bridges.jax", "remat.jax"))]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "jax", None)
+    run("import", "jax", "train:make").assert_refused("remat.jax needs JAX: pip install 'remat[jax]'")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "Needs: pip install 'remat[jax]'" in " ".join(run("import", "--help").out.split())

@@ -162,7 +162,8 @@ class Model:
 
     def solve(self, budget: int | str | None) -> Result:
         """Solve the chain."""
-        return solve(self.instance, algorithm="rotor", **({} if budget is None else {"budget": budget}))
+        given: dict[str, Any] = {} if budget is None else {"budget": budget}
+        return solve(self.instance, algorithm="rotor", **given)
 
     # --- execution ----------------------------------------------------------------------------------------------------
 
@@ -210,7 +211,7 @@ def _best(listed: list[tuple[Option | Groups, Costs]]) -> list[tuple[Option | Gr
         if not any(other.saved <= cost.saved and other.saved + other.workspace <= whole for _, other in found):
             found.append((choice, cost))
     step = -(-len(found) // MOST)
-    return found[::step]
+    return [*found[:-1:step], found[-1]]  # the last one needs the least memory
 
 
 def tree_of(runs: Sequence[str]) -> tuple[Keep | Again, ...]:
