@@ -246,13 +246,13 @@ class _Portfolio:
             return
         # Within a user's time limit, covered algorithms may still beat others in their share of the time.
         goes_on = self.context.limit_given and len(self.problem.graph.tasks) <= MOST_ASKED_OTHERS
+        # Half of it is left for searchers that may run deeper.
         later = bool(chosen.covered)
-        for k, candidate in enumerate(chosen.others):
-            if self.best is None or goes_on:
-                self._ask(candidate, share=1 / (len(chosen.others) - k + later))
-        for k, candidate in enumerate(chosen.covered):
-            if self.best is None or goes_on:
-                self._ask(candidate, share=1 / (len(chosen.covered) - k))
+        for listed, after in ((chosen.others, later), (chosen.covered, 0)):
+            reserve = len(listed) if self._searchers() else 0
+            for k, candidate in enumerate(listed):
+                if self.best is None or goes_on:
+                    self._ask(candidate, share=1 / (len(listed) - k + after + reserve))
 
     def deepen(self) -> None:
         """Run the best searchers again with more and more work, until there is no gain, or no time for a round."""
