@@ -1,5 +1,6 @@
 """Decisions agree with the steps of the schedule, counted again here."""
 
+import random
 import re
 from collections import Counter, defaultdict
 
@@ -10,6 +11,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import remat
+from remat.generate import generate
+from remat.solving.decisions.groups import groups_of
 from remat.testing import strategies
 from tests.instance import documents
 from tests.oracles import deciding
@@ -213,3 +216,41 @@ def test_transfers_say_how_much_of_a_value_moves():
     result = remat.solve(tree, budget={"device": 30})
     moved = [one.size for row in result.decisions for one in row.transfers]
     assert moved == [copy.bytes for copy in result.steps if hasattr(copy, "target")]
+
+
+def test_integer_nodes_are_names_and_other_integers_are_positions():
+    graph = networkx.DiGraph()
+    for node in (3, 1, 0, 2):
+        graph.add_node(node, time=1, size=node + 1)
+    graph.add_edges_from([(3, 1), (1, 0), (0, 2)])
+    found = remat.solve(remat.dag(graph, time="time", size="size"), algorithm="keep-all").decisions
+    assert [found[node].value for node in (3, 1, 0, 2)] == ["3", "1", "0", "2"]
+    assert [found[node].size for node in range(4)] == [1, 2, 3, 4]
+    assert found[-1] == list(found)[-1]
+    with pytest.raises(IndexError):
+        found[4]
+
+
+def test_stages_of_a_pipeline_say_when_forwards_and_backwards_run():
+    document = generate("pipeline", "uniform", devices=2, layers=4, micro_batches=3)
+    found = remat.solve(document, algorithm="1f1b")
+    line = found.timeline()
+    times = {name: span for name, *span in zip(line["name"], line["start"], line["end"], strict=True)}
+    for row in found.stage_decisions:
+        first, last = row.layers[0] + 1, row.layers[-1] + 1
+        assert row.forward == (times[f"Fe{first}.{row.micro_batch}"][0], times[f"Fe{last}.{row.micro_batch}"][1])
+        assert row.backward == (times[f"B{last}.{row.micro_batch}"][0], times[f"B{first}.{row.micro_batch}"][1])
+        assert (row.start, row.end) == (row.forward[0], row.backward[1])
+
+
+def test_a_part_of_a_value_counts_as_its_bytes():
+    """Values of 1 to 9 leave a tree in parts; what a sentence says of a memory is its verified peak."""
+    rng = random.Random(5)
+    parent = [(node - 1) // 2 if node else -1 for node in range(63)]
+    tree = remat.tree(parent, output_size=[rng.randint(1, 9) for _ in parent], machine=HOST)
+    found = remat.solve(tree, budget="60%")
+    parts = [part for row in found.decisions for part in row.transfers if part.size < row.size]
+    assert parts, "the draw moves parts"
+    [group] = [group for group in groups_of(found) if group.decision == "offloaded"]
+    assert group.bytes_at_once == found.peak_memory[group.memory]
+    assert group.size <= sum(part.size for row in found.decisions for part in row.transfers)

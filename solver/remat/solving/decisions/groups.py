@@ -200,7 +200,7 @@ def _of_stages(result: Result, rows: Sequence[Decision], unit: str, *, branched:
 def _group(decision: str, rows: Iterable[Decision], **more: Any) -> Group:
     listed = [*rows]
     values = tuple(row.value for row in listed)
-    return Group(decision=decision, values=values, size=sum(row.size for row in listed), **more)
+    return Group(decision=decision, values=values, **{"size": sum(row.size for row in listed), **more})
 
 
 def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], **more: Any) -> Group:
@@ -210,13 +210,14 @@ def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], **more:
         event
         for row in listed
         for stay in stays[row.value]
-        for event in ((stay.start, 1, row.size), (stay.end, -1, -row.size))
+        for event in ((stay.start, 1, stay.size), (stay.end, -1, -stay.size))
     )
     most = now = bytes_now = bytes_most = 0
     for _, change, size in events:
         now, bytes_now = now + change, bytes_now + size
         most, bytes_most = max(most, now), max(bytes_most, bytes_now)
-    return _group(OFFLOADED, listed, at_once=most, bytes_at_once=bytes_most, **more)
+    size = sum(max(stay.size for stay in stays[row.value]) for row in listed)
+    return _group(OFFLOADED, listed, size=size, at_once=most, bytes_at_once=bytes_most, **more)
 
 
 def _recomputed(stages: Mapping[int, list[Decision]], unit: str, of: str) -> Group:

@@ -76,6 +76,9 @@ class StageDecision:
         Time of their copies.
     start, end : int or float
         Start of the first run of a forward, and end of the last run of a forward or backward.
+    forward, backward : (start, end), or None
+        Start of the first run and end of the last run of its forwards, the first run of each layer; and of its
+        backwards, weight gradients included. None if there is no such run.
     recomputations : tuple of Run
         The runs of each layer's forward beyond the first one, with start and end.
     """
@@ -96,6 +99,8 @@ class StageDecision:
     start: Number = 0
     end: Number = 0
     recomputations: tuple[Run, ...] = ()
+    forward: tuple[Number, Number] | None = None
+    backward: tuple[Number, Number] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decision as a JSON object."""
@@ -247,9 +252,15 @@ class _Forwards:
             start=min(run.start for run in every),
             end=max(run.end for run in every),
             recomputations=tuple(Run(self.graph.tasks[run.task], run.start, run.end) for run in later),
+            forward=_span([min(listed, key=lambda run: run.start) for listed in runs.values() if listed]),
+            backward=_span(backward),
         )
 
     def _values(self, tasks: Iterable[int]) -> list[Decision]:
         """Return the decisions for the values that tasks write."""
         written = dict.fromkeys(value for task in tasks for value in self.graph.writes[task].tolist())
         return [self.rows[value] for value in written]
+
+
+def _span(runs: Sequence[_Forward]) -> tuple[Number, Number] | None:
+    return (min(run.start for run in runs), max(run.end for run in runs)) if runs else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, overload
 
@@ -36,11 +36,14 @@ class Stay:
         Start of the step that brings it there, such as a copy; 0 for a value that is there initially.
     end : int or float
         End of the step that frees it there; the makespan for a value that stays. Both are in the instance's time unit.
+    size : int
+        The most bytes that it takes there meanwhile: fewer than the value's if only parts arrive.
     """
 
     memory: str
     start: Number
     end: Number
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +139,14 @@ class Decisions(Rows[Decision]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Decision]: ...
     def __getitem__(self, index: Hashable | slice) -> Decision | Sequence[Decision]:
-        """Return a decision by its number, by its value's name or node, or several by a slice.
+        """Return a decision by its value's name or node, by its number, or several by a slice.
 
-        The name of a node is its text, so a tuple of a networkx graph finds its value; whole numbers are positions.
+        The name of a node is its text, so a tuple or an integer of a networkx graph finds its value. A whole number
+        that names no value is a position.
         """
-        if isinstance(index, (int, slice)):
+        if isinstance(index, slice):
+            return self._rows[index]
+        if isinstance(index, int) and str(index) not in self._index:
             return self._rows[index]
         return self._rows[self._index[str(index)]]
 
@@ -185,7 +191,7 @@ def decisions_of(result: Result) -> Decisions:
     np.add.at(moving, steps.item[copies], (report.end - report.start)[copies])
     readers = _readers(result, steps.item[runs], count)
     again_at, moved = _recomputations(result, made.items[later], runs[made.rows[later]]), _transfers(result, copies)
-    stays, held, present, left = _stays(result)
+    stays, held, present, left = _stays(result, moved)
     rows = []
     for value in range(count):
         makers = graph.producers[value].tolist()
@@ -260,7 +266,9 @@ def _readers(result: Result, tasks: IntArray, count: int) -> list[list[str]]:
     return found
 
 
-def _stays(result: Result) -> tuple[list[list[Stay]], list[list[Stay]], set[int], set[int]]:
+def _stays(
+    result: Result, moved: Mapping[int, Sequence[Transfer]]
+) -> tuple[list[list[Stay]], list[list[Stay]], set[int], set[int]]:
     """Return the stays of each value where no task uses it, and elsewhere, the values ever present, and those left."""
     graph, steps, report = result.graph, result.columns, result.report
     assert steps is not None
@@ -279,10 +287,26 @@ def _stays(result: Result) -> tuple[list[list[Stay]], list[list[Stay]], set[int]
             continue
         start = report.start[begin].item() if begin >= 0 else 0
         last = report.end[end].item() if end < len(steps) else report.makespan
-        (stays if waits else held)[value].append(Stay(result.machine.memories[memory].name, start, last))
+        name, size = result.machine.memories[memory].name, int(graph.size[value])
+        arrives = begin >= 0 and steps.kind[begin] == StepKind.COPY
+        size = _largest_part(moved.get(value, ()), name, start, last, size) if arrives else size
+        (stays if waits else held)[value].append(Stay(name, start, last, size))
     there = {*np.unique(residencies.value).tolist(), *graph.available}
     left = set(residencies.value[residencies.last_step == len(steps)].tolist())
     return stays, held, there, left | {place.value for place in graph.outputs}
+
+
+def _largest_part(moved: Sequence[Transfer], memory: str, start: Number, end: Number, size: int) -> int:
+    """Return the most bytes of a value in a memory where it arrives by copies, perhaps in parts."""
+    if all(one.size == size for one in moved):
+        return size
+    events = [(one.start, one.size) for one in moved if one.target == memory and start <= one.start <= end]
+    events += [(one.end, -one.size) for one in moved if one.source == memory and start <= one.end <= end]
+    most = now = 0
+    for _, change in sorted(events):
+        now += change
+        most = max(most, now)
+    return min(most, size)
 
 
 def _uses(result: Result) -> IntArray:
