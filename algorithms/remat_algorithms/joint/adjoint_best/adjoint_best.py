@@ -48,7 +48,7 @@ from remat_algorithms.joint.adjoint_best.initial_schedules import (
     whole_values,
     within_given_time,
 )
-from remat_algorithms.joint.adjoint_best.model import Model, Operation, cost, operations_of, steps_of
+from remat_algorithms.joint.adjoint_best.model import Model, Operation, cost, operations_of, steps_of, without_unread
 from remat_algorithms.joint.adjoint_best.persistent_table import LevelTable, SharedTable, stores
 from remat_algorithms.joint.adjoint_best.search import Search
 from remat_algorithms.joint.adjoint_best.window_search import Windows
@@ -299,12 +299,18 @@ def _conclude(
     termination = context.termination
     if best.steps is None:
         return Proposal(termination=termination)
-    if termination is Termination.COMPLETED and best.makespan > bound and options.iterations:
+    steps, makespan = best.steps, best.makespan
+    if model is not None and len(steps) <= MOST_OPERATIONS:
+        operations = operations_of(model, problem, steps) or []
+        fewer = without_unread(operations)
+        if len(fewer) < len(operations):
+            steps, makespan = steps_of(problem, fewer), min(makespan, cost(model, fewer))
+    if termination is Termination.COMPLETED and makespan > bound and options.iterations:
         termination = Termination.ITERATION_LIMIT
     notes = () if model is not None else ("transfers overlap with computing: the best of the other algorithms, placed",)
     bounds = (Bound(bound, ALL_SCHEDULES, "adjoint-best"),) if bound else ()
-    claim = best.makespan if best.makespan < inf else None
+    claim = makespan if makespan < inf else None
     within = ALL_SCHEDULES if bound and claim is not None and claim <= bound else None
     return Proposal(
-        steps=best.steps, makespan=claim, bounds=bounds, optimal_within=within, termination=termination, notes=notes
+        steps=steps, makespan=claim, bounds=bounds, optimal_within=within, termination=termination, notes=notes
     )

@@ -255,6 +255,29 @@ def operations_of(model: Model, problem: Problem, steps: Steps) -> list[Operatio
     return found if situation.back == -1 else None
 
 
+def without_unread(operations: Sequence[Operation]) -> list[Operation]:
+    """Leave out the copies that nothing reads before they are dropped, with their drops. O(operations)."""
+    read: set[tuple[int, int]] = set()
+    dropped: dict[tuple[int, int], int] = {}
+    out: set[int] = set()
+    for index in range(len(operations) - 1, -1, -1):
+        operation = operations[index]
+        place = operation.state, operation.source
+        if operation.kind == Kind.DROP:
+            read.discard(place)
+            dropped[place] = index
+        elif operation.kind != Kind.COPY:
+            read.add(place)
+        elif (there := (operation.state, operation.target)) in read:
+            read.discard(there)
+            read.add(place)
+        else:
+            out.add(index)
+            if there in dropped:
+                out.add(dropped.pop(there))
+    return [operation for index, operation in enumerate(operations) if index not in out]
+
+
 def cleared(situation: Situation, operation: Operation) -> list[Operation]:
     """Return the drops that follow a backward: no later operation needs its state."""
     if operation.kind != Kind.BACK:

@@ -552,3 +552,25 @@ def test_the_bound_with_slow_levels_holds(seed: int) -> None:
     assert bound <= best.makespan
     if "tape_size" not in document:
         assert bound > best.no_recompute_time
+
+
+def unread(result: remat.Result) -> list[str]:
+    """Return the values that lie in a memory from which nothing reads them."""
+    return [
+        row.value
+        for row in result.decisions
+        for stay in row.offloaded
+        if not any(one.source == stay.memory and stay.start <= one.start <= stay.end for one in row.transfers)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_checkpoint_is_written_that_nothing_reads(seed: int) -> None:
+    draw = random.Random(seed)
+    forward = [draw.randint(1, 9) for _ in range(40)]
+    storage = [{"name": "ram", "capacity": 6, "write_time": 0, "read_time": 0}]
+    loop = remat.adjoint(40, forward_time=forward, backward_time=2, state_size=1, storage=storage)
+    result = remat.solve(loop, algorithm="adjoint-best")
+    assert result.report is not None
+    assert result.report.ok
+    assert not unread(result)
