@@ -105,7 +105,7 @@ def refused_by_revolve(facts: Facts, slots: Slots, name: str = "revolve") -> Pro
         If the steps' times differ: the closed form does not hold then.
     """
     if not facts.equal:
-        raise OptionError(f"{name} needs steps of equal forward time", argument="algorithm")
+        raise OptionError(f"{name} needs steps of equal forward time; use walther-griewank", argument="algorithm")
     if slots.count < 1 and facts.steps > 1:
         return Proposal(infeasible_within=scope_of(slots), least=slots.least)
     return None

@@ -82,7 +82,7 @@ class TimeLoop:
         """
         facts, machine = Facts.of(problem), problem.machine
         if facts.forward is None:
-            raise OptionError(f"{name} needs steps of equal forward time", argument="algorithm")
+            raise OptionError(f"{name} needs steps of equal forward time; use adjoint-best", argument="algorithm")
         steps, forward, backward = facts.steps, facts.forward, facts.backward
         count = len(machine.memories) - 1
         if max(count, 1) < least_levels:
