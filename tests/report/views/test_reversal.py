@@ -4,6 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import remat
 from remat.report.views.reversal import Stroke, reversal_of, uses_of
@@ -119,3 +121,24 @@ def test_one_step():
     document |= {"forward_time": 1, "backward_time": 1}
     _, drawn = lines(remat.solve(document))
     assert [line[0] for line in drawn if line[0] > Stroke.CHECKPOINT] == [Stroke.BACKWARD]
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_no_memory_holds_more_states_than_fit(data):
+    """Of loops at the edge of their memories, whose runs write in place, and times that are rounded."""
+    steps = data.draw(st.integers(3, 12))
+    unit = data.draw(st.sampled_from([1, 0.1]))
+    forward = [unit * data.draw(st.integers(1, 5)) for _ in range(steps)]
+    slots = data.draw(st.integers(1, 4))
+    storage = [
+        {"name": "ram", "capacity": slots * 10, "write_time": 0, "read_time": 0},
+        {"name": "disk", "write_time": unit * 2, "read_time": unit},
+    ]
+    loop = remat.adjoint(steps, forward_time=forward, backward_time=unit, state_size=10, storage=storage)
+    result = remat.solve(loop, algorithm=data.draw(st.sampled_from(["adjoint-best", "walther-griewank", "fixed"])))
+    if result.report is None:
+        return
+    for use in uses_of(result, ChainLayout.of(result.graph)):
+        name = result.machine.memories[use.memory].name
+        assert use.count.max() * 10 <= max(result.peak_memory[name], 10)

@@ -252,7 +252,7 @@ def _of_pipeline(result: Result, report: Report) -> Iterator[tuple[str, str]]:
     yield "period", f"{format_time(max(report.spans.values()), units)}, of steps that follow without a barrier"
     together = result.orders is not None and result.orders.largest_group > 1
     if report.makespan and not together:  # the run time of a group is that of its first device
-        share = report.run_time / report.makespan
+        share = (report.run_time - (report.recompute_time or 0)) / report.makespan
         yield "speed-up", f"{share:.3g} on {len(report.spans)} devices"
     yield "bubble", f"{_bubbles(report.bubble)} idle from the first to the last operation"
 

@@ -109,6 +109,18 @@ class Use:
     most: int | None
 
 
+def _ends(result: Result, lives: Lives) -> NDArray[np.float64]:
+    """Return when the bytes of each stay are free: a run in place takes over those of a state that it drops."""
+    steps, report = result.columns, result.report
+    assert steps is not None
+    assert report is not None
+    ends = lives.end.astype(np.float64)
+    by_run = (lives.died >= 0) & (steps.kind[lives.died] == StepKind.RUN)
+    by_run[by_run] = result.graph.in_place[steps.item[lives.died[by_run]]]
+    ends[by_run] = report.start[lives.died[by_run]]
+    return ends
+
+
 def uses_of(result: Result, layout: ChainLayout) -> list[Use]:
     """Return the states that each memory holds over time, of those that ever hold one (O(events log events)).
 
@@ -128,8 +140,10 @@ def uses_of(result: Result, layout: ChainLayout) -> list[Use]:
         mine = (lives.memory == index) & (lives.value <= layout.length)
         if not mine.any():
             continue
-        begin, end = lives.begin[mine].astype(np.float64), lives.end[mine].astype(np.float64)
-        times, place = np.unique(np.concatenate((begin, end, [0.0])), return_inverse=True)
+        begin, end = lives.begin[mine].astype(np.float64), _ends(result, lives.of(mine))
+        known, place = np.unique(np.concatenate((begin, end, [0.0])), return_inverse=True)
+        instant = np.concatenate(([0], np.cumsum(np.diff(known) > NEAR * float(report.makespan))))
+        times, place = known[np.unique(instant, return_index=True)[1]], instant[place]
         change = np.zeros(len(times), dtype=np.int64)
         np.add.at(change, place[: len(begin)], 1)
         np.add.at(change, place[len(begin) : -1], -1)
