@@ -22,7 +22,7 @@ def test_the_readme_of_an_index_has_no_links_to_files():
     text = hook().readme()
     assert re.findall(r"\]\((?!https?://)[^)]*\)", text) == []
     assert "<!--" not in text
-    assert "PyTorch (docs/how-to/frameworks.md)" in text
+    assert "PyTorch (docs/how-to/pytorch.md)" in text
     assert "$ remat solve example:resnet50" in text
 
 
