@@ -29,7 +29,7 @@ def assert_prints(command, shown, capsys):
 def test_the_example(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("graph.json").write_text(PAGE.split("```json\n", 1)[1].split("```", 1)[0])
-    page = PAGE.split("## Several devices")[0]
+    page = PAGE.split("## Fields")[0]
     commands = re.findall(SHOWN, page, re.MULTILINE)
     assert [command.split()[0] for command, _ in commands] == ["show", "solve", "verify"]
     for command, shown in commands:

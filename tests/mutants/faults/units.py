@@ -10,8 +10,8 @@ FAULTS = faults_of(
     [
         (
             UNITS,
-            "if number > LARGEST_SIZE:",
-            "if number >= LARGEST_SIZE:",
+            'if number > LARGEST_SIZE:\n        raise QuantityError(f"{shown}',
+            'if number >= LARGEST_SIZE:\n        raise QuantityError(f"{shown}',
             "the largest size is a size",
         ),
         (

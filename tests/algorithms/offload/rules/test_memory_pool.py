@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import remat
+from remat.schedule.steps import StepKind
 from remat.solving.problem_setup import make_problem
 from remat.testing.strategies import chains, dags
 from remat_algorithms.offload.rules.memory_pool import WORKSPACE, lives_of
@@ -82,6 +83,9 @@ def test_lifetimes_are_those_of_the_verifier(document: dict[str, Any], share: fl
     result = remat.solve(document, algorithm="offload-greedy", machine=machine, budget=budget, options={"bound": False})
     if result.columns is None:
         return
+    assert result.report is not None
+    if (result.report.end <= result.report.start)[result.columns.kind == StepKind.RUN].any():
+        return  # runs that take no time may follow each other in several orders at one instant
     lives = _lives(result, document, machine)
     known = remat.layout(result, algorithm="best-fit").residencies
     assert known is not None
