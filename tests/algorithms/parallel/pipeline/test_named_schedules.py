@@ -238,15 +238,16 @@ def test_budgets_are_for_every_device():
 
 def test_auto_takes_the_quickest_that_fits():
     document = generate("pipeline", "uniform", layers=8, backward_time=1, weight_time=1, activation=2, kept=1)
-    free = remat.solve(document)
+    little = {"effort": 1, "moves": 400}
+    free = remat.solve(document, options=little)
     assert (free.algorithm, free.makespan) == ("zb-v", 51)
-    assert remat.solve({**document, "copies": 2}).makespan < free.makespan
+    assert remat.solve({**document, "copies": 2}, options=little).makespan < free.makespan
     least = min(
         max(one.peak_memory.values())
         for name in ("zb-v", "v-half", "v-min", "1f1b")
         if (one := remat.solve(document, algorithm=name)).report
     )
-    small = remat.solve(document, budget=least)
+    small = remat.solve(document, budget=least, options=little)
     assert max(small.peak_memory.values()) <= least
     assert small.makespan > free.makespan
 

@@ -24,7 +24,9 @@ def small(transfers, **more):
 @pytest.mark.parametrize("mode", ["blocking", "rendezvous", "grouped"])
 @pytest.mark.parametrize("name", [*sorted(set(FLUSHING) - STREAMS - OF_SAMPLES - OF_HOSTS - OF_TOKENS), "auto"])
 def test_every_algorithm(name, mode):
-    options = {"moves": 200} if name in ("pipe-search", "pipe-exact") else {}
+    options = {"pipe-search": {"moves": 200}, "pipe-exact": {"moves": 200}, "auto": {"moves": 200, "effort": 1}}.get(
+        name, {}
+    )
     result = remat.solve(small(mode), algorithm=name, time_limit=20, options=options)
     if result.columns is not None:
         free = remat.solve(small("overlap"), algorithm=name, time_limit=20, options=options)
