@@ -8,7 +8,8 @@
    rest for the best two.
 4. Each result is placed and compared by its true makespan. If transient values do not fit next to the others, the
    missing bytes of that device are left free, and the search continues.
-5. If devices have a host, offloading to it is searched together with recomputation (`recompute_and_offload`), from the
+5. What a stage recomputes without a gain is kept (`needless`).
+6. If devices have a host, offloading to it is searched together with recomputation (`recompute_and_offload`), from the
    results of either alone.
 
 Other planners and rules also run: the answer is never slower than any of their schedules that fits.
@@ -45,6 +46,7 @@ from remat.plugin import (
 )
 from remat_algorithms.joint.pipe_plan.bound import forced_bound, limits_of, stated, whole_bound, work_bound
 from remat_algorithms.joint.pipe_plan.encoding import Outline
+from remat_algorithms.joint.pipe_plan.needless import without_needless
 from remat_algorithms.joint.pipe_plan.recompute_and_offload import search_both
 from remat_algorithms.joint.pipe_plan.recompute_options import StageCosts
 from remat_algorithms.joint.pipe_plan.search import Entry, Walks
@@ -214,6 +216,9 @@ class _Planning:
         if self.options.zoo:
             self._ask_zoo()
         self._search()
+        if self.best.orders is not None and self.best.makespan is not None:
+            found = without_needless(self.problem, self.best.orders, self.best.makespan, lambda: self._stopped)
+            self.best.orders, self.best.makespan = found
         steps = self._search_hosted()
         return Proposal(
             steps=steps,
