@@ -1,14 +1,14 @@
 """Activations of a layer: those that `remat generate --config` counts against those of the captured training step.
 
-    <python with torch and transformers> -m benchmarks.config_activations [--layers] [--kernels fused|written] [NAME...]
+    <python with torch and transformers> -m benchmarks.config_activations [--operators] [--kernels written] [NAME...]
 
 NAME is a shipped configuration. Its layers have their real sizes; there are few of them, and their parameters take no
 memory (device `meta`). The step is captured for CUDA in bf16, with flash attention. A value is saved if the forward
-makes it and the backward reads it. The difference between steps with one layer more is what a layer saves. The first
-layers may differ from the others, so the steps have 3 and 4 of them (6 and 7 of ModernBERT: of the same kind).
+makes it and the backward reads it. What a layer saves is the difference between steps of 3 and of 4 layers. Of models
+with an encoder and a decoder, both grow by a layer.
 
-With `--kernels fused`, RMSNorm and GELU are single kernels, as the configuration's generator assumes; `written` leaves
-them as transformers writes them. What PyTorch's kernel saves for RMSNorm is what its backward takes, in its schema.
+With `--kernels fused`, RMSNorm and GELU are single kernels, as the generator assumes. `written` leaves them as
+transformers writes them. What the kernel of RMSNorm saves is what its backward takes in PyTorch.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ NAMES = (
     "gpt-neox-20b",
     "gpt2",
     "mixtral-8x7b",
+    "deepseek-v2-lite",
     "bert-base",
     "roberta-base",
     "modernbert-base",
     "vit-base",
     "whisper-small",
     "bart-base",
-    "t5-base",
 )
-BATCH, SEQUENCE = 2, 512
+BATCH, SEQUENCE, LAYERS = 2, 512, 3
 COUNTS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 ATTENTION = "remat_tiles"
 EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3")
@@ -64,7 +64,8 @@ def fields_of(name: str, layers: int) -> dict[str, Any]:
 def generated(fields: Mapping[str, Any]) -> int:
     """Return the bytes that the generator keeps between the forward and the backward, without the head."""
     instances: Any = import_module("remat.generate.models.instances")
-    work = instances.workload(config=fields, batch=BATCH, sequence=SEQUENCE, flash=True)
+    sequence = min(SEQUENCE, fields.get("max_target_positions", SEQUENCE))
+    work = instances.workload(config=fields, batch=BATCH, sequence=sequence, flash=True)
     rows = instances.stages_of(work).rows
     return sum(row.get("repeat", 1) * (row["saved_size"] + row["output_size"]) for row in rows)
 
@@ -77,8 +78,9 @@ def model_of(fields: Mapping[str, Any]) -> Any:
     library: Any = import_module("transformers")
     config = library.AutoConfig.for_model(**fields)
     config.use_cache = False
-    if fields["model_type"] in ("t5", "bart", "whisper"):
-        kind = library.AutoModelForSpeechSeq2Seq if fields["model_type"] == "whisper" else library.AutoModelForSeq2SeqLM
+    if fields["model_type"] in ("bart", "whisper"):
+        speech = fields["model_type"] == "whisper"
+        kind = library.AutoModelForSpeechSeq2Seq if speech else library.AutoModelForSeq2SeqLM
     elif fields["model_type"] in ("bert", "roberta", "modernbert"):
         kind = library.AutoModelForMaskedLM
     elif fields["model_type"] == "vit":
@@ -86,8 +88,7 @@ def model_of(fields: Mapping[str, Any]) -> Any:
     else:
         kind = library.AutoModelForCausalLM
     library.AttentionInterface.register(ATTENTION, attend)
-    if fields["model_type"] != "t5":  # its attention has biases, and no kernel in tiles
-        config._attn_implementation = ATTENTION
+    config._attn_implementation = ATTENTION
     if fields["model_type"] in EXPERTS:
         config._experts_implementation = "grouped_mm"
     with torch.device("meta"):
@@ -117,7 +118,7 @@ def arguments(fields: Mapping[str, Any], model: Any) -> dict[str, Any]:
         frames = 2 * fields["max_source_positions"]
         sound = torch.zeros(BATCH, fields["num_mel_bins"], frames, dtype=torch.bfloat16, **meta)
         return {"input_features": sound, "decoder_input_ids": ids[:, : fields["max_target_positions"]]}
-    if fields["model_type"] in ("t5", "bart"):
+    if fields["model_type"] == "bart":
         return {"input_ids": ids, "decoder_input_ids": ids}
     return {"input_ids": ids}
 
@@ -159,7 +160,7 @@ def fuse(model: Any) -> None:
     """Put one kernel in the place of each norm and each activation that transformers writes as several."""
     for module in model.modules():
         name = type(module).__name__
-        if name.endswith(("RMSNorm", "T5LayerNorm")):
+        if name.endswith("RMSNorm"):
             shift = name.startswith("Gemma")
             module.forward = lambda x, own=module, shift=shift: rms_norm(x, own.weight + 1 if shift else own.weight)
         elif name in ("NewGELUActivation", "FastGELUActivation"):
@@ -210,8 +211,7 @@ def rms_norm(x: Any, weight: Any) -> Any:
 
 def compared(name: str, kernels: str) -> tuple[int, dict[str, int]]:
     """Return what a layer saves: as generated, and as captured by operator."""
-    layers = 6 if name.startswith("modernbert") else 3
-    less, more = fields_of(name, layers), fields_of(name, layers + 1)
+    less, more = fields_of(name, LAYERS), fields_of(name, LAYERS + 1)
     before, after = captured(less, kernels), captured(more, kernels)
     both = {key: after.get(key, 0) - before.get(key, 0) for key in {**before, **after}}
     return generated(more) - generated(less), {key: size for key, size in both.items() if size}

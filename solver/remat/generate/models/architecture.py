@@ -64,6 +64,11 @@ class Attention:
     query_rank, key_rank, rope : int
         Latent attention: ranks of the compressed queries (0: not compressed) and of keys and values, and the part of
         the width that is rotated, whose key all heads share. `key_rank` 0: no latent attention.
+    merged : bool
+        Whether one product makes queries, keys and values: while a part of its output is saved, all of it is.
+    head_major : bool
+        Whether queries lie head by head in memory, after a concatenation or a copy: so does then the output of
+        attention, whose rows are copied for the projection.
     """
 
     heads: int
@@ -78,6 +83,8 @@ class Attention:
     query_rank: int = 0
     key_rank: int = 0
     rope: int = 0
+    merged: bool = False
+    head_major: bool = False
 
     def weights(self, hidden: int) -> Iterator[tuple[str, Weight]]:
         """Yield the parameters by name."""
@@ -140,6 +147,8 @@ class Experts:
         Whether a gate of one output weighs that.
     router_biases : bool
         Whether the router has one correction per expert.
+    router_copies : bool
+        Whether the router reads, and saves, copies of the hidden states and of its weights in fp32.
     """
 
     count: int
@@ -148,6 +157,7 @@ class Experts:
     shared: int = 0
     shared_gate: bool = False
     router_biases: bool = False
+    router_copies: bool = False
 
     def weights(self, hidden: int) -> Iterator[tuple[str, Weight]]:
         """Yield the parameters by name."""
