@@ -5,7 +5,7 @@
 NAME is a shipped configuration. Its layers have their real sizes; there are few of them, and their parameters take no
 memory (device `meta`). The step is captured for CUDA in bf16, with flash attention. A value is saved if the forward
 makes it and the backward reads it. What a layer saves is the difference between steps of 3 and of 4 layers. Of models
-with an encoder and a decoder, both grow by a layer.
+with an encoder and a decoder, both grow by a layer. `t5-base` is not in the table: its attention stores its scores.
 
 With `--kernels fused`, RMSNorm and GELU are single kernels, as the generator assumes. `written` leaves them as
 transformers writes them. What the kernel of RMSNorm saves is what its backward takes in PyTorch.
@@ -78,7 +78,7 @@ def model_of(fields: Mapping[str, Any]) -> Any:
     library: Any = import_module("transformers")
     config = library.AutoConfig.for_model(**fields)
     config.use_cache = False
-    if fields["model_type"] in ("bart", "whisper"):
+    if fields["model_type"] in ("t5", "bart", "whisper"):
         speech = fields["model_type"] == "whisper"
         kind = library.AutoModelForSpeechSeq2Seq if speech else library.AutoModelForSeq2SeqLM
     elif fields["model_type"] in ("bert", "roberta", "modernbert"):
@@ -88,7 +88,8 @@ def model_of(fields: Mapping[str, Any]) -> Any:
     else:
         kind = library.AutoModelForCausalLM
     library.AttentionInterface.register(ATTENTION, attend)
-    config._attn_implementation = ATTENTION
+    if fields["model_type"] != "t5":  # its attention has biases that are trained, and stores its scores
+        config._attn_implementation = ATTENTION
     if fields["model_type"] in EXPERTS:
         config._experts_implementation = "grouped_mm"
     with torch.device("meta"):
@@ -118,7 +119,7 @@ def arguments(fields: Mapping[str, Any], model: Any) -> dict[str, Any]:
         frames = 2 * fields["max_source_positions"]
         sound = torch.zeros(BATCH, fields["num_mel_bins"], frames, dtype=torch.bfloat16, **meta)
         return {"input_features": sound, "decoder_input_ids": ids[:, : fields["max_target_positions"]]}
-    if fields["model_type"] == "bart":
+    if fields["model_type"] in ("t5", "bart"):
         return {"input_ids": ids, "decoder_input_ids": ids}
     return {"input_ids": ids}
 
@@ -160,7 +161,7 @@ def fuse(model: Any) -> None:
     """Put one kernel in the place of each norm and each activation that transformers writes as several."""
     for module in model.modules():
         name = type(module).__name__
-        if name.endswith("RMSNorm"):
+        if name.endswith(("RMSNorm", "T5LayerNorm")):
             shift = name.startswith("Gemma")
             module.forward = lambda x, own=module, shift=shift: rms_norm(x, own.weight + 1 if shift else own.weight)
         elif name in ("NewGELUActivation", "FastGELUActivation"):

@@ -146,6 +146,15 @@ def test_blocks_of_a_decoder_share_the_output_of_the_encoder() -> None:
     assert saved_by_a_block("bart-base", 1) == 64 * (2 * attention + 2 * (hidden + 2 * 3072) + hidden + 8)
 
 
+def test_every_block_of_t5_stores_scores() -> None:
+    """The biases of the first block are added to the scores of all."""
+    own, cross = 2 * 5 * 768, 2 * 5 * 768 + 4 * 12  # queries, keys, values, output and the norm's of either attention
+    perceptron = 2 * (768 + 2 * 3072)
+    both = own + perceptron + 2 * 768 + 2 * 4 + 2 * 768  # a sum between the sublayers, statistics, masks
+    assert saved_by_a_block("t5-base") == 64 * (both + 2 * 12 * 64)
+    assert saved_by_a_block("t5-base", 1) == 64 * (both + cross + 2 * 768 + 4 + 768 + 2 * 12 * 64)
+
+
 def test_llama_with_adapters_needs_69_gb_and_fits_into_24_with_recomputation() -> None:
     training = Training()
     work = workload(config="llama-3-8b", sequence=8192, device="H100", lora="rank=16")

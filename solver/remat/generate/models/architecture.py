@@ -60,10 +60,12 @@ class Attention:
     window : int or None
         Tokens that each token sees at most.
     buckets : int
-        Buckets of a relative position bias; such attention stores its scores.
+        Buckets of its own table of relative position biases.
     query_rank, key_rank, rope : int
         Latent attention: ranks of the compressed queries (0: not compressed) and of keys and values, and the part of
         the width that is rotated, whose key all heads share. `key_rank` 0: no latent attention.
+    biased : bool
+        Whether scores have relative position biases, from its own table or that of the first block: they are stored.
     merged : bool
         Whether one product makes queries, keys and values: while a part of its output is saved, all of it is.
     head_major : bool
@@ -83,6 +85,7 @@ class Attention:
     query_rank: int = 0
     key_rank: int = 0
     rope: int = 0
+    biased: bool = False
     merged: bool = False
     head_major: bool = False
 

@@ -317,7 +317,7 @@ class Kernels:
         scoring = 2 * tokens * seen * layer.heads * layer.width
         mixing = 2 * tokens * seen * layer.heads * layer.value_width
         size = element * tokens * layer.heads * layer.value_width
-        if self.setting.flash and not layer.buckets:
+        if self.setting.flash and not layer.biased:
             rows = FLOAT32 * tokens * layer.heads
             mixed = self.op(
                 f"{part}.attend",
@@ -344,6 +344,8 @@ class Kernels:
         scores = self.op(f"{part}.scores", [q, k], entries, saves=[q, k], flops=scoring)
         if layer.buckets:
             scores = self.op(f"{part}.bias", [scores], entries, weight=f"{part}.bias", gathered=True)
+        elif layer.biased:
+            scores = self.sum(f"{part}.bias", scores)
         softmax = self.op(f"{part}.softmax", [scores], entries, saves_output=True)
         return self.op(f"{part}.mix", [softmax, v], size, saves=[softmax, v, *held], flops=mixing)
 

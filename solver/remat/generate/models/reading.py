@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -475,9 +476,7 @@ def _t5(config: Config) -> dict[str, Any]:
         plain = Attention(heads=heads, key_heads=heads, width=width, value_width=width, rotary=False)
         listed = []
         for k in range(count):
-            own = Attention(
-                heads=heads, key_heads=heads, width=width, value_width=width, rotary=False, buckets=0 if k else buckets
-            )
+            own = replace(plain, buckets=0 if k else buckets, biased=True)
             listed.append(Block(attention=own, transform=mlp, cross=plain if cross else None, dropout=dropout))
         return tuple(listed)
 
