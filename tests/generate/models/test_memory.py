@@ -10,6 +10,7 @@ import pytest
 
 import remat
 from remat.generate import generate
+from remat.generate.models.architecture import Experts
 from remat.generate.models.instances import Workload, chain, stages_of, workload
 from remat.generate.models.memory import (
     Rows,
@@ -22,7 +23,7 @@ from remat.generate.models.memory import (
     rows_of,
     static_of,
 )
-from remat.generate.models.reading import shipped
+from remat.generate.models.reading import read_model, shipped
 from remat.generate.networks.transformer import activation_bytes
 
 TINY = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4}
@@ -100,6 +101,58 @@ def test_a_classical_block_saves_what_the_literature_says() -> None:
         # In tiles, the backward of attention also reads its output, which is saved once, and a number per row.
         per_row = 4 * batch * sequence * heads if flash else 0
         assert saved == wanted + statistics + scores + per_row
+
+
+def saved_by_a_block(name: str, stack: int = 0) -> int:
+    """Bytes that the last block of a stack saves, without the input, of one sequence of 64 tokens."""
+    stages = stages_of(workload(config=name, batch=1, sequence=64))
+    own = [row for row, parts in zip(stages.rows, stages.parts, strict=True) if parts[0].stack == stack]
+    return int([row for row in own if row["name"].endswith("block")][-1]["saved_size"])
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden", "inner", "heads", "norms"),
+    [("gpt-neox-20b", 6144, 2 * 24576, 64, 2 * 8), ("phi-3-mini", 3072, 4 * 8192, 32, 2 * 4)],
+)
+def test_merged_products_are_held_by_the_values(name: str, hidden: int, inner: int, heads: int, norms: int) -> None:
+    """Both norms, queries, keys and values before and behind the rotation, attention and its copied rows."""
+    sums = 1 if name.startswith("phi") else 0  # of sublayers in turn, the sum between them
+    vectors = 2 + 3 + 2 + 2 + sums
+    assert saved_by_a_block(name) == 64 * (2 * (vectors * hidden + inner) + 4 * heads + norms)
+
+
+def test_queries_of_a_partial_rotation_are_copied() -> None:
+    """Phi-2: one norm, queries, keys, values, attention and its rows, the perceptron's, two masks."""
+    assert saved_by_a_block("phi-2") == 64 * (2 * (6 * 2560 + 2 * 10240) + 2 * 2560 + 4 * 32 + 8)
+
+
+def test_a_router_in_full_precision_copies_its_input_and_its_weights() -> None:
+    plain = read_model("deepseek-v2-lite")
+    block = plain.decoder.blocks[-1]
+    assert isinstance(block.transform, Experts)
+    other = replace(block, transform=replace(block.transform, router_copies=False))
+    sizes = []
+    for blocks in ((block,), (other,)):
+        model = replace(plain, decoder=replace(plain.decoder, blocks=blocks))
+        sizes.append(stages_of(workload(config=model, sequence=64)).rows[1]["saved_size"])
+    assert sizes[0] - sizes[1] == 4 * 2048 * (64 + 64)  # the norm's output is still saved, for the experts
+
+
+def test_blocks_of_a_decoder_share_the_output_of_the_encoder() -> None:
+    """BART: six vectors and a mask of each attention, four, a mask and the perceptron's; no copy of what they read."""
+    hidden, statistics = 768, 4 * 12
+    attention = 2 * 6 * hidden + hidden + statistics + 8
+    # Queries, keys, values, output, sum and norm of each; the last norm's output is that of the block.
+    assert saved_by_a_block("bart-base", 1) == 64 * (2 * attention + 2 * (hidden + 2 * 3072) + hidden + 8)
+
+
+def test_every_block_of_t5_stores_scores() -> None:
+    """The biases of the first block are added to the scores of all."""
+    own, cross = 2 * 5 * 768, 2 * 5 * 768 + 4 * 12  # queries, keys, values, output and the norm's of either attention
+    perceptron = 2 * (768 + 2 * 3072)
+    both = own + perceptron + 2 * 768 + 2 * 4 + 2 * 768  # a sum between the sublayers, statistics, masks
+    assert saved_by_a_block("t5-base") == 64 * (both + 2 * 12 * 64)
+    assert saved_by_a_block("t5-base", 1) == 64 * (both + cross + 2 * 768 + 4 + 768 + 2 * 12 * 64)
 
 
 def test_llama_with_adapters_needs_69_gb_and_fits_into_24_with_recomputation() -> None:

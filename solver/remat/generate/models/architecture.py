@@ -60,10 +60,17 @@ class Attention:
     window : int or None
         Tokens that each token sees at most.
     buckets : int
-        Buckets of a relative position bias; such attention stores its scores.
+        Buckets of its own table of relative position biases.
     query_rank, key_rank, rope : int
         Latent attention: ranks of the compressed queries (0: not compressed) and of keys and values, and the part of
         the width that is rotated, whose key all heads share. `key_rank` 0: no latent attention.
+    biased : bool
+        Whether scores have relative position biases, from its own table or that of the first block: they are stored.
+    merged : bool
+        Whether one product makes queries, keys and values: while a part of its output is saved, all of it is.
+    head_major : bool
+        Whether queries lie head by head in memory, after a concatenation or a copy: so does then the output of
+        attention, whose rows are copied for the projection.
     """
 
     heads: int
@@ -78,6 +85,9 @@ class Attention:
     query_rank: int = 0
     key_rank: int = 0
     rope: int = 0
+    biased: bool = False
+    merged: bool = False
+    head_major: bool = False
 
     def weights(self, hidden: int) -> Iterator[tuple[str, Weight]]:
         """Yield the parameters by name."""
@@ -140,6 +150,8 @@ class Experts:
         Whether a gate of one output weighs that.
     router_biases : bool
         Whether the router has one correction per expert.
+    router_copies : bool
+        Whether the router reads, and saves, copies of the hidden states and of its weights in fp32.
     """
 
     count: int
@@ -148,6 +160,7 @@ class Experts:
     shared: int = 0
     shared_gate: bool = False
     router_biases: bool = False
+    router_copies: bool = False
 
     def weights(self, hidden: int) -> Iterator[tuple[str, Weight]]:
         """Yield the parameters by name."""

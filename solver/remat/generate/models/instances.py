@@ -145,7 +145,8 @@ def stages_of(work: Workload) -> Stages:
             read = Tensor("x", x.size, x.differentiable)
             kernels = work.kernels(part, memory=memory)
             made = kernels.block(read) if part.block is not None else kernels.norm("norm", read)
-            row = stage(name=part.name, operations=kernels.made, device=work.device, repeat=part.repeat)
+            shared = () if memory is None else (memory,)
+            row = stage(name=part.name, operations=kernels.made, device=work.device, repeat=part.repeat, outside=shared)
             if not made.differentiable:
                 row |= _without_backward(part.name)
             rows.append(row)

@@ -299,12 +299,14 @@ class Kernels:
         source = read if memory is None else memory
         others = tokens if memory is None else memory.size // (element * self.model.hidden)
         seen = others // self.setting.batch
+        held: tuple[Tensor, ...] = ()
         if layer.key_rank:
             q, k, v = self._latent(part, read, layer)
         else:
             q = self.linear(f"{part}.q", read)
             k = self.linear(f"{part}.k", source, others)
             v = self.linear(f"{part}.v", source, others)
+            held = (q, k) if layer.merged else ()  # the values are a view of the tensor that has these, too
             if layer.query_norm:
                 q = self.norm(f"{part}.q_norm", q, groups=layer.heads)
                 k = self.norm(f"{part}.k_norm", k, others, groups=layer.key_heads)
@@ -315,33 +317,37 @@ class Kernels:
         scoring = 2 * tokens * seen * layer.heads * layer.width
         mixing = 2 * tokens * seen * layer.heads * layer.value_width
         size = element * tokens * layer.heads * layer.value_width
-        if self.setting.flash and not layer.buckets:
+        if self.setting.flash and not layer.biased:
             rows = FLOAT32 * tokens * layer.heads
             mixed = self.op(
                 f"{part}.attend",
                 [q, k, v],
                 size,
-                saves=[q, k, v],
+                saves=[q, k, v, *held],
                 saves_output=True,
                 kept=[("rows", rows)],
                 flops=scoring + mixing,
                 extra=scoring,
             )
         else:
-            mixed = self._scored(part, (q, k, v), layer, (seen, scoring, mixing, size))
+            mixed = self._scored(part, (q, k, v, *held), layer, (seen, scoring, mixing, size))
+        if layer.head_major:
+            mixed = self.op(f"{part}.rows", [mixed], size)
         return self.linear(f"{part}.o", mixed)
 
     def _scored(
-        self, part: str, given: tuple[Tensor, Tensor, Tensor], layer: Attention, figures: tuple[int, int, int, int]
+        self, part: str, given: tuple[Tensor, ...], layer: Attention, figures: tuple[int, int, int, int]
     ) -> Tensor:
         """Attend with stored scores."""
-        (q, k, v), (seen, scoring, mixing, size) = given, figures
+        (q, k, v, *held), (seen, scoring, mixing, size) = given, figures
         entries = self.setting.element * self.tokens * seen * layer.heads
         scores = self.op(f"{part}.scores", [q, k], entries, saves=[q, k], flops=scoring)
         if layer.buckets:
             scores = self.op(f"{part}.bias", [scores], entries, weight=f"{part}.bias", gathered=True)
+        elif layer.biased:
+            scores = self.sum(f"{part}.bias", scores)
         softmax = self.op(f"{part}.softmax", [scores], entries, saves_output=True)
-        return self.op(f"{part}.mix", [softmax, v], size, saves=[softmax, v], flops=mixing)
+        return self.op(f"{part}.mix", [softmax, v], size, saves=[softmax, v, *held], flops=mixing)
 
     def _latent(self, part: str, read: Tensor, layer: Attention) -> tuple[Tensor, Tensor, Tensor]:
         """Make queries, keys and values from their compressed forms; values stay where they were unpacked."""
@@ -385,7 +391,8 @@ class Kernels:
             f"{part}.router",
             [read],
             FLOAT32 * self.tokens * layer.count,
-            saves=[read],
+            saves=[] if layer.router_copies else [read],
+            kept=[("copies", FLOAT32 * (self.tokens + router.columns) * router.rows)] if layer.router_copies else (),
             weight=f"{part}.router",
             flops=2 * self.tokens * router.rows * router.columns,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -218,8 +219,9 @@ def _llama(config: Config) -> dict[str, Any]:
     biases = "qkvo" if config.flag("attention_bias", False) else ""
     mlp = Feedforward(inner=config.integer("intermediate_size"), biases=config.flag("mlp_bias", False))
     window = _window(config) if config.family in ("mistral", "phi3") else None
-    block = Block(attention=_heads(config, biases=biases, window=window), transform=mlp)
-    return _decoder(config, [block] * config.layers, tied=False)
+    one = config.family == "phi3"  # its products are merged, and its rotation concatenates
+    heads = _heads(config, biases=biases, window=window, merged=one, head_major=one)
+    return _decoder(config, [Block(attention=heads, transform=mlp)] * config.layers, tied=False)
 
 
 def _qwen(config: Config) -> dict[str, Any]:
@@ -262,7 +264,7 @@ def _gemma(config: Config) -> dict[str, Any]:
 def _phi(config: Config) -> dict[str, Any]:
     mlp = Feedforward(inner=config.integer("intermediate_size"), gated=False, biases=True)
     dropout = config.dropped("resid_pdrop")
-    heads = _heads(config, biases="qkvo")
+    heads = _heads(config, biases="qkvo", head_major=True)
     block = Block(attention=heads, transform=mlp, norm=2, order="shared", dropout=dropout)
     return _decoder(config, [block] * config.layers, tied=False, norm=2, head_bias=True)
 
@@ -272,7 +274,8 @@ def _gpt_neox(config: Config) -> dict[str, Any]:
     order = "parallel" if config.flag("use_parallel_residual", True) else "pre"
     biases = "qkvo" if config.flag("attention_bias", True) else ""
     dropout = config.dropped("hidden_dropout")
-    block = Block(attention=_heads(config, biases=biases), transform=mlp, norm=2, order=order, dropout=dropout)
+    heads = _heads(config, biases=biases, merged=True, head_major=True)
+    block = Block(attention=heads, transform=mlp, norm=2, order=order, dropout=dropout)
     return _decoder(config, [block] * config.layers, tied=False, norm=2)
 
 
@@ -339,7 +342,7 @@ def _deepseek(config: Config) -> dict[str, Any]:
     inner = config.integer("moe_intermediate_size")
     shared = inner * config.integer("n_shared_experts", default=0, least=0)
     corrected = config.family == "deepseek_v3"
-    experts = _chosen(config, "n_routed_experts", inner, shared=shared, router_biases=corrected)
+    experts = _chosen(config, "n_routed_experts", inner, shared=shared, router_biases=corrected, router_copies=True)
     dense = Feedforward(inner=config.integer("intermediate_size"))
     first = config.integer("first_k_dense_replace", default=0, least=0)
     step = config.integer("moe_layer_freq", default=1)
@@ -407,7 +410,7 @@ def _modernbert(config: Config) -> dict[str, Any]:
     norm = 2 if config.flag("norm_bias", False) else 1
     blocks = [
         Block(
-            attention=_heads(config, biases=biases, window=None if k % every == 0 else local),
+            attention=_heads(config, biases=biases, window=None if k % every == 0 else local, merged=True),
             transform=mlp,
             norm=norm,
             first_norm=k > 0,
@@ -473,9 +476,7 @@ def _t5(config: Config) -> dict[str, Any]:
         plain = Attention(heads=heads, key_heads=heads, width=width, value_width=width, rotary=False)
         listed = []
         for k in range(count):
-            own = Attention(
-                heads=heads, key_heads=heads, width=width, value_width=width, rotary=False, buckets=0 if k else buckets
-            )
+            own = replace(plain, buckets=0 if k else buckets, biased=True)
             listed.append(Block(attention=own, transform=mlp, cross=plain if cross else None, dropout=dropout))
         return tuple(listed)
 
@@ -500,7 +501,16 @@ def _side(config: Config, side: str, *, biases: str, order: str, dropout: bool) 
     if config.hidden % heads:
         raise config.error(f"{heads} heads do not divide d_model {config.hidden}", f"{side}_attention_heads")
     width = config.hidden // heads
-    attention = Attention(heads=heads, key_heads=heads, width=width, value_width=width, biases=biases, rotary=False)
+    copied = config.family == "whisper"
+    attention = Attention(
+        heads=heads,
+        key_heads=heads,
+        width=width,
+        value_width=width,
+        biases=biases,
+        rotary=False,
+        head_major=copied,
+    )
     mlp = Feedforward(inner=config.integer(f"{side}_ffn_dim"), gated=False, biases=True)
     cross = attention if side == "decoder" else None
     return (Block(attention=attention, transform=mlp, norm=2, order=order, cross=cross, dropout=dropout),) * count

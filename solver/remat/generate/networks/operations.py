@@ -127,7 +127,13 @@ def roofline(dtype: str, flops: object, bandwidth: object, device: str) -> Devic
 
 
 def stage(
-    *, name: str, operations: Sequence[Operation], device: Device, input_gradient: bool = True, repeat: int = 1
+    *,
+    name: str,
+    operations: Sequence[Operation],
+    device: Device,
+    input_gradient: bool = True,
+    repeat: int = 1,
+    outside: Sequence[Tensor] = (),
 ) -> Document:
     """Return the stage of a chain that runs `operations` in order.
 
@@ -141,6 +147,8 @@ def stage(
         Whether the gradient of the stage's input is wanted.
     repeat : int
         Number of equal stages.
+    outside : sequence of Tensor
+        What other stages save for it, such as the output of an encoder.
 
     Returns
     -------
@@ -148,7 +156,7 @@ def stage(
         A stage of kind ``chain``: times in seconds, sizes in bytes.
     """
     source, output = operations[0].reads[0], operations[-1].writes[0]
-    saved = saved_tensors(operations)
+    saved = tuple(tensor for tensor in saved_tensors(operations) if tensor not in outside)
     without = set() if input_gradient else {source}
     backward_times = [_accumulations(operations, without) / device.bandwidth]
     for operation in reversed(operations):
