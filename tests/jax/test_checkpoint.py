@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -124,6 +125,35 @@ def test_a_closure_over_traced_values_gets_a_plan_of_its_own():
     w, x = jnp.ones((4, 4)), jnp.ones((2, 4))
     ours = jax.jit(jax.grad(outer))(w, x)
     close(ours, jax.grad(lambda w, x: jnp.sum(jnp.sin(x @ w)))(w, x))
+
+
+def test_a_changed_closure_over_a_number_gets_a_plan_of_its_own():
+    factor = 2.0
+    planned = remat.jax.checkpoint(lambda x: jnp.sum(x * factor))
+    assert planned(jnp.ones(3)) == 6
+    factor = 3.0
+    assert planned(jnp.ones(3)) == 9
+
+
+def test_a_function_without_work_recomputes_nothing():
+    planned = remat.jax.checkpoint(lambda x: x.reshape(-1))
+    planned(jnp.ones((3, 2)))
+    assert planned.plan.overhead == 0
+    assert "recomputation takes 0.0 % more" in planned.plan.summary
+
+
+def test_constants_of_calls_are_no_gradients():
+    """Calls whose jaxprs hold constants add inputs after those of the function."""
+    weights = np.ones((4, 4), np.float32)
+    called = jax.make_jaxpr(lambda x: jnp.sin(x @ weights))(jnp.ones((4, 4)))
+
+    def function(x):
+        return [jax.extend.core.jaxpr_as_fun(called)(x)[0]]
+
+    shape = jax.ShapeDtypeStruct((4, 4), "float32")
+    program, ends = _joint(jax.jit(function), [shape], {0}, False)
+    assert ends.tangents
+    assert ends.tangents.isdisjoint(program.outputs)
 
 
 def test_own_rules_of_differentiation_stay():

@@ -82,3 +82,25 @@ def test_what_is_refused(run, factory, why):
 def test_a_module_that_is_not_there(run):
     run("import", "jax", "nowhere:make").assert_refused("nowhere cannot be imported: ModuleNotFoundError")
     run("import", "jax", "nowhere").assert_refused("expected MODULE:FACTORY")
+
+
+def test_what_nested_scans_stack_is_read():
+    def nested(w, x):
+        def inner(carry, _):
+            carry = jnp.tanh(carry @ w)
+            return carry, carry @ w
+
+        def outer(carry, _):
+            return jax.lax.scan(inner, carry, length=3)
+
+        return jnp.sum(jax.lax.scan(outer, x, length=4)[1] ** 2)
+
+    def same(w, x):
+        total = 0
+        for _ in range(12):
+            x = jnp.tanh(x @ w)
+            total += jnp.sum((x @ w) ** 2)
+        return total
+
+    shapes = jnp.ones((8, 8)), jnp.ones((2, 8))
+    assert import_step(nested, shapes).flops == import_step(same, shapes).flops

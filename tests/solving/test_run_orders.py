@@ -144,6 +144,15 @@ def test_orders_come_faster_and_faster():
     assert times[-1] < orders.total_time(order)
 
 
+def test_a_stop_ends_the_search_before_the_next_change():
+    orders = RunOrders(prepared(instance(5)))
+    order = [task for task in range(len(orders.reads)) for _ in range(2)]
+    change, made = orders.changed, []
+    orders.changed = lambda *given: made.append(0) or change(*given)
+    list(OrderSearch(orders, lambda lives: False, random.Random(0), 0.4).run(order, 400, 0, lambda: len(made) == 3))
+    assert len(made) == 3
+
+
 def test_another_order_follows_one_that_is_refused():
     problem = prepared(instance(5))
     orders = RunOrders(problem)

@@ -26,9 +26,6 @@ ROUNDS = ((5, 4_000), (50, 4_000), (500, 20_000))
 """Restarts, in turn: changes after which one is compared again with what was accepted then (late acceptance), and the
 number of changes. Greedy arenas have wide plateaus, and no single pace leaves all of them."""
 
-STRIDE = 50
-"""Changes between two looks at the clock."""
-
 MOST_REFUSALS = 100
 """Orders that break a rule of which lifetimes know nothing, after which a search ends."""
 
@@ -236,7 +233,7 @@ class OrderSearch:
         assert value is not None
         earlier = [value] * late
         for turn in range(changes):
-            if turn % STRIDE == 0 and stopped():
+            if stopped():
                 return
             changed = self.orders.changed(order, self.draw, self.reruns)
             changed_value = None if changed is None else self._value(changed)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from remat.plugin import Context, LeastBudget, Problem, Proposal, Termination
+from remat.plugin import Context, LeastBudget, Problem, Proposal, Termination, format_size
 from remat_algorithms.dag.hierarchy.levels import Level
 from remat_algorithms.dag.literature.fastest_that_fits import fits, whole
 from remat_algorithms.dag.literature.retention import Replay, Stages
@@ -113,5 +113,6 @@ class BudgetSearch:
         if stopped is not Termination.COMPLETED:
             return Proposal(termination=stopped)
         memory = self.problem.machine.processors[0].memory
-        note = f"of the schedules of the hierarchy, the one of least memory needs {self.least}"
+        size = format_size(self.least, self.problem.units)
+        note = f"of the schedules of the hierarchy, the one of least memory needs {size}"
         return Proposal(least=LeastBudget(self.least, None, True, memory), notes=(note,))

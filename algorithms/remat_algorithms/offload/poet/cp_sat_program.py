@@ -55,7 +55,7 @@ class SatProgram:
         self.least = _whole(program.row_lower, np.ceil)
         self.most = _whole(program.row_upper, np.floor)
         if form.deadline_row is not None:
-            self.most[form.deadline_row] = int(program.row_upper[form.deadline_row] // unit)
+            self.most[form.deadline_row] = int(min(program.row_upper[form.deadline_row] // unit, HUGE))
         self.lower = program.lower.astype(np.int64)
         longest = int(np.ceil(times / unit).sum())
         self.upper = np.where(program.upper == INFINITY, longest, program.upper).astype(np.int64)
@@ -154,8 +154,8 @@ def _whole_energies(cost: FloatArray) -> IntArray:
 
 
 def _whole(bounds: FloatArray, rounded: Callable[[FloatArray], FloatArray]) -> IntArray:
-    """Return bounds as integers, infinite ones as `HUGE`."""
-    finite = np.isfinite(bounds)
+    """Return bounds as integers, infinite ones and those beyond `HUGE` as `HUGE`."""
+    finite = np.abs(bounds) < HUGE
     whole = rounded(np.where(finite, bounds, 0)).astype(np.int64)
     result: IntArray = np.where(finite, whole, np.where(bounds > 0, HUGE, -HUGE))
     return result

@@ -267,7 +267,7 @@ class _Search:
         for count in itertools.count():
             if not self.queue:
                 return LeastEnergy(None, not self.partial)
-            if count >= MOST_STATES or (count % 256 == 0 and self.stopped()):
+            if count >= MOST_STATES or self.stopped():
                 return LeastEnergy(None, False)
             index = heapq.heappop(self.queue)[2]
             node = self.nodes[index]

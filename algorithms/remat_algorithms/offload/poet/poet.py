@@ -142,7 +142,7 @@ def solve(problem: Problem, options: PoetOptions, context: Context) -> Proposal:
         return early
     if not search.context.stopped and search.front.start > search.budget:
         return search.infeasible()
-    return _Pages(problem, options, pager, search).run()
+    return _Pages(problem, options, pager, search, context).run()
 
 
 def _goal(problem: Problem, options: PoetOptions) -> EnergyGoal | None:
@@ -176,10 +176,11 @@ def _least_energy(
         quick = placed is not None and (goal.deadline is None or placed[1] <= goal.deadline)
         steps = placed[0] if placed is not None and quick else found.steps
         return Proposal(steps=steps, notes=(f"energy {energy:.6g}: the least of {scope}",))
-    search = Search(problem, context, SCOPE, NAME)
+    # Its schedules may end after the deadline: they are no answers.
+    search = Search(problem, context.aside(), SCOPE, NAME)
     if not context.stopped and search.front.start > search.budget:
         return search.infeasible()
-    return _Pages(problem, options, pager, search, goal).run()
+    return _Pages(problem, options, pager, search, context, goal).run()
 
 
 class _Pages(Incumbent[Found]):
@@ -191,14 +192,15 @@ class _Pages(Incumbent[Found]):
         options: PoetOptions,
         pager: Pager | None,
         search: Search,
+        context: Context,
         goal: EnergyGoal | None = None,
     ) -> None:
-        super().__init__(search.context, lambda found: found.steps)
+        super().__init__(context, lambda found: found.steps)
         self.goal = goal
         self.problem, self.options, self.pager, self.search = problem, options, pager, search
         self.notes: list[str] = []
         self.energy_rank: tuple[Number, Number] = (math.inf, math.inf)
-        unlimited = search.context.deadline is not None
+        unlimited = context.deadline is not None
         self.work = options.work or (None if unlimited else DEFAULT_WORK)
         self.by_default = options.work is None and not unlimited
         if search.best is not None:
@@ -330,7 +332,8 @@ class _Pages(Incumbent[Found]):
         return Proposal(infeasible_within=f"{SCOPE}, by {self.goal.deadline:g}")
 
     def _propose(self, *, proved: bool) -> Proposal:
-        termination = Termination.COMPLETED if proved else self.search.limit
+        stopped = self.context.termination if self.context.stopped else self.search.limit
+        termination = Termination.COMPLETED if proved else stopped
         if termination is Termination.ITERATION_LIMIT and self.by_default:
             self.notes.append(f"not finished within {self.work:g} units of work; with a time limit the search goes on")
         if self.best is None:

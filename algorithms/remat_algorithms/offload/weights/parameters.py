@@ -7,7 +7,7 @@ names them, or leaves them to the schedule, stage by stage.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from remat.plugin import ChainInstance, OptionError, Problem, TaskGraph
@@ -176,11 +176,6 @@ class Setting:
         ways = {(0, beside), (beside, 0)} <= self.machine.link_index.keys()
         return plain and ways and self.parameter_home == self.optimizer_home == beside
 
-    @property
-    def gathers_for_use(self) -> bool:
-        """Whether parameters are sharded, and gathered for each use."""
-        return any(stage.gathered is not None for stage in self.stages)
-
     def homes(self, choice: Choice) -> tuple[int, int]:
         """Return the homes of the parameters and of the optimizer state of a stage."""
         if choice.home is None:
@@ -221,10 +216,6 @@ class Setting:
                 f"{self.name} needs a way from {names[0]!r} to {names[1]!r}; there is none", argument="machine"
             )
         return found[target]
-
-    def without(self, choices: Sequence[Choice], **changes: object) -> list[Choice]:
-        """Return choices with some fields changed for every stage."""
-        return [replace(choice, **changes) for choice in choices]  # type: ignore[arg-type]
 
     def _memory(self, name: str | None) -> int:
         if name is None:

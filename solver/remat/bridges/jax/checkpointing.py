@@ -46,7 +46,7 @@ class Plan:
     def overhead(self) -> float:
         """Predicted time of recomputation, as a share of the time without."""
         kept = sum(part.forward + part.backward for part in self.model.parts)
-        return float(self.result.makespan or 0) / kept - 1
+        return float(self.result.makespan or 0) / kept - 1 if kept else 0.0
 
     @property
     def summary(self) -> str:
@@ -99,7 +99,8 @@ class Checkpointed:
         shapes = tuple(shape_of(jax.typeof(flat[index])) for index in arrays)
         fixed = tuple((index, each) for index, each in enumerate(flat) if index not in set(arrays))
         closed, outer = self._trace(flat, tree, arrays, shapes)
-        key = (tree, shapes, repr(fixed), str(closed) if closed.consts else "")
+        # What the function closes over may have changed since its last call.
+        key = (tree, shapes, repr(fixed), str(closed))
         if key not in self._plans or closed.consts:
             self._plans[key] = (self._plan(closed), outer)
         self.plan, outer = self._plans[key]

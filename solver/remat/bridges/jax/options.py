@@ -122,9 +122,10 @@ def _joint(
         return results, others, back(tangents)
 
     results, _ = jax.eval_shape(primal, list(inputs), [inputs[index] for index in moving])
-    program = flatten(jax.make_jaxpr(both)(list(inputs), results))
-    constants = len(program.inputs) - len(inputs) - len(results)
-    tangents = frozenset(program.inputs[constants + len(inputs) :]) if constants >= 0 else frozenset()
+    closed = jax.make_jaxpr(both)(list(inputs), results)
+    program = flatten(closed)
+    first = len(closed.consts) + len(inputs)
+    tangents = frozenset(program.inputs[first : first + len(results)])  # constants of calls follow
     gradients = program.outputs[len(program.outputs) - len(moving) :] if moving else []
     flowing = frozenset(value for index, value in zip(moving, gradients, strict=True) if index in activations)
     leaving = frozenset(program.outputs[: len(program.outputs) - len(moving)])

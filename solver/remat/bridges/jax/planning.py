@@ -81,7 +81,7 @@ class Model:
         self.cut: Cut = cut(self.closed.jaxpr)
         if not self.cut.stages:
             raise JaxError("the function computes nothing")
-        self.known: dict[str, Part] = {}
+        self.known: dict[tuple[str, tuple[int, ...]], Part] = {}
         self.given = {*self.closed.jaxpr.invars, *self.closed.jaxpr.constvars}
         self.layers: dict[int, Layers] = {}
         self.choices: list[list[tuple[Option | Groups, Costs]]] = []
@@ -113,11 +113,11 @@ class Model:
         def run(*given: Any) -> list[Any]:
             return stage.run(given)
 
-        text = str(jax.make_jaxpr(run)(*avals))
-        if text not in self.known:
-            flowing = [index for index, each in enumerate(stage.reads) if each not in self.given]
-            self.known[text] = analyse(run, avals, self.rates, flowing=flowing)
-        return self.known[text]
+        flowing = tuple(index for index, each in enumerate(stage.reads) if each not in self.given)
+        key = str(jax.make_jaxpr(run)(*avals)), flowing
+        if key not in self.known:
+            self.known[key] = analyse(run, avals, self.rates, flowing=flowing)
+        return self.known[key]
 
     def _hosted(self, option: Option) -> Option | None:
         """Return the option that sends to the host what it saves: each transfer takes its time."""

@@ -10,8 +10,8 @@ from typing import Any
 from remat.bridges.jax.primitives import CALLS, POINTWISE, VIEWS, flops, is_reduction, size_of, transposed
 from remat.bridges.jax.shim import core
 
-Held = int | tuple[int, ...]
-"""What a variable is: a value, or one value for each iteration of a loop that stacks them."""
+Held = int | tuple["Held", ...]
+"""What a variable is: a value, or what each iteration of a loop that stacks them adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def flatten(closed: Any, *, unroll: bool = False) -> Program:
 
 
 def _all(held: Held) -> tuple[int, ...]:
-    return (held,) if isinstance(held, int) else held
+    return (held,) if isinstance(held, int) else tuple(value for each in held for value in _all(each))
 
 
 @dataclass
@@ -163,8 +163,8 @@ class _Flattener:
                 column[index] = value
         stacked: list[Held | None] = []
         for column in made:
-            rows = [value for each in column if each is not None for value in _all(each)]
-            stacked.append(tuple(rows) if len(rows) == length else None)
+            rows = tuple(each for each in column if each is not None)
+            stacked.append(rows if len(rows) == length else None)
         return [*carry, *stacked]
 
     def _inside(self, eqn: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +14,7 @@ from remat.bridges.torch.recording import Held, Node, Recording, Role
 from remat.documents import read_document
 from remat.errors import InstanceError
 from remat.generate.devices import devices, rates_in
+from remat.messages import brief
 
 DEFAULT = "roofline:A100-fp32"
 SCHEMA = "remat.costs/1"
@@ -110,8 +112,20 @@ def _measured(document: Mapping[str, Any]) -> Costs:
     if document.get("schema") != SCHEMA:
         raise InstanceError(f"expected measured costs ({SCHEMA}), not {document.get('schema')!r}", "$.schema")
     base = _roofline(document.get("otherwise", DEFAULT))
-    measured = {key: (int(time), int(workspace)) for key, (time, workspace) in document["operators"].items()}
+    listed = document.get("operators")
+    if not isinstance(listed, Mapping):
+        raise InstanceError("expected an object with an entry for each operator", "$.operators")
+    for key, entry in listed.items():
+        if not _is_entry(entry):
+            raise InstanceError(f"expected [microseconds, bytes], not {brief(entry)}", f"$.operators[{brief(key)}]")
+    measured = {key: (int(time), int(workspace)) for key, (time, workspace) in listed.items()}
     return Costs(f"measured on {document.get('device', '?')}", base.rate, base.bandwidth, measured)
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, list | tuple) or len(entry) != 2:
+        return False
+    return all(isinstance(one, int | float) and not isinstance(one, bool) and 0 <= one < math.inf for one in entry)
 
 
 def costs_document(device: str, measured: Mapping[str, tuple[int, int]], otherwise: str = DEFAULT) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from remat.bridges.torch.plans import Event, events_of
 from remat.bridges.torch.recording import WAIT, Node, Role
 from remat.bridges.torch.shim import pytree, torch
 from remat.bridges.torch.weightless import check_data
-from remat.documents import read_document, write_text
+from remat.documents import write_text
 from remat.solving.external_schedule import schedule_of
 
 MEASURE = "measure"
@@ -75,7 +75,7 @@ def profile(
     path = None if cache is None else Path(cache) / _file_name(device)
     known: Found = {}
     if path is not None and path.exists():
-        known = {key: (int(time), int(size)) for key, (time, size) in read_document(path)["operators"].items()}
+        known = dict(read_costs(str(path)).measured)
     wanted = set(_keys(captured))
     found = {key: known[key] for key in wanted & known.keys()}
     if len(found) < len(wanted):

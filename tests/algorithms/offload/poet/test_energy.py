@@ -6,6 +6,10 @@ import pytest
 
 import remat
 from remat.errors import OptionError
+from remat.instance import load
+from remat.solving.problem_setup import make_problem
+from remat_algorithms.offload.poet import energy_search
+from remat_algorithms.offload.poet.energy_costs import EnergyCosts
 from tests.oracles.energies import energy_of, least_energy
 from tests.oracles.offloading import least_makespan
 
@@ -182,6 +186,24 @@ def test_the_program_of_larger_graphs(monkeypatch):
         assert "not proved to be the least" in found.notes[0]
         equal += found.energy == pytest.approx(float(least))
     assert equal >= 4
+
+
+def test_a_stop_ends_the_search_at_once():
+    looks = []
+    problem = make_problem(load(EXAMPLE), budget={"ram": 9})
+    found = energy_search.least_energy(
+        problem, EnergyCosts.of(problem), None, lambda: len(looks) == 3 or looks.append(0)
+    )
+    assert (found.steps, found.proved) == (None, False)
+
+
+@pytest.mark.parametrize(("deadline", "ends"), [(6.5, False), (7, True), (2.0**62, True), (1e300, True)])
+def test_deadlines_of_the_program(monkeypatch, deadline, ends):
+    """What does not end by the deadline is no answer, though it was found on the way."""
+    monkeypatch.setattr("remat_algorithms.offload.poet.energy_search.MOST_STATES", 0)
+    monkeypatch.setattr("remat_algorithms.offload.poet.poet.SMALL", 0)
+    found = solve(EXAMPLE, 9, deadline=deadline, stages=2).makespan
+    assert found is not None and found <= deadline if ends else found is None
 
 
 @pytest.mark.slow
