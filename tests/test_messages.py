@@ -1,7 +1,7 @@
 """Messages are one printable line of bounded length, whatever they quote."""
 
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import remat
@@ -17,6 +17,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(TEXTS, st.integers(10, 400))
 def test_a_short_text_is_kept_and_a_long_one_loses_its_middle(text, longest):
     found = elided(text, longest)
