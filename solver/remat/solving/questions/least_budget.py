@@ -63,7 +63,7 @@ def least_budget(
     ----------
     instance : path, open file, dict or instance
     max_overhead : float or str, optional
-        Maximum overhead as a share of the no-recompute time: ``0.2`` or ``"20%"``.
+        Maximum overhead as a share of the reference time (`Result.reference_time`): ``0.2`` or ``"20%"``.
     max_makespan : float or str, optional
         Longest makespan: in the instance's unit, or ``"1.5s"``.
     budget : mapping, optional
