@@ -118,6 +118,9 @@ def _at(given, case, memory, size):
     solve, budget = given.solve, given.solve.budget
     if not isinstance(budget, dict):
         budget = named_budget(case.document, memory, size)
+        if isinstance(budget, dict):  # one size may be that of several memories
+            held = {place.name: place.capacity for place in given.result.machine.memories}
+            budget = {name: own for name, own in held.items() if own is not None} | budget
     else:
         budget = {name: own for name, own in budget.items() if own is not None} | {memory: size}
     return answer(case, dataclasses.replace(solve, budget=budget, twice=False))

@@ -42,7 +42,7 @@ def _answered(case, chosen, limit, result, answers):
     def blame(message):
         return Finding("question", name, f"overhead {limit}: {message}", (chosen,))
 
-    longest = result.no_recompute_time * (1 + limit) * (1 + 1e-9)
+    longest = result.reference_time * (1 + limit) * (1 + 1e-9)
     if asked.value is not None:
         if result.columns is None or result.makespan > longest:
             yield blame(f"budget {asked.value} without a schedule of at most {longest}")

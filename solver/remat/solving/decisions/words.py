@@ -55,12 +55,8 @@ def decision_words(result: Result, *, all_of_them: bool = False) -> Iterator[str
     told = [sentence(group, result, all_of_them=all_of_them) for group in acting]
     if len(told) > MOST_GROUPS and not all_of_them:
         more = len(told) - MOST_GROUPS + 1
-        listed = (
-            "stages and micro-batches: remat decisions --by stage"
-            if result.orders is not None
-            else "values: remat decisions"
-        )
-        told = [*told[: MOST_GROUPS - 1], f"and {more} more such lines; for all {listed}"]
+        listed = "values" if result.orders is None else "values, stages and micro-batches"
+        told = [*told[: MOST_GROUPS - 1], f"and {more} more such lines: remat decisions lists all {listed}"]
     yield from told
     yield from _unused(result)
     yield from (sentence(group, result, all_of_them=all_of_them) for group in groups if group.decision == KEPT)
