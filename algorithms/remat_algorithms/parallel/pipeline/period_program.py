@@ -28,6 +28,9 @@ from remat_algorithms.parallel.pipeline.layer_blocks import Blocks, Times
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop
 from remat_algorithms.parallel.pipeline.periodic_pipelines import most_in_flight
 
+REACH = 2**60
+"""More steps than any instant of a program: its numbers have 64 bits."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -224,17 +227,21 @@ class _Program:
                 self._after(returned.time, starts)
             for (one, other), hop in hops.items():
                 cut = self._both(block, one, other)
+                ready = steps(hop.forward + hop.later[0]), steps(hop.backward + hop.later[1])
+                if max(ready) > REACH:
+                    self.model.add(cut == 0)  # later than any instant of the program
+                    continue
                 out, back = self.blocks.channels(one, other)
                 self._use(out, sent, steps(hop.forward), cut)
                 self._use(back, returned, steps(hop.backward), cut)
                 if steps(hop.forward) > self.period or steps(hop.backward) > self.period:
                     self.model.add(cut == 0)
-                ends_ = sent.time + steps(hop.forward + hop.later[0])
+                ends_ = sent.time + ready[0]
                 self.model.add(self.forward[block + 1].time >= ends_).only_enforce_if(cut)
-                ends_ = returned.time + steps(hop.backward + hop.later[1])
+                ends_ = returned.time + ready[1]
                 self.model.add(self.backward[block].time >= ends_).only_enforce_if(cut)
             arrived = [steps(sum(hop.later) + hop.forward + hop.backward) for hop in hops.values()]
-            most = self.period - 1 + max(arrived, default=0)
+            most = min(self.period - 1 + max(arrived, default=0), REACH)
             for when, begun in ((self.forward[block + 1], sent), (self.backward[block], returned)):
                 self.model.add(when.time >= begun.time)
                 self.model.add(when.time <= begun.time + most)

@@ -144,3 +144,22 @@ def test_sizes_of_any_magnitude_have_an_answer(size):
     small = remat.solve(document, algorithm="1f1b-star", budget=7 * size)
     assert small.makespan is None or result.makespan <= small.makespan
     assert result.makespan is None or all(peak <= 7 * size for peak in result.steady.peaks.values())
+
+
+def test_a_delay_beyond_all_instants_of_the_program():
+    layers = [
+        {"forward_time": 1.0, "backward_time": 1e-9},
+        {"forward_time": 0.0, "backward_time": 4e-6, "saved_size": 2**56},
+    ]
+    document = {
+        "schema": "remat.instance/3",
+        "kind": "pipeline",
+        "layers": layers,
+        "micro_batches": 1,
+        "weights": "double",
+        "update_every": 8,
+        "cluster": {"devices": [{"name": "gpu", "count": 2}], "levels": [{"bandwidth": 2, "delay": 1e25}]},
+    }
+    result = remat.solve(document, algorithm="pipeline-ilp", options={"work": 0.02})
+    assert result.report is not None
+    assert result.report.ok
