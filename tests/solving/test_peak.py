@@ -53,6 +53,27 @@ def test_chains(instance: Any, percent: int) -> None:
         check(result)
 
 
+def test_nothing_waits_for_a_run_after_it_is_gone() -> None:
+    """Most backwards take no time, so runs with and without a value begin at one instant."""
+    stage = {
+        "forward_time": 0,
+        "backward_time": 1,
+        "output_size": 1,
+        "saved_size": 4,
+        "variants": [{"backward_time": 0}],
+    }
+    document = {
+        "schema": "remat.instance/1",
+        "kind": "chain",
+        "units": {"time": "ms"},
+        "input_size": 0,
+        "stages": [stage | {"repeat": 4}],
+        "loss": {"time": 1, "workspace": 3},
+    }
+    for result in solved(document, "rotor", 50):
+        check(result)
+
+
 @QUICK
 @given(strategies.dags(plain=True, exact=True), st.integers(60, 95))
 def test_graphs(instance: Any, percent: int) -> None:

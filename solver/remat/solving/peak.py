@@ -157,10 +157,12 @@ def _one(result: Result, residencies: Residencies, row: int, uses: list[tuple[in
         """Whether a step begins after the peak; of those at the same instant, which of them are listed later."""
         return bool(report.start[step] > now or (report.start[step] == now and (at is None or step > at)))
 
+    def stays(step: int) -> bool:
+        """Whether a step begins before the value goes; of those at the same instant, those that are listed no later."""
+        return bool(report.start[step] < end or (report.start[step] == end and step <= last))
+
     running = [k for k, _ in uses if not follows(k) and (report.end[k] > now or k == at)]
-    later = [
-        k for k, reads in uses if reads and k not in running and k != born and follows(k) and report.start[k] <= end
-    ]
+    later = [k for k, reads in uses if reads and k not in running and k != born and follows(k) and stays(k)]
     return Held(
         name=graph.values[value],
         size=size,
