@@ -537,7 +537,7 @@ def test_the_bound_with_tapes_holds(seed: int) -> None:
             assert lower_bound(make_problem(remat.load(document), budget=budget), Context()) <= best.makespan
 
 
-@pytest.mark.parametrize("seed", seeds(8, 60))
+@pytest.mark.parametrize("seed", seeds(2, 60))
 def test_the_bound_with_slow_levels_holds(seed: int) -> None:
     """On longer loops with quick and slow levels, no schedule that is found beats it, and it says more than nothing."""
     rng = random.Random(seed)
