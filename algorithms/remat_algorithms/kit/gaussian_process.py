@@ -56,7 +56,7 @@ class GaussianProcess:
         for scale in SCALES:
             covariance = _covariance(points, points, scale) + NOISE * np.eye(len(points))
             factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
-            weights = np.linalg.solve(factor.T, np.linalg.solve(factor, standardised))
+            weights = np.asarray(np.linalg.solve(factor.T, np.linalg.solve(factor, standardised)), dtype=np.float64)
             likelihood = -0.5 * float(standardised @ weights) - float(np.log(np.diag(factor)).sum())
             if best is None or likelihood > best[0]:
                 best = likelihood, scale, factor, weights

@@ -197,10 +197,12 @@ def _of_stages(result: Result, rows: Sequence[Decision], unit: str, *, branched:
         )
 
 
-def _group(decision: str, rows: Iterable[Decision], **more: Any) -> Group:
+def _group(decision: str, rows: Iterable[Decision], *, size: int | None = None, **more: Any) -> Group:
     listed = [*rows]
     values = tuple(row.value for row in listed)
-    return Group(decision=decision, values=values, **{"size": sum(row.size for row in listed), **more})
+    return Group(
+        decision=decision, values=values, size=sum(row.size for row in listed) if size is None else size, **more
+    )
 
 
 def _away(rows: Iterable[Decision], stays: Mapping[str, Sequence[Stay]], **more: Any) -> Group:

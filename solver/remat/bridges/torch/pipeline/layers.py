@@ -116,7 +116,7 @@ def _spec_of(tensor: Any, *, needs: bool = False) -> Spec:
 
 
 def _exported(
-    module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], blocks: Sequence[Block], calls: Sequence[BlockCall]
+    module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], blocks: Sequence[Block], calls: Sequence[Any]
 ) -> Any:
     export: Any = import_module("torch.export")
     forwards = [block.module.forward for block in blocks]
@@ -137,7 +137,7 @@ def _exported(
 class _Cutter:
     """Divides the nodes of an exported program among layers."""
 
-    def __init__(self, module: Any, exported: Any, calls: Sequence[BlockCall]) -> None:
+    def __init__(self, module: Any, exported: Any, calls: Sequence[Any]) -> None:
         self.exported = exported
         self.calls = calls
         self.graph = exported.graph

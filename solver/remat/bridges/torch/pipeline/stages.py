@@ -64,6 +64,8 @@ def stages(
     """
     peers = Peers(group)
     problem: Exception | None = None
+    layers: Layers | None = None
+    read: StagePlan | None = None
     said: list[tuple[str, str]] = []
     try:
         layers = trace_layers(module, args, kwargs, blocks)
@@ -74,6 +76,8 @@ def stages(
     except Exception as error:
         problem = error
     peers.agree(said, problem)
+    assert layers is not None, "ranks agree only if all have read the plan"
+    assert read is not None
     peers.open()
     return Stages(module, layers, read, peers, loss=loss, scale_gradients=scale_gradients)
 
