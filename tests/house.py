@@ -28,8 +28,7 @@ CORE_FLOORS = (
     ("generate", "seeded and analytic instances"),
     ("documents", "reading and writing files"),
     ("units", "sizes and times"),
-    ("calls", "calls of public functions: misspelt, missing and surplus arguments"),
-    ("errors version", "the exception tree; the version"),
+    ("errors version", "the exception tree, calls with wrong arguments; the version"),
     ("messages", "the text of messages: one printable line, never longer than a limit"),
 )
 """Folders (and single files) of the core from top to bottom: each imports only what stands below it."""

@@ -111,7 +111,7 @@ def test_whatever_an_argument_is_there_is_an_answer_or_an_error_that_names_it(na
 
 
 def test_type_errors_of_the_body_stay():
-    from remat.calls import checked_call
+    from remat.errors import checked_call
 
     @checked_call(remat.OptionError)
     def broken(value):

@@ -1,10 +1,18 @@
-"""The exception tree: every intentional error of remat is a `RematError`."""
+"""The exception tree: every intentional error of remat is a `RematError`, even that of a call with wrong arguments.
+
+`checked_call` raises those of public functions: misspelt, missing and surplus arguments, with a remedy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
-from remat.messages import LONGEST_PATH, one_line
+from remat.messages import LONGEST_PATH, brief, listing, nearest, one_line
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class RematError(ValueError):
@@ -92,3 +100,141 @@ class AlgorithmError(RuntimeError):
 
 class ClaimError(AlgorithmError):
     """An algorithm's claim and the verifier disagree."""
+
+
+def checked_call(
+    error: type[InstanceError] | type[OptionError], more: type | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator for functions whose callers may misspell or forget arguments.
+
+    Parameters
+    ----------
+    error : InstanceError or OptionError
+        The exception to raise instead of `TypeError`.
+    more : type, optional
+        The `TypedDict` of the function's further keyword arguments.
+    """
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        code = function.__code__
+        named: tuple[str, ...] = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        further = () if more is None else tuple(more.__annotations__)
+        known = frozenset((*named, *further))
+        optional = code.co_argcount - len(function.__defaults__ or ())
+        required = {*named[:optional], *named[code.co_argcount :]} - (function.__kwdefaults__ or {}).keys()
+
+        @wraps(function)
+        def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+            if not keywords.keys() <= known:
+                wrong = next(key for key in keywords if key not in known)
+                raise _error(error, _unknown(function, wrong, [*named, *further]), wrong)
+            given = dict(zip(named, arguments, strict=False))
+            surplus = len(arguments) > code.co_argcount or not given.keys().isdisjoint(keywords)
+            given |= keywords
+            if surplus or not required <= given.keys():
+                message, argument = _unbound(function, named[: code.co_argcount], len(arguments), keywords)
+                raise _error(error, message, argument)
+            if error is OptionError:
+                _check_types(given)
+            return function(*arguments, **keywords)
+
+        return call
+
+    return decorated
+
+
+def _is_text(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_mapping(value: object) -> bool:
+    return value is None or (isinstance(value, Mapping) and all(isinstance(key, str) for key in value))
+
+
+def _is_flag(value: object) -> bool:
+    return type(value).__name__ in ("bool", "bool_")  # of Python and of numpy
+
+
+def _is_several(value: object) -> bool:
+    if isinstance(value, (str, bytes, Mapping)) or getattr(value, "shape", None) == ():
+        return False
+    return value is None or (isinstance(value, Iterable) and not isinstance(value, type))
+
+
+def _is_names(value: object) -> bool:
+    listed = isinstance(value, (list, tuple)) and not all(isinstance(name, str) for name in value)
+    return isinstance(value, str) or (_is_several(value) and not listed)
+
+
+TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
+    "algorithm": (_is_text, "a text"),
+    "algorithms": (_is_names, "a name or several"),
+    "any_instance": (_is_flag, "true or false"),
+    "available": (_is_flag, "true or false"),
+    "baseline": (_is_text, "a text"),
+    "budgets": (_is_several, "a sequence of budgets"),
+    "fixed": (_is_mapping, "a mapping of names to addresses"),
+    "kind": (_is_text, "a text"),
+    "layout": (_is_flag, "true or false"),
+    "memory": (_is_text, "a text"),
+    "name": (lambda value: isinstance(value, str), "a text"),
+    "objective": (_is_text, "a text"),
+    "options": (_is_mapping, "a mapping of names to values"),
+    "runs": (_is_several, "names of tasks in order"),
+}
+"""Arguments that mean the same in all functions that raise `OptionError`."""
+
+
+def _check_types(given: Mapping[str, Any]) -> None:
+    for key in given.keys() & TYPES.keys():
+        fits, wanted = TYPES[key]
+        if not fits(given[key]):
+            raise OptionError(f"expected {wanted}, not {brief(given[key])}", argument=key)
+
+
+def _error(error: type[InstanceError] | type[OptionError], message: str, argument: str) -> Exception:
+    return error(message, argument) if issubclass(error, InstanceError) else error(message, argument=argument)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """Return how messages call a function: ``remat.chain``, or ``Prepared.solve``."""
+    qualified = function.__qualname__
+    return qualified if "." in qualified else f"remat.{qualified}"
+
+
+def _unknown(function: Callable[..., Any], wrong: str, named: Sequence[str]) -> str:
+    known = [name for name in named if name != "self"]
+    near = nearest(wrong, known)
+    if near is not None:
+        return f"{_name(function)} has no such argument; did you mean {near}?"
+    words = _words(wrong)
+    alike = [name for name in known if words & _words(name)]
+    if alike:
+        return f"{_name(function)} has no such argument; similar ones are {listing(alike)}"
+    return f"{_name(function)} has no such argument; its arguments are {listing(known)}"
+
+
+def _words(name: str) -> set[str]:
+    """Return the words of a name, of each the letters by which they are compared."""
+    return {word[:4] for word in name.split("_")}
+
+
+def _unbound(
+    function: Callable[..., Any], positional: Sequence[str], given: int, keywords: dict[str, Any]
+) -> tuple[str, str]:
+    """Say why a call does not fit a function, and name the argument."""
+    import inspect
+
+    twice = next((name for name in positional[:given] if name in keywords), None)
+    if twice is not None:
+        return f"{_name(function)} got it twice, by position and by name", twice
+    if given > len(positional):
+        first = [name for name in positional if name != "self"]
+        most = f"only {listing(first)} may be given by position" if first else "give all arguments by name"
+        return f"{_name(function)} got {given} arguments by position; {most}", ""
+    parameters = inspect.signature(function).parameters.values()
+    present = {*positional[:given], *keywords}
+    required = [one.name for one in parameters if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
+    missing = [name for name in required if name not in present]
+    rest = f" (and {listing(missing[1:])})" if missing[1:] else ""
+    return f"{_name(function)} needs this argument{rest}", missing[0]

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import IO, TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar
 
-from remat.calls import checked_call
 from remat.documents import read_document
-from remat.errors import InstanceError
+from remat.errors import InstanceError, checked_call
 from remat.instance.base import SCHEMA_3
 from remat.instance.loading import instance_from_document
 from remat.instance.machine import MachineModel

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from remat.calls import checked_call
 from remat.comparing.cells import FAILED, Answer, Cell, Job, Outcome
 from remat.comparing.comparison import Comparison
 from remat.comparing.executors import Executor, Reply, open_executor
@@ -19,7 +18,7 @@ from remat.comparing.journal import Journal
 from remat.comparing.plan import Described, Request, Source, find_sources, jobs_of, unreadable
 from remat.comparing.supervision import Limits
 from remat.documents import write_text
-from remat.errors import OptionError, RematError
+from remat.errors import OptionError, RematError, checked_call
 from remat.instance import MachineModel
 from remat.messages import nearest
 from remat.solving.problem_setup import read_seconds, read_share

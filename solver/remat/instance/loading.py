@@ -9,9 +9,8 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from pydantic import ValidationError
 
-from remat.calls import checked_call
 from remat.documents import collector_paused, read_document, read_unparsed
-from remat.errors import InstanceError, OptionError, RematError, ScheduleForInstanceError
+from remat.errors import InstanceError, OptionError, RematError, ScheduleForInstanceError, checked_call
 from remat.instance.base import SCHEMA, SCHEMA_3, SCHEMAS, BaseInstance
 from remat.instance.fast_validation import plainly
 from remat.instance.fields import units_scope

@@ -8,8 +8,7 @@ from functools import cache
 from importlib import import_module, util
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from remat.calls import checked_call
-from remat.errors import OptionError
+from remat.errors import OptionError, checked_call
 from remat.messages import brief, listing, nearest
 from remat.plugin.entry_points import entry_points
 

@@ -8,8 +8,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from remat.calls import checked_call
-from remat.errors import OptionError
+from remat.errors import OptionError, checked_call
 from remat.plugin.cancel import Cancel
 from remat.plugin.context import Progress
 from remat.solving.budget import Budget

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from remat.calls import checked_call
-from remat.errors import OptionError
+from remat.errors import OptionError, checked_call
 from remat.instance import load
 from remat.instance.kinds import is_pipeline
 from remat.plugin.applicability import check_reach

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from remat.calls import checked_call
-from remat.errors import OptionError
+from remat.errors import OptionError, checked_call
 from remat.graph.taskgraph import IntArray, TaskGraph
 from remat.instance import load
 from remat.messages import brief, nearest

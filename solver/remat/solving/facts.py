@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from remat.calls import checked_call
-from remat.errors import ClaimError, OptionError
+from remat.errors import ClaimError, OptionError, checked_call
 from remat.graph.bounds import MemoryBound
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
 
-from remat.calls import checked_call
 from remat.documents import write_text
-from remat.errors import InstanceError, OptionError, QuantityError
+from remat.errors import InstanceError, OptionError, QuantityError, checked_call
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance import MachineModel, digest, load, load_machine

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any, cast
 
-from remat.calls import checked_call
-from remat.errors import OptionError
+from remat.errors import OptionError, checked_call
 from remat.instance import AdjointInstance, MachineModel, load
 from remat.plugin import registry
 from remat.plugin.context import Context

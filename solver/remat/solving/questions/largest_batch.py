@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from remat.calls import checked_call
-from remat.errors import InstanceError, OptionError
+from remat.errors import InstanceError, OptionError, checked_call
 from remat.graph.machine import Machine
 from remat.instance import Instance, load
 from remat.instance.batch_size import scaled

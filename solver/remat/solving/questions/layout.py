@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from remat.calls import checked_call
-from remat.errors import OptionError
+from remat.errors import OptionError, checked_call
 from remat.graph.taskgraph import IntArray
 from remat.instance.native import native
 from remat.messages import brief, unknown_memory

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from remat.calls import checked_call
-from remat.errors import InstanceError, OptionError
+from remat.errors import InstanceError, OptionError, checked_call
 from remat.instance import Instance, PipelineInstance, load
 from remat.instance.chain import ChainInstance
 from remat.instance.cluster import DeviceModel
