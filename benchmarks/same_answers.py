@@ -44,14 +44,14 @@ def cells() -> Iterator[tuple[str, str, int | None, int | None]]:
     """Yield (instance, algorithm, share in percent, budget)."""
     for name, path in remat.examples().items():
         instance = remat.load(path)
-        whole = _whole_peak(instance)
+        whole = whole_peak(instance)
         for algorithm in remat.algorithms(instance.kind, available=True):
             for share in SHARES:
                 if share is None or whole is not None:
                     yield name, algorithm.name, share, None if share is None else whole * share // 100  # type: ignore[operator]
 
 
-def _whole_peak(instance: Any) -> int | None:
+def whole_peak(instance: Any) -> int | None:
     """Return the no-recompute peak of the memory that a bare budget means."""
     if getattr(instance, "storage", ()):
         try:

@@ -26,7 +26,7 @@ from typing import Any
 import remat
 from benchmarks.harness import Store, table
 from benchmarks.hosts import host
-from benchmarks.same_answers import _whole_peak as whole_peak
+from benchmarks.same_answers import whole_peak
 from benchmarks.time_limits import preload
 from remat.cli.io_session import ExitCode
 from remat.errors import AlgorithmError, ClaimError, RematError

@@ -199,3 +199,13 @@ def test_pipelines_have_speed_ups_and_the_memory_of_each_device(run: Run) -> Non
     solved = remat.solve(remat.example("uniform_p4_m8"), algorithm="1f1b")
     assert solved.report is not None
     assert float(row[3]) == pytest.approx(solved.report.run_time / solved.makespan, abs=0.01)
+
+
+def test_speed_ups_leave_out_recomputation(run: Run) -> None:
+    given = ("example:gpt2_xl_p8_m32", "--budget", "5GB")
+    swept = run("sweep", *given, "-a", "adapipe").out.splitlines()
+    row = next(line for line in swept if line.split()[-1:] == ["feasible"]).split()
+    solved = run("solve", *given, "-a", "adapipe").out.splitlines()
+    printed = next(line for line in solved if line.startswith("speed-up")).split()
+    assert any(line.startswith("recompute time") and line.split()[2] != "0" for line in solved)
+    assert row[6] == printed[1]

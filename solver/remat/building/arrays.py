@@ -32,29 +32,28 @@ def sizes(argument: str, values: Any, count: int, units: Units) -> IntArray:
 
 def times(argument: str, values: Any, count: int, units: Units) -> IntArray | tuple[Number, ...]:
     """Return times: whole ones as int64, others as a tuple."""
-    array = _numeric(argument, values, count)
-    if array is None:
-        found = _parsed(argument, values, count, lambda value: parse_time(value, units))
-        every = found if isinstance(found, list) else [found] * count
-        return np.array(every, dtype=np.int64) if set(map(type, every)) <= {int} else tuple(every)
-    largest = LARGEST_TIME if array.dtype.kind == "f" else LARGEST_SIZE
-    with np.errstate(invalid="ignore"):
-        good = (array >= 0) & (array <= largest)
-    _refuse(argument, array, good, lambda value: parse_time(value, units), "is no time")
-    return tuple(array.astype(np.float64).tolist()) if array.dtype.kind == "f" else array.astype(np.int64)
+    return _numbers(argument, values, count, lambda value: parse_time(value, units), LARGEST_TIME, "is no time")
 
 
 def energies(argument: str, values: Any, count: int) -> IntArray | tuple[Number, ...]:
     """Return energies: whole ones as int64, others as a tuple."""
+    return _numbers(argument, values, count, parse_energy, LARGEST_SIZE, "is no energy")
+
+
+def _numbers(
+    argument: str, values: Any, count: int, parse: Callable[[Any], Number], largest: float, wrong: str
+) -> IntArray | tuple[Number, ...]:
+    """Return whole numbers as int64, others, up to `largest`, as a tuple."""
     array = _numeric(argument, values, count)
     if array is None:
-        found = _parsed(argument, values, count, parse_energy)
+        found = _parsed(argument, values, count, parse)
         every = found if isinstance(found, list) else [found] * count
         return np.array(every, dtype=np.int64) if set(map(type, every)) <= {int} else tuple(every)
+    fractions = array.dtype.kind == "f"
     with np.errstate(invalid="ignore"):
-        good = (array >= 0) & (array <= LARGEST_SIZE)
-    _refuse(argument, array, good, parse_energy, "is no energy")
-    return tuple(array.astype(np.float64).tolist()) if array.dtype.kind == "f" else array.astype(np.int64)
+        good = (array >= 0) & (array <= (largest if fractions else LARGEST_SIZE))
+    _refuse(argument, array, good, parse, wrong)
+    return tuple(array.astype(np.float64).tolist()) if fractions else array.astype(np.int64)
 
 
 def flags(argument: str, values: Any, count: int) -> BoolArray:

@@ -100,8 +100,7 @@ class GraphColumns:
     @property
     def with_energy(self) -> list[int]:
         """The tasks that give an energy."""
-        given = self.given if self.energy is None else self.given | given_energies(self.energy)
-        found: list[int] = np.flatnonzero(given >> OPTIONAL.index("energy") & 1).tolist()
+        found: list[int] = np.flatnonzero(self.given >> OPTIONAL.index("energy") & 1).tolist()
         return found
 
     @cached_property

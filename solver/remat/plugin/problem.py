@@ -39,6 +39,11 @@ BOUNDS = ("least_makespan", "transfer_bound", "least_period", "memory_bounds", "
 """Quantities of a problem that no capacity changes."""
 
 
+def device_memories(instance: Instance, machine: Machine) -> set[int]:
+    """Return the memories whose budget is one figure, by index: those of all devices of a pipeline, else none."""
+    return {processor.memory for processor in machine.processors} if instance.budgets_are_for_all else set[int]()
+
+
 @dataclass(frozen=True)
 class Problem:
     """An instance on a machine; each derived quantity is computed once, on first use.
@@ -216,9 +221,8 @@ class Problem:
     def budgeted_memories(self) -> list[int]:
         """The memories (by index) that a bare budget is for: of a pipeline those of all devices, else one."""
         instance, machine = self.instance, self.machine
-        if instance.budgets_are_for_all:
-            return sorted({processor.memory for processor in machine.processors})
-        return [1 if instance.has_storage and len(machine.memories) > 1 else 0]
+        one = 1 if instance.has_storage and len(machine.memories) > 1 else 0
+        return sorted(device_memories(instance, machine)) or [one]
 
     def least_of(self, memory: int) -> MemoryBound | None:
         """Return the minimum bytes of a memory (by index) in every schedule, given the capacities of the others.

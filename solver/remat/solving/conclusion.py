@@ -14,12 +14,11 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance.kinds import is_pipeline
 from remat.placement import Unplaceable, place
-from remat.plugin.problem import Problem
+from remat.plugin.problem import Problem, device_memories
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps, started
 from remat.solving.hints import PORTFOLIO, remedies
-from remat.solving.minimum_budget import device_memories
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
 from remat.solving.strategy_minimum import least_of_strategy

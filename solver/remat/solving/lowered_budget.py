@@ -11,7 +11,6 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
 from remat.solving.budget_grid import is_minimal
 from remat.solving.minimum_budget import at_peak, budgeted_memories
-from remat.solving.peak import peak_of
 from remat.solving.result import Result
 
 SMALL = 100
@@ -93,7 +92,7 @@ class _Lowering:
         if not known and (context.ended or not self._probe(least.size, context, quick=True, share=1.0)):
             return least
         assert self.found is not None
-        peak, least = peak_of(self.found, machine.memories[self.least.memory].name), self.least
+        peak, least = self.found.peak_of(machine.memories[self.least.memory].name), self.least
         names = [] if peak is None else [held.name for held in peak.held if held.made_by]
         found = [value for name in names if (value := graph.values.find(name)) is not None]
         return replace(least, values=tuple(found), scope=scope)

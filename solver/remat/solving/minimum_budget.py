@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from remat.graph.machine import Machine
 from remat.instance import Instance
+from remat.plugin.problem import device_memories
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
-
-
-def device_memories(instance: Instance, machine: Machine) -> set[int]:
-    """Return the memories whose budget is one figure, by index: those of all devices of a pipeline, else none."""
-    return {processor.memory for processor in machine.processors} if instance.budgets_are_for_all else set[int]()
 
 
 def budgeted_memories(instance: Instance, machine: Machine, memory: int) -> list[int]:

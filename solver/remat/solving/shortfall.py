@@ -11,10 +11,9 @@ import numpy as np
 from remat.graph.bounds import needed_tasks
 from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES, TaskGraph
 from remat.instance.kinds import is_pipeline
-from remat.plugin.problem import Problem
+from remat.plugin.problem import Problem, device_memories
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
 from remat.plugin.topological_order import reference_order
-from remat.solving.minimum_budget import device_memories
 from remat.solving.relative_budget import Wholes
 
 if TYPE_CHECKING:

@@ -58,10 +58,8 @@ def _rows(sweep: Sweep, curve: Curve) -> list[tuple[str, ...]]:
 
 
 def _speed_up(point: Point) -> str:
-    """Return the work of all devices over the makespan, as `remat solve` prints it."""
-    if point.overhead is None or not point.makespan:
-        return "-"
-    return f"{1 / (1 + point.overhead) + float(point.recompute_time or 0) / float(point.makespan):.3g}"
+    """Return the work of all devices without recomputation over the makespan, as `remat solve` prints it."""
+    return "-" if point.overhead is None or not point.makespan else f"{1 / (1 + point.overhead):.3g}"
 
 
 def rows_of(curve: Curve, units: Units, *, devices: bool = False) -> Iterator[tuple[str, ...]]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.graph.taskgraph import IntArray
-from remat.report.views.lifetimes import NEAR, Lives, Origin, lives_of
+from remat.graph.taskgraph import IntArray, NumberArray
+from remat.report.views.lifetimes import NEAR, Clock, Lives, Origin, lives_of
 from remat.report.views.task_index_ranges import ChainLayout
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
@@ -109,12 +109,12 @@ class Use:
     most: int | None
 
 
-def _ends(result: Result, lives: Lives) -> NDArray[np.float64]:
+def _ends(result: Result, lives: Lives) -> NumberArray:
     """Return when the bytes of each stay are free: a run in place takes over those of a state that it drops."""
     steps, report = result.columns, result.report
     assert steps is not None
     assert report is not None
-    ends = lives.end.astype(np.float64)
+    ends = lives.end.copy()
     by_run = (lives.died >= 0) & (steps.kind[lives.died] == StepKind.RUN)
     by_run[by_run] = result.graph.in_place[steps.item[lives.died[by_run]]]
     ends[by_run] = report.start[lives.died[by_run]]
@@ -133,20 +133,19 @@ def uses_of(result: Result, layout: ChainLayout) -> list[Use]:
     steps, report, machine = result.columns, result.report, result.machine
     assert steps is not None
     assert report is not None
-    lives = lives_of(result.graph, machine, steps, report)
+    lives, clock = lives_of(result.graph, machine, steps, report), Clock(report)
     size = int(result.graph.size[: layout.length + 1].max(initial=1)) or 1
     uses = []
     for index in np.unique(lives.memory).tolist():
         mine = (lives.memory == index) & (lives.value <= layout.length)
         if not mine.any():
             continue
-        begin, end = lives.begin[mine].astype(np.float64), _ends(result, lives.of(mine))
-        known, place = np.unique(np.concatenate((begin, end, [0.0])), return_inverse=True)
-        instant = np.concatenate(([0], np.cumsum(np.diff(known) > NEAR * float(report.makespan))))
-        times, place = known[np.unique(instant, return_index=True)[1]], instant[place]
-        change = np.zeros(len(times), dtype=np.int64)
+        begin, end = (clock.instants_of(times) for times in (lives.begin[mine], _ends(result, lives.of(mine))))
+        instants, place = np.unique(np.concatenate((begin, end, [0])), return_inverse=True)
+        change = np.zeros(len(instants), dtype=np.int64)
         np.add.at(change, place[: len(begin)], 1)
         np.add.at(change, place[len(begin) : -1], -1)
+        times = clock.time_of(instants).astype(np.float64)
         capacity = machine.memories[index].capacity
         uses.append(Use(index, times, change.cumsum(), None if capacity is None else capacity // size))
     return uses

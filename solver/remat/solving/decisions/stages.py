@@ -22,15 +22,15 @@ _TASK = re.compile(r"(Fe?|B|W)([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?")
 
 
 @dataclass(frozen=True, slots=True)
-class _Forward:
-    """A forward run."""
+class _TaskRun:
+    """A run of a forward or a backward."""
 
     task: int
     start: Number
     end: Number
 
 
-Runs = dict[int, list[_Forward]]
+Runs = dict[int, list[_TaskRun]]
 """The forward runs of layers."""
 
 Stage = tuple[int | None, int]
@@ -142,9 +142,9 @@ class _Forwards:
         self.last: dict[Stage, int] = {}
         self.on: dict[tuple[int, int], int] = {}
         runs = np.flatnonzero(steps.kind == StepKind.RUN)
-        self.runs: dict[tuple[Stage, int], list[_Forward]] = {}
+        self.runs: dict[tuple[Stage, int], list[_TaskRun]] = {}
         """By layer and micro-batch or, of a chain, variant (counted from 1; 0 where there are none)."""
-        self.backward: dict[tuple[Stage, int], list[_Forward]] = {}
+        self.backward: dict[tuple[Stage, int], list[_TaskRun]] = {}
         assert result.instance is not None
         joined = result.instance.kind == "join"
         looped = result.instance.kind == "adjoint"  # the last step's forward is part of its backward, the loss
@@ -152,7 +152,7 @@ class _Forwards:
             name = str(self.graph.tasks[int(task)])
             named = _TASK.fullmatch(f"B{result.instance.length}" if looped and name == "loss" else name)
             if named is not None:
-                run = _Forward(task, report.start[step].item(), report.end[step].item())
+                run = _TaskRun(task, report.start[step].item(), report.end[step].item())
                 first, second, third = (int(number or 0) for number in named.groups()[1:])
                 stage, part = ((first - 1, second - 1), third) if joined else ((None, first - 1), second)
                 if not named[1].startswith("F"):
@@ -166,8 +166,8 @@ class _Forwards:
     def of_chain(self) -> Iterator[StageDecision]:
         """Yield a row for each stage; its variants are alternatives."""
         device = self.result.machine.processors[0].name
-        listed: dict[Stage, list[_Forward]] = {}
-        backward: dict[Stage, list[_Forward]] = {}
+        listed: dict[Stage, list[_TaskRun]] = {}
+        backward: dict[Stage, list[_TaskRun]] = {}
         for found, of in ((listed, self.runs), (backward, self.backward)):
             for (place, _), runs in of.items():
                 found.setdefault(place, []).extend(runs)
@@ -196,10 +196,7 @@ class _Forwards:
         for number, micro_batch in sorted({*zip(stage[forwards].tolist(), batch[forwards].tolist(), strict=True)}):
             own = orders.stages[number]
             task_number = micro_batch * own.of + own.part
-            runs = {layer: self.runs.get(((None, layer), task_number), []) for layer in own.layers}
-            after = [run for layer in own.layers for run in self.backward.get(((None, layer), task_number), [])]
-            device = self.result.machine.processors[own.device].name
-            yield self._row(number, micro_batch, device, runs, backward=after)
+            yield self._of_layers(number, micro_batch, own.device, own.layers, task_number)
 
     def _of_steps(self) -> Iterator[StageDecision]:
         """Yield the rows of a plan without stages: layers that follow each other on one device count as a stage."""
@@ -212,10 +209,16 @@ class _Forwards:
                 stages.append([layer])
         for number, own in enumerate(stages):
             for batch in batches:
-                runs = {layer: self.runs[(None, layer), batch] for layer in own}
-                after = [run for layer in own for run in self.backward.get(((None, layer), batch), [])]
-                device = self.result.machine.processors[self.on[own[0], batch]].name
-                yield self._row(number, batch, device, runs, backward=after)
+                yield self._of_layers(number, batch, self.on[own[0], batch], own, batch)
+
+    def _of_layers(
+        self, stage: int, micro_batch: int, device: int, layers: Sequence[int], task_number: int
+    ) -> StageDecision:
+        """Return the row of a stage of a pipeline; `task_number` is that of the micro-batch in the names of tasks."""
+        places: list[tuple[Stage, int]] = [((None, layer), task_number) for layer in layers]
+        runs = {layer: self.runs.get(place, []) for layer, place in zip(layers, places, strict=True)}
+        backward = [run for place in places for run in self.backward.get(place, [])]
+        return self._row(stage, micro_batch, self.result.machine.processors[device].name, runs, backward=backward)
 
     def _row(
         self,
@@ -224,7 +227,7 @@ class _Forwards:
         device: str,
         runs: Runs,
         *,
-        backward: Sequence[_Forward],
+        backward: Sequence[_TaskRun],
         chain: int | None = None,
         variant: int | None = None,
     ) -> StageDecision:
@@ -262,5 +265,5 @@ class _Forwards:
         return [self.rows[value] for value in written]
 
 
-def _span(runs: Sequence[_Forward]) -> tuple[Number, Number] | None:
+def _span(runs: Sequence[_TaskRun]) -> tuple[Number, Number] | None:
     return (min(run.start for run in runs), max(run.end for run in runs)) if runs else None
