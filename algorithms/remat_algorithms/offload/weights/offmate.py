@@ -73,8 +73,7 @@ class PartlyAway(Training):
     def _leave(self, value: int, uses: list[int]) -> None:
         after = [position for position in uses if position > self.loss]
         if after and after[0] > self.last[-1]:
-            spans = zip(self.second, self.last, strict=True)
-            user = min(index for index, (second, last) in enumerate(spans) if last >= after[0] >= second)
+            user = self._in_backward_of(after[0])
             inputs = self.graph.reads[self.setting.stages[user].plain].tolist()
             decision = self.decisions[user]
             if decision.input if value in inputs else decision.saved:
