@@ -23,7 +23,7 @@ from remat_algorithms.dag.hierarchy.budget_search import BudgetSearch
 from remat_algorithms.dag.hierarchy.leaves import leaf_options
 from remat_algorithms.dag.hierarchy.levels import Level
 from remat_algorithms.dag.hierarchy.network import Network, network_of
-from remat_algorithms.dag.hierarchy.options import Option, Subgraph, on_grid, subgraph_of
+from remat_algorithms.dag.hierarchy.options import Option, Subgraph, even, on_grid, subgraph_of
 from remat_algorithms.dag.hierarchy.partition import Part, partition
 from remat_algorithms.dag.literature.retention_phases import training_of
 from remat_algorithms.dag.recompute import MOST_TASKS
@@ -92,12 +92,12 @@ class Hierarchy:
     def _inner_options(self, part: Part) -> list[Option]:
         level = self.level(part, self.options.slots)
         seen, found = set[tuple[int, ...]](), []
-        for limit in _even(least_limit(level), level.highest, self.options.peaks):
+        for limit in even(least_limit(level), level.highest, self.options.peaks):
             descent = level.descent(limit)
             reached = np.flatnonzero(np.isfinite(descent.last)).tolist()
             if not reached:
                 continue
-            for most in _even(reached[0], reached[-1], self.options.saves):
+            for most in even(reached[0], reached[-1], self.options.saves):
                 held = int(np.argmin(descent.last[: most + 1]))
                 runs = tuple(descent.runs(held))
                 if runs not in seen:
@@ -118,10 +118,6 @@ def least_limit(level: Level) -> int:
     return low
 
 
-def _even(low: int, high: int, count: int) -> list[int]:
-    return sorted({high - (high - low) * number // max(1, count - 1) for number in range(count)})
-
-
 def shape(part: Part, low: int) -> Hashable:
     """Return the cuts of a part, relative to a position."""
     return part.low - low, part.high - low, tuple(shape(inner, low) for inner in part.parts)
@@ -133,15 +129,10 @@ def digest(subgraph: Subgraph) -> Hashable:
     numbers: dict[int, int] = {}
     rows = []
     for position in (*range(subgraph.low, subgraph.high), *subgraph.backward):
-        touched = []
-        for value in (*network.reads[position], -1, *network.writes[position]):
-            if value < 0:
-                touched.append(-1)
-            elif value in numbers:
-                touched.append(numbers[value])
-            else:
-                numbers[value] = len(numbers)
-                touched.append(numbers[value])
+        touched = [
+            -1 if value < 0 else numbers.setdefault(value, len(numbers))
+            for value in (*network.reads[position], -1, *network.writes[position])
+        ]
         may_rerun = position >= subgraph.high or network.may_rerun[position]
         facts = network.time[position], network.workspace[position], network.in_place[position], may_rerun
         rows.append((*facts, *touched))

@@ -105,16 +105,6 @@ class Network:
         return self.training.stages.size
 
     @cached_property
-    def base(self) -> int:
-        """Bytes that count from start to end: static memory, inputs, and held values."""
-        stages = self.training.stages
-        machine, own = stages.machine, stages.machine.processors[0].memory
-        name, first = machine.memories[own].name, machine.memories[0].name
-        here = {place.value for place in stages.graph.inputs if (place.memory or first) == name}
-        here.update(value for value, held in enumerate(self.held) if held)
-        return (stages.graph.static_memory if own == 0 else 0) + sum(self.size[value] for value in here)
-
-    @cached_property
     def first_backward(self) -> list[int]:
         """For each cut the first backward position whose owner lies before it: [cut] begins the rest."""
         place, found = len(self.stage), []

@@ -148,8 +148,8 @@ def on_grid(options: Sequence[Option], peaks: int, saves: int) -> list[Option]:
     peak = [max(option.forward_peak, option.backward_peak) for option in front]
     saved = [option.saved for option in front]
     chosen = set[int]()
-    for high in _even(min(peak), max(peak), peaks):
-        for most in _even(min(saved), max(saved), saves):
+    for high in even(min(peak), max(peak), peaks):
+        for most in even(min(saved), max(saved), saves):
             fits = [place for place in range(len(front)) if peak[place] <= high and saved[place] <= most]
             if fits:
                 chosen.add(fits[0])
@@ -157,5 +157,6 @@ def on_grid(options: Sequence[Option], peaks: int, saves: int) -> list[Option]:
     return [front[place] for place in sorted(chosen)]
 
 
-def _even(low: int, high: int, count: int) -> list[int]:
-    return [high - (high - low) * number // max(1, count - 1) for number in range(count)]
+def even(low: int, high: int, count: int) -> list[int]:
+    """Return `count` numbers at equal distances, the ends included, ascending; fewer if some are equal."""
+    return sorted({high - (high - low) * number // max(1, count - 1) for number in range(count)})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from remat.plugin import Number, Orders, Phase, Problem, Segment, Stage
-from remat_algorithms.parallel.pipeline.stages import placed
+from remat.plugin import Number, Orders, Pass, Phase, Problem, Segment, Stage
+from remat_algorithms.parallel.pipeline.stages import excess_of, placed
 
 MOST_TRIES = 100
 """Maximum number of orders that are placed."""
@@ -50,7 +50,7 @@ def without_needless(
         tries -= 1
         trial = kept(orders, stage, batches)
         outcome = placed(problem, trial)
-        if outcome is not None and outcome[1] <= makespan and _fits(problem, outcome[2]):
+        if outcome is not None and outcome[1] <= makespan and not any(excess_of(problem.machine, outcome[2])):
             orders, makespan = trial, outcome[1]
         elif len(batches) > 1:
             half = len(batches) // 2
@@ -60,20 +60,18 @@ def without_needless(
 
 def recomputed(orders: Orders, stage: int) -> list[int]:
     """Return the micro-batches that recompute a layer of a stage."""
-    segments = orders.stages[stage].recompute
-    run = sorted({one.batch for listed in orders.lists for one in listed if one.stage == stage})
-    return [batch for batch in run if any(_has(segment, batch) for segment in segments)]
+    return [batch for batch in sorted(_run(orders, stage)) if orders.again(Pass(Phase.R, stage, batch))]
 
 
 def kept(orders: Orders, stage: int, batches: Collection[int]) -> Orders:
     """Return orders in which some micro-batches recompute nothing of a stage."""
     own, out = orders.stages[stage], frozenset(batches)
-    run = sorted({one.batch for listed in orders.lists for one in listed if one.stage == stage})
+    left = _run(orders, stage) - out
     segments = []
     for segment in own.recompute:
-        rest = tuple(batch for batch in run if _has(segment, batch) and batch not in out)
+        rest = left if segment.batches is None else left.intersection(segment.batches)
         if rest:
-            segments.append(Segment(segment.layers, rest))
+            segments.append(Segment(segment.layers, tuple(sorted(rest))))
     stages: tuple[Stage, ...] = (
         *orders.stages[:stage],
         replace(own, recompute=tuple(segments)),
@@ -86,11 +84,7 @@ def kept(orders: Orders, stage: int, batches: Collection[int]) -> Orders:
     return Orders(stages, lists)
 
 
-def _has(segment: Segment, batch: int) -> bool:
-    return segment.batches is None or batch in segment.batches
-
-
-def _fits(problem: Problem, peaks: list[int]) -> bool:
-    machine = problem.machine
-    limits = (machine.memories[processor.memory].capacity for processor in machine.processors)
-    return all(capacity is None or peak <= capacity for peak, capacity in zip(peaks, limits, strict=True))
+def _run(orders: Orders, stage: int) -> set[int]:
+    """Return the micro-batches that a stage runs."""
+    _, _, stages, batches = orders.columns
+    return set(batches[stages == stage].tolist())

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from remat.plugin import BoolArray, Number, Problem, StepBuilder, Steps
+from remat.plugin import Number, Problem, StepBuilder, Steps
+from remat_algorithms.dag.exact.bit_masks import mask_of
 from remat_algorithms.offload.exact.integer_scaling import rational, transfer_time
 from remat_algorithms.offload.poet.energy_costs import EnergyCosts
 
@@ -191,8 +192,8 @@ class _Space:
             inputs=mask(inputs),
             outputs=mask(outputs),
             pinned=mask(pinned),
-            must=_bits(problem.needed.forced | graph.once | graph.required),
-            single=_bits(graph.once | ~graph.recomputable),
+            must=mask_of(np.flatnonzero(problem.needed.forced | graph.once | graph.required).tolist()),
+            single=mask_of(np.flatnonzero(graph.once | ~graph.recomputable).tolist()),
             least=tuple(int(rational(energy) * unit) for energy in costs.run),
             duration=tuple(int(time * ticks) for time in durations),
             deadline=None if end is None else int(end * ticks),
@@ -213,30 +214,23 @@ class _Space:
 
     def to_go(self, state: _State) -> int:
         """Return a lower bound on the energy of the steps that have not started."""
-        begun = state.done
-        for _, number in state.running:
-            task = self.steps[number].task
-            begun |= 1 << task if task >= 0 else 0
-        return sum(energy for task, energy in enumerate(self.least) if (self.must & ~begun) >> task & 1)
+        return self._left(state, self.least)
 
     def in_time(self, state: _State, time: int) -> bool:
         """Whether the processor can still run the mandatory tasks before the deadline."""
         if self.deadline is None:
             return True
-        begun, longest, busy = state.done, 0, 0
-        for left, number in state.running:
-            longest = max(longest, left)
+        longest = max((left for left, _ in state.running), default=0)
+        busy = sum(left for left, number in state.running if self.steps[number].task >= 0)
+        return time + max(longest, busy + self._left(state, self.duration)) <= self.deadline
+
+    def _left(self, state: _State, figures: tuple[int, ...]) -> int:
+        """Return the sum of figures of the mandatory tasks that have not started."""
+        begun = state.done
+        for _, number in state.running:
             task = self.steps[number].task
-            if task >= 0:
-                begun |= 1 << task
-                busy += left
-        busy += sum(took for task, took in enumerate(self.duration) if (self.must & ~begun) >> task & 1)
-        return time + max(longest, busy) <= self.deadline
-
-
-def _bits(flags: BoolArray) -> int:
-    """Return flags as a bit mask."""
-    return sum(1 << index for index in np.flatnonzero(flags).tolist())
+            begun |= 1 << task if task >= 0 else 0
+        return sum(figure for task, figure in enumerate(figures) if (self.must & ~begun) >> task & 1)
 
 
 def _handed_over(in_place: bool, own: list[int]) -> Iterator[tuple[int, ...]]:
@@ -264,11 +258,11 @@ class _Search:
         if any(used > room for used, room in zip(space.used(space.inputs, ()), space.room, strict=True)):
             return LeastEnergy(None, True)
         self._reach(start, 0, 0, -1, -1, 0)
-        for count in itertools.count():
-            if not self.queue:
-                return LeastEnergy(None, not self.partial)
+        count = 0
+        while self.queue:
             if count >= MOST_STATES or self.stopped():
                 return LeastEnergy(None, False)
+            count += 1
             index = heapq.heappop(self.queue)[2]
             node = self.nodes[index]
             if (node.energy, node.time) not in self.known[node.state]:
@@ -276,7 +270,7 @@ class _Search:
             if self._finished(node.state):
                 return LeastEnergy(self._steps(index), not self.partial)
             self._expand(index, node)
-        raise AssertionError
+        return LeastEnergy(None, not self.partial)
 
     def _finished(self, state: _State) -> bool:
         space = self.space

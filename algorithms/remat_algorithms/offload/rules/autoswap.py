@@ -220,9 +220,7 @@ class Scores:
             for weight, score in zip(weights, (self.absence, self.area, self.load), strict=False)
         )
         assert isinstance(fixed, np.ndarray)
-        if weights[3] == 0:
-            return [int(gap) for gap in self.gaps[np.argsort(-fixed, kind="stable")]]
-        if choice.budget is None:
+        if weights[3] == 0 or choice.budget is None:
             return [int(gap) for gap in self.gaps[np.argsort(-fixed, kind="stable")]]
         begins = choice.order.start_times.astype(np.float64)
         profile = choice.profile.copy()

@@ -45,17 +45,16 @@ class Lives:
         key : (values,) float64, optional
             Added to the binary logarithm of the size.
         """
+        fixed = max((high for _, high in self.buffers.reserved), default=0)
         if not len(self.buffers):
-            return max((high for _, high in self.buffers.reserved), default=0)
+            return fixed
         gaps = Gaps(self.buffers)
         if key is None:
-            return self._end(gaps.place("size"))
-        rank = np.zeros(int(gaps.group.max()) + 1)
-        np.maximum.at(rank, gaps.group, np.log2(self.buffers.size) + np.where(self.value < 0, 0.0, key[self.value]))
-        return self._end(gaps.place_in(np.lexsort((gaps.arrays["start"], -rank))))
-
-    def _end(self, offset: IntArray) -> int:
-        fixed = max((high for _, high in self.buffers.reserved), default=0)
+            offset = gaps.place("size")
+        else:
+            rank = np.zeros(int(gaps.group.max()) + 1)
+            np.maximum.at(rank, gaps.group, np.log2(self.buffers.size) + np.where(self.value < 0, 0.0, key[self.value]))
+            offset = gaps.place_in(np.lexsort((gaps.arrays["start"], -rank)))
         return max(arena_of(self.buffers, offset), fixed)
 
 

@@ -7,6 +7,13 @@ from remat_algorithms.kit.catalogue import GENERAL
 
 _HERE = "remat_algorithms.offload.weights"
 
+_SEVERAL_MEMORIES = Trial(
+    when="parameters, and several memories", applies="remat_algorithms.offload.applicability:several_memories"
+)
+_ENDLESS = Trial(
+    when="steps without end, and several memories", applies="remat_algorithms.offload.applicability:endless"
+)
+
 ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm(
         name="weight-offload",
@@ -23,12 +30,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         ranks=True,
         anytime=True,
         several_processors=True,
-        trials=(
-            Trial(
-                when="parameters, and several memories",
-                applies="remat_algorithms.offload.applicability:several_memories",
-            ),
-        ),
+        trials=(_SEVERAL_MEMORIES,),
     ),
     Algorithm(
         name="offmate",
@@ -45,12 +47,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         devices=True,
         anytime=True,
         several_processors=True,
-        trials=(
-            Trial(
-                when="parameters, and several memories",
-                applies="remat_algorithms.offload.applicability:several_memories",
-            ),
-        ),
+        trials=(_SEVERAL_MEMORIES,),
     ),
     Algorithm(
         name="zero",
@@ -89,11 +86,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         ranks=True,
         streams=True,
         several_processors=True,
-        trials=(
-            Trial(
-                when="steps without end, and several memories", applies="remat_algorithms.offload.applicability:endless"
-            ),
-        ),
+        trials=(_ENDLESS,),
     ),
     Algorithm(
         name="zero-infinity",
@@ -110,11 +103,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         ranks=True,
         streams=True,
         several_processors=True,
-        trials=(
-            Trial(
-                when="steps without end, and several memories", applies="remat_algorithms.offload.applicability:endless"
-            ),
-        ),
+        trials=(_ENDLESS,),
     ),
     Algorithm(
         name="granular-offload",

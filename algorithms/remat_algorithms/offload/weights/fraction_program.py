@@ -94,12 +94,10 @@ class FractionProgram:
         def column() -> int:
             return self.builder.add_column(cost=TIE)
 
-        leaves = setting.refuge is not None or setting.parameter_home != setting.device
-        movable = [leaves and stage.update is not None and stage.parameters is not None for stage in setting.stages]
         helped = [setting.helper is not None and stage.update is not None for stage in setting.stages]
         away = setting.shelter is not None
         return Shares(
-            parameters=[column() if may else -1 for may in movable],
+            parameters=[column() if index in setting.movable else -1 for index in range(self.count)],
             updates=[column() if may else -1 for may in helped],
             saved=[column() if away else -1 for _ in setting.stages],
             recomputed=[column() for _ in setting.stages],

@@ -27,7 +27,7 @@ from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispat
 from remat_algorithms.offload.weights.fraction_program import FractionProgram
 from remat_algorithms.offload.weights.parameters import Choice, Choices, Setting
 from remat_algorithms.offload.weights.training_program import Manner, Training
-from remat_algorithms.offload.weights.zero_family import setting_of, with_places
+from remat_algorithms.offload.weights.zero_family import least_that_fits, setting_of, with_places
 
 BUDGETS = (1.0, 0.97, 0.94, 0.9, 0.86, 0.82, 0.78, 0.74, 0.7, 0.65, 0.6, 0.5)
 """Shares of the device for which the program is solved: rounded shares need more memory than it counts."""
@@ -73,8 +73,7 @@ class PartlyAway(Training):
     def _leave(self, value: int, uses: list[int]) -> None:
         after = [position for position in uses if position > self.loss]
         if after and after[0] > self.last[-1]:
-            spans = zip(self.second, self.last, strict=True)
-            user = min(index for index, (second, last) in enumerate(spans) if last >= after[0] >= second)
+            user = self._in_backward_of(after[0])
             inputs = self.graph.reads[self.setting.stages[user].plain].tolist()
             decision = self.decisions[user]
             if decision.input if value in inputs else decision.saved:
@@ -126,8 +125,7 @@ class _Search(Incumbent[_Found]):
         self.count = len(setting.stages)
         self.tried: dict[Decisions, bool] = {}
         self.overfull: list[tuple[Overfull, PartlyAway]] = []
-        home = setting.parameter_home == setting.device and setting.refuge is None
-        self.movable = [index for index in setting.updated if setting.stages[index].parameters is not None and not home]
+        self.movable = setting.movable
         self.updaters = [0] if setting.helper is None else [setting.helper, 0]
 
     def start(self) -> None:
@@ -237,15 +235,9 @@ class _Search(Incumbent[_Found]):
 
     def least_memory(self) -> LeastBudget | None:
         """Name the minimum memory at which one of the fixed choices fits."""
-        machine, fixed = self.setting.machine, set(self._fixed())
-        for overrun, training in sorted(self.overfull, key=lambda entry: entry[0].needed):
-            if overrun.needed == 0 or training.decisions not in fixed:
-                continue
-            larger = machine.with_capacities({machine.memories[overrun.memory].name: overrun.needed})
-            if isinstance(dispatch(training.graph, larger, training.program), Dispatched):
-                task = training.program.runs[overrun.position].task
-                return LeastBudget(overrun.needed, task, True, overrun.memory)
-        return None
+        fixed = set(self._fixed())
+        overfull = [entry for entry in self.overfull if entry[1].decisions in fixed]
+        return least_that_fits(self.setting.machine, overfull)
 
 
 MOST_STAGES = 250

@@ -142,6 +142,13 @@ class Setting:
         return [index for index, stage in enumerate(self.stages) if stage.update is not None]
 
     @cached_property
+    def movable(self) -> list[int]:
+        """Indices of the updated stages whose parameters may leave the device between forward and backward."""
+        if self.parameter_home == self.device and self.refuge is None:
+            return []
+        return [index for index in self.updated if self.stages[index].parameters is not None]
+
+    @cached_property
     def helper(self) -> int | None:
         """The fastest processor outside the device, preferably one next to the optimizer states; None without one."""
         found = [p for p, processor in enumerate(self.machine.processors) if processor.memory != self.device]

@@ -313,7 +313,7 @@ class Training:
         if not before or not after or after[0] <= self.last[-1] or self.loss in uses or shelter is None:
             return
         last = max(index for index in range(count) if self.first[index] <= before[-1])
-        user = min(index for index in range(count) if self.last[index] >= after[0] >= self.second[index])
+        user = self._in_backward_of(after[0])
         paced = self.manner.paced
         holds = self.first[last + 2] if paced and last + 2 < count else -1
         out = self._carry(
@@ -334,6 +334,11 @@ class Training:
             begin=self.second[user + 1] if paced else -1,
             previous=out,
         )
+
+    def _in_backward_of(self, position: int) -> int:
+        """Return the stage to whose backward, or recomputation before it, a position belongs."""
+        spans = zip(self.second, self.last, strict=True)
+        return min(index for index, (second, last) in enumerate(spans) if last >= position >= second)
 
     # --- parameters ---------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,6 @@ from remat.plugin import (
     ALL_SCHEDULES,
     Bound,
     Context,
-    LeastBudget,
     Number,
     OptionError,
     Options,
@@ -41,7 +40,7 @@ from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispat
 from remat_algorithms.offload.weights import host_compute
 from remat_algorithms.offload.weights.parameters import Choice, Choices, Setting
 from remat_algorithms.offload.weights.training_program import Manner, Training
-from remat_algorithms.offload.weights.zero_family import setting_of, with_places
+from remat_algorithms.offload.weights.zero_family import least_that_fits, setting_of, with_places
 
 WORSE = 0.05
 """Maximum accepted increase of the makespan in the local search; small ones are likelier."""
@@ -93,7 +92,7 @@ def solve(problem: Problem, options: WeightOffloadOptions, context: Context) -> 
     search = _Search(setting_of(problem, "weight-offload"), context)
     found = search.start()
     if found is None:
-        return Proposal(least=search.least_memory(), bounds=_bounds(problem))
+        return Proposal(least=least_that_fits(search.setting.machine, search.overfull), bounds=_bounds(problem))
     bounds = (*_bounds(problem), *_crossing(search, found.makespan, context))
     found = search.improve(found, options.evaluations)
     return Proposal(
@@ -111,9 +110,7 @@ class _Search(Incumbent[_Found]):
         self.setting = setting
         self.fastest = makespan_bound(setting.graph, setting.machine, setting.problem.needed)
         self.count = len(setting.stages)
-        self.movable = [index for index in setting.updated if setting.stages[index].parameters is not None]
-        if setting.parameter_home == setting.device and setting.refuge is None:
-            self.movable = []
+        self.movable = setting.movable
         self.updaters = [0] if setting.helper is None else [setting.helper, 0]
         self.overfull: list[tuple[Overfull, Training]] = []
 
@@ -167,18 +164,6 @@ class _Search(Incumbent[_Found]):
             self._walk(best, evaluations)
             self._trim()
         return self.best or best
-
-    def least_memory(self) -> LeastBudget | None:
-        """Name the minimum memory at which one of the initial choices fits."""
-        machine = self.setting.machine
-        for overrun, training in sorted(self.overfull, key=lambda entry: entry[0].needed):
-            if overrun.needed == 0:
-                continue
-            larger = machine.with_capacities({machine.memories[overrun.memory].name: overrun.needed})
-            if isinstance(dispatch(training.graph, larger, training.program), Dispatched):
-                task = training.program.runs[overrun.position].task
-                return LeastBudget(overrun.needed, task, True, overrun.memory)
-        return None
 
     def _starts(self, updater: int) -> None:
         """Fit choices by offloading, by recomputation with and without it, and by offloading with all recomputed."""

@@ -16,14 +16,14 @@ With L stages of P_i bytes of parameters, G_i of gradients and O_i of optimizer 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
-from remat.plugin import Context, LeastBudget, OptionError, Options, Problem, Proposal, Steps
-from remat_algorithms.offload.swaps.dispatch import Dispatched, dispatch
+from remat.plugin import Context, LeastBudget, Machine, OptionError, Options, Problem, Proposal, Steps
+from remat_algorithms.offload.swaps.dispatch import Dispatched, Overfull, dispatch
 from remat_algorithms.offload.weights.parameters import Choice, Setting
 from remat_algorithms.offload.weights.periodic_steps import cycle_of
 from remat_algorithms.offload.weights.training_program import Manner, Training
@@ -173,6 +173,17 @@ def conclude(setting: Setting, training: Training, scope: str) -> Proposal:
     task = program.runs[outcome.position].task
     least = LeastBudget(outcome.needed, task, enough, outcome.memory)
     return Proposal(infeasible_within=scope, least=least)
+
+
+def least_that_fits(machine: Machine, overfull: Iterable[tuple[Overfull, Training]]) -> LeastBudget | None:
+    """Name the smallest memory, of those that programs lack, with which its program is dispatched."""
+    for overrun, training in sorted(overfull, key=lambda entry: entry[0].needed):
+        if overrun.needed == 0:  # several bounded memories wait for each other
+            continue
+        larger = machine.with_capacities({machine.memories[overrun.memory].name: overrun.needed})
+        if isinstance(dispatch(training.graph, larger, training.program), Dispatched):
+            return LeastBudget(overrun.needed, training.program.runs[overrun.position].task, True, overrun.memory)
+    return None
 
 
 def answer(setting: Setting, training: Training, outcome: Dispatched, scope: str) -> Proposal:

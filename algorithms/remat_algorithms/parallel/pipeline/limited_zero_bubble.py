@@ -72,10 +72,10 @@ class _Device:
         self.idle: float = 0
         self.last = B
 
-    def start(self, phase: int, batches: int) -> float | None:
+    def start(self, phase: int) -> float | None:
         """Return the earliest start of the next F or B, as far as it is known."""
         number = self.count[phase]
-        ready = self.ready[phase][number] if number < batches else None
+        ready = self.ready[phase][number] if number < len(self.ready[phase]) else None
         return None if ready is None else max(ready, self.free)
 
 
@@ -120,8 +120,8 @@ class _Simulation:
 
     def _choice(self, number: int) -> _Choice | None:
         """Return what a device runs next, as far as its inputs are known."""
-        device, batches = self.devices[number], self.model.batches
-        backward, forward = device.start(B, batches), device.start(F, batches)
+        device = self.devices[number]
+        backward, forward = device.start(B), device.start(F)
         blocked = forward is not None and device.held + self.model.activation[number] > self.most[number]
         chosen = self._in_turns(number, backward, None if blocked else forward)
         if device.count[W] < (device.count[B] if self.model.weight[number] else 0):
@@ -175,6 +175,3 @@ class _Simulation:
             device.held -= kept
         if phase != W:
             device.last = phase
-
-
-__all__ = ["Rules", "limited_order"]

@@ -29,7 +29,7 @@ from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps, sear
 from remat_algorithms.parallel.pipeline.offload.selective_offload import offload_selectively
 from remat_algorithms.parallel.pipeline.pipe_exact import prove
 from remat_algorithms.parallel.pipeline.pipe_search import search
-from remat_algorithms.parallel.pipeline.stages import ONE_COPY, SHAPES, Staging, placed, staging
+from remat_algorithms.parallel.pipeline.stages import ONE_COPY, SHAPES, Staging, excess_of, placed, staging
 
 ROUNDS = 5
 """Maximum number of retries with less memory per device, when transient values do not fit along with the kept ones."""
@@ -109,13 +109,10 @@ class BestOrders:
             return [0] * len(self.problem.machine.processors)
         steps, makespan, peaks = outcome
         machine = self.problem.machine
-        limits = [machine.memories[processor.memory].capacity for processor in machine.processors]
         most = max(range(len(peaks)), key=lambda device: (peaks[device], -device))
         if self.least is None or peaks[most] < self.least.size:
             self.least = LeastBudget(peaks[most], None, True, machine.processors[most].memory)
-        excess = [
-            0 if capacity is None else max(0, peak - capacity) for peak, capacity in zip(peaks, limits, strict=True)
-        ]
+        excess = excess_of(machine, peaks)
         if not any(excess) and (self.makespan is None or makespan < self.makespan):
             self.orders, self.makespan = orders, makespan
             self.context.report(steps, makespan=makespan)

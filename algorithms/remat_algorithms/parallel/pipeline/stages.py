@@ -286,6 +286,12 @@ def placed(problem: Problem, orders: Orders) -> tuple[Steps, Number, list[int]] 
     return steps, end.max(initial=0).item(), _peaks(plan.graph, machine, steps, runs, end)
 
 
+def excess_of(machine: Machine, peaks: Sequence[int]) -> list[int]:
+    """Return the bytes by which each device's peak exceeds its capacity."""
+    limits = (machine.memories[processor.memory].capacity for processor in machine.processors)
+    return [0 if limit is None else max(0, peak - limit) for peak, limit in zip(peaks, limits, strict=True)]
+
+
 def _ends(graph: TaskGraph, machine: Machine, steps: Steps, runs: IntArray) -> NumberArray:
     assert steps.start is not None
     assert steps.on is not None

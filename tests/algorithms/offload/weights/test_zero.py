@@ -226,12 +226,7 @@ def test_both_judges_agree(seed):
             ("zero", "device", "device", {"keep": chance.random() < 0.5, "early": chance.random() < 0.5}),
             ("zero", "device", "device", {"prefetch": False, "recompute": True}),
             ("zero-offload", "device", "host", {"prefetch": chance.random() < 0.5}),
-            (
-                "zero-infinity",
-                chance.choice(("host", far)),
-                far,
-                {"activations": chance.choice(("host", "device", "nvme"))},
-            ),
+            ("zero-infinity", chance.choice(("host", far)), far, {"activations": chance.choice(ACTIVATIONS)}),
             ("l2l", "host", "host", {"recompute": chance.choice((True, False))}),
             ("granular-offload", "any", "any", {}),
             ("weight-offload", "device", "host", {"evaluations": 20}),

@@ -185,6 +185,7 @@ def test_zero_bubble_within_a_limit_is_as_short_as_published(devices, batches, t
         assert peaks == [16, 16, 16, 16, 15.5, 14.5, 13.5, 12.5]
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_zero_bubble_within_any_limit(data):
     """Every device keeps the limit, on layers of different times and sizes."""
