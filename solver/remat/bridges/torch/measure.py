@@ -153,6 +153,11 @@ def median_time(call: Callable[[], Any], repeats: int) -> float:
     return median(taken)
 
 
+def microseconds(seconds: Iterable[float]) -> int:
+    """Return the median in whole microseconds, at least 1."""
+    return max(1, round(median(seconds) * 1e6))
+
+
 def workspace_of(call: Callable[[], Any], given: Any = ()) -> int:
     """Return the peak bytes that a call takes from the allocator, beyond what it returns that was not `given`."""
     returned, peak = allocator_peak(call)
