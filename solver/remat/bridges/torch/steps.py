@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
@@ -26,7 +25,7 @@ from remat.bridges.torch.orders import Key, Orders, Runs
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Plan, TooSmallError, reserve_of
 from remat.bridges.torch.recording import Role, TorchError
-from remat.bridges.torch.shim import torch
+from remat.bridges.torch.shim import StorageWeakRef, torch
 from remat.bridges.torch.surroundings import Observed
 from remat.errors import RematError
 from remat.instance import load
@@ -85,8 +84,7 @@ class Call:
 
 def weak(tensor: Any) -> Any:
     """Return a weak reference to a storage; while it exists, no other storage has its identity."""
-    reductions: Any = import_module("torch.multiprocessing.reductions")
-    return reductions.StorageWeakRef(tensor.untyped_storage())
+    return StorageWeakRef(tensor.untyped_storage())
 
 
 class Step:
