@@ -97,9 +97,9 @@ class Surroundings(DispatchMode):
 
     def __init__(self, module: Any, given: Any) -> None:
         super().__init__()
-        local = [local_tensor(parameter) for parameter in module.parameters()]
+        local = [_local(parameter) for parameter in module.parameters()]
         fixed = [*local, *module.buffers(), *(part for part in pytree.tree_leaves(given) if _is_tensor(part))]
-        self._fixed = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in map(local_tensor, fixed)}
+        self._fixed = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in map(_local, fixed)}
         sizes = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in local}
         trained = [
             Trained(tensor.untyped_storage().nbytes(), tuple(tensor.shape))
@@ -138,7 +138,7 @@ class Surroundings(DispatchMode):
     def _adopt(self, part: Any) -> None:
         if not _is_tensor(part) or part.layout != torch.strided or type(part).__name__ == "FakeTensor":
             return
-        storage = local_tensor(part).untyped_storage()
+        storage = _local(part).untyped_storage()
         key = storage._cdata
         if key not in self._fixed and key not in self._own and key not in self._foreign:
             self._foreign[key] = StorageWeakRef(storage)
@@ -259,9 +259,9 @@ def _storages(parts: Iterable[Any]) -> Iterator[tuple[int, Any]]:
             yield place, part.untyped_storage()
 
 
-def local_tensor(tensor: Any) -> Any:
+def _local(tensor: Any) -> Any:
     """Return the part of a distributed tensor that this rank holds; other tensors as they are."""
     return getattr(tensor, "_local_tensor", tensor)
 
 
-__all__ = ["Interval", "Observed", "Surroundings", "local_tensor"]
+__all__ = ["Interval", "Observed", "Surroundings"]
