@@ -20,10 +20,9 @@ from remat.bridges.torch.hosted_emission import build_program
 from remat.bridges.torch.inductor import Compiler, Planner, by_shape, compile_plan
 from remat.bridges.torch.lightning_step import break_at_logs
 from remat.bridges.torch.observation import Watch
-from remat.bridges.torch.operator_timing import costs_of
 from remat.bridges.torch.orders import Key, Orders, Runs
 from remat.bridges.torch.plan_options import Choices, make_choices
-from remat.bridges.torch.planning import Plan, make_plan, plan_of
+from remat.bridges.torch.planning import Plan, make_plan
 from remat.bridges.torch.ranks import agree, is_distributed
 from remat.bridges.torch.recording import OPAQUE, Node, Role, TorchError
 from remat.bridges.torch.shim import torch
@@ -31,8 +30,7 @@ from remat.bridges.torch.sized_orders import Orderable, least_of
 from remat.bridges.torch.steps import MOST_SEQUENCES, Call, Composition, Step, plan_step
 from remat.bridges.torch.surroundings import Observed, Surroundings
 from remat.bridges.torch.tracing import source_of
-from remat.errors import OptionError, RematError
-from remat.solving.external_schedule import schedule_of
+from remat.errors import OptionError
 from remat.solving.relative_budget import share_of
 from remat.units import parse_size
 
@@ -84,9 +82,9 @@ class Backend:
     unknown: bool = field(default=False, repr=False)
 
     @property
-    def distributed(self) -> bool:
-        """Whether the parameters of the module are distributed over several processes."""
-        return self.module is not None and is_distributed(self.module)
+    def observing(self) -> Surroundings | None:
+        """What observes the present step."""
+        return self.outside if self.outside is not None and self.outside.active else None
 
     @property
     def plan(self) -> Plan | None:
@@ -138,8 +136,8 @@ class Backend:
         if one and not self.sharded and (len(last) > 1 or (last and self.parts)):
             self._learn(last, orders.choices)
         call = self.step.add(orders, key, arguments)
-        if self.outside is not None and self.outside.active:
-            self.outside.given(len(self.step.calls) - 1, arguments)
+        if self.observing is not None:
+            self.observing.given(len(self.step.calls) - 1, arguments)
         runs = self.step.planned() if one else None
         self.unknown = self.unknown or runs is None
         if runs is None and one and (self.parts or len(self.step.calls) > 1):
@@ -176,14 +174,14 @@ class Backend:
 
     def turn(self, token: Any, gradients: tuple[Any, ...]) -> None:
         """Take note of the gradients that the backward of a call returned."""
-        if self.outside is not None and self.outside.active:
-            self.outside.turn(self.step.number_of(token), gradients)
+        if self.observing is not None:
+            self.observing.turn(self.step.number_of(token), gradients)
 
     def leave(self, outputs: tuple[Any, ...], token: Any) -> None:
         """Take note of what a call returned and saved."""
         self.step.leave(outputs, token)
-        if self.outside is not None and self.outside.active:
-            self.outside.returned(len(self.step.calls) - 1, outputs[: self.step.calls[-1].orders.outputs])
+        if self.observing is not None:
+            self.observing.returned(len(self.step.calls) - 1, outputs[: self.step.calls[-1].orders.outputs])
 
     def _learn(self, calls: list[Call], choices: Choices, observed: Observed | None = None) -> None:
         """Plan all graphs of a step that was seen, for the next ones."""
@@ -195,22 +193,18 @@ class Backend:
         for call in calls:
             self._least(call, check=False)
         least = [call.orders.least[call.key][0] for call in calls]
-        plan, self.step.known[sequence] = self._agreed(lambda: plan_step(whole, least, choices, self.largest), whole)
+        plan, runs, chosen = self._agreed(lambda: plan_step(whole, least, choices, self.largest))
+        if chosen != runs:
+            plan, runs = whole.plan(chosen)
+        self.step.known[sequence] = runs
         self._add(plan)
 
-    def _agreed(
-        self, make: Callable[[], tuple[Plan, Sequence[Runs]]], whole: Composition
-    ) -> tuple[Plan, Sequence[Runs]]:
-        """Return the plan of this rank, with the orders of the first one."""
-        if not self.distributed:
-            return make()
-        try:
-            plan, runs = make()
-        except RematError as error:
-            agree(self.module, self.choices, "", None, error)
-            raise
-        chosen = agree(self.module, self.choices, plan.fingerprint, runs, None)
-        return (plan, runs) if chosen == runs or chosen is None else whole.plan(chosen)
+    def _agreed(self, make: Callable[[], tuple[Plan, Sequence[Runs]]]) -> tuple[Plan, Sequence[Runs], Sequence[Runs]]:
+        """Return the plan of this rank, its orders, and those that all ranks run."""
+        if self.module is not None and is_distributed(self.module):
+            return agree(self.module, self.choices, make)
+        plan, runs = make()
+        return plan, runs, runs
 
     def _least(self, call: Call, *, check: bool = True) -> Runs:
         """Return the order of a call with the smallest peak, which has to fit beside what earlier graphs hold."""
@@ -234,20 +228,15 @@ class Backend:
 
     def _alone_agreed(self, captured: Captured, orders: Orders) -> Plan:
         """Plan the only graph of a step; for the first sizes, the ranks of a distributed module agree."""
-        if not self.distributed or orders.alone:
-            return self._plan_of_sizes(captured, orders.choices, again=bool(orders.alone))
-        try:
+        if orders.alone:
+            return self._plan_of_sizes(captured, orders.choices, again=True)
+
+        def make() -> tuple[Plan, Sequence[Runs]]:
             plan = self._plan_of_sizes(captured, orders.choices, again=False)
-        except RematError as error:
-            agree(self.module, self.choices, "", None, error)
-            raise
-        chosen = agree(self.module, self.choices, plan.fingerprint, [plan.runs], None)
-        if chosen is None or chosen[0] == plan.runs:
-            return plan
-        split = {name: size for name, size in plan.split.items() if name not in ("gradients", "activations")}
-        static = sum(split.values()) - split["reserve"]
-        instance = captured.instance(costs_of(captured, orders.choices.costs, orders.choices.cache), static=static)
-        return plan_of(captured, schedule_of(instance, chosen[0]), split, plan.step, plan.optimizer)
+            return plan, [plan.runs]
+
+        plan, runs, chosen = self._agreed(make)
+        return plan if chosen == runs else Orderable(captured, orders.choices).ordered(chosen[0])
 
     def _add(self, plan: Plan) -> None:
         self.plans.append(plan)

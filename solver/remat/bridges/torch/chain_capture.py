@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from remat.bridges.torch.blocks import Block, BlockStep, find_blocks
-from remat.bridges.torch.measure import LiveStorages, storages_in, unseen
+from remat.bridges.torch.measure import LiveStorages, microseconds, storages_in, unseen
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import pytree, torch
 from remat.errors import OptionError
@@ -271,11 +270,6 @@ class _Bytes(_Measured):
 
 def _key(tensor: Any) -> int:
     return int(tensor.untyped_storage()._cdata)
-
-
-def microseconds(seconds: Iterable[float]) -> int:
-    """Return the median in whole microseconds, at least 1."""
-    return max(1, round(median(seconds) * 1e6))
 
 
 class _Times(_Measured):

@@ -96,11 +96,6 @@ class Interpreter:
 
     def run(self, events: Iterable[Any]) -> Execution:
         """Run and drop as the events say."""
-        live = self.replay(events)
-        return Execution(self._loss(), self.outputs, self._gradients(), self.runs, self.seconds, live.peak)
-
-    def replay(self, events: Iterable[Any]) -> LiveStorages:
-        """Run and drop as the events say, whether or not there is a loss; return what was alive."""
         held = self.held_by_value()
         live = LiveStorages(self.given)
         with ExitStack() as stack:
@@ -109,7 +104,12 @@ class Interpreter:
             self._take_inputs()
             for event in events:
                 self.follow(event, held)
-        return live
+            gradients = {
+                self._name(index): self._tensor(name, {})
+                for index, name in enumerate(self.captured.recording.gradients)
+                if name is not None
+            }
+        return Execution(self._loss(), self.outputs, gradients, self.runs, self.seconds, live.peak)
 
     def held_by_value(self) -> dict[str, list[str]]:
         """Return the nodes whose tensors hold each value."""
@@ -119,14 +119,6 @@ class Interpreter:
             for value in joint.owned[name]:
                 held.setdefault(value, []).append(name)
         return held
-
-    def _gradients(self) -> dict[str, Any]:
-        with torch.no_grad(), torch._C._DisableAutocast():
-            return {
-                self._name(index): self._tensor(name, {})
-                for index, name in enumerate(self.captured.recording.gradients)
-                if name is not None
-            }
 
     def follow(self, event: Any, held: Mapping[str, list[str]]) -> None:
         """Run and drop as one event says; `held` has the nodes of each value."""

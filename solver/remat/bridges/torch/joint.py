@@ -320,15 +320,12 @@ class Joint:
         fixed.update(name for name in self._written if self.nodes[name].effect)
         returned = self.returned
         fixed.update(name for name in self._written if returned.intersection(self._written[name]))
-        ahead = [name for name in random if name in self.forward]
-        behind = [name for name in random if name not in self.forward]
-        pairs += [*pairwise(ahead), *pairwise(behind)]
-        turns = [name for name in shared if name not in self.forward]
-        pairs += [*pairwise(name for name in shared if name in self.forward), *pairwise(turns)]
-        pairs += [(BOUNDARY, name) for name in turns[:1]]
+        for alike in (random, shared):
+            ahead = [name for name in alike if name in self.forward]
+            behind = [name for name in alike if name not in self.forward]
+            pairs += [*pairwise([*ahead, BOUNDARY]), *pairwise([BOUNDARY, *behind])]
         effects = [name for name in self._written if name in self.forward and self.nodes[name].effect]
-        pairs += [(name, BOUNDARY) for name in (*ahead[-1:], *effects)]
-        pairs += [(BOUNDARY, name) for name in behind[:1]]
+        pairs += [(name, BOUNDARY) for name in effects]
         first = [name for name in self._written if name in self.forward and name not in effects]
         last = [name for name in self._written if name not in self.forward]
         plain = {name: self._task(name, fixed) for name in (*first, *effects, *last)}

@@ -10,7 +10,7 @@ from importlib import import_module
 from statistics import median
 from typing import Any, TypeVar
 
-from remat.bridges.torch.shim import DispatchMode, pytree, torch
+from remat.bridges.torch.shim import DispatchMode, StorageWeakRef, pytree, torch
 
 Returned = TypeVar("Returned")
 
@@ -46,8 +46,6 @@ class LiveStorages(DispatchMode):
 
     def __init__(self, besides: Iterable[Any] = ()) -> None:
         super().__init__()
-        reductions: Any = import_module("torch.multiprocessing.reductions")
-        self._weak: Any = reductions.StorageWeakRef
         self._besides = {storage._cdata: storage for storage in storages_in(list(besides))}
         self._alive: dict[int, tuple[Any, int]] = {}
         self.now = self.peak = self.runs = 0
@@ -86,7 +84,7 @@ class LiveStorages(DispatchMode):
             key = storage._cdata
             if key not in self._besides and key not in self._alive:
                 size = self.size_of(tensor)
-                self._alive[key] = (self._weak(storage), size)
+                self._alive[key] = (StorageWeakRef(storage), size)
                 self.now += size
 
     def size_of(self, tensor: Any) -> int:
@@ -151,6 +149,11 @@ def median_time(call: Callable[[], Any], repeats: int) -> float:
         taken.append(clock() - begin)
         del returned
     return median(taken)
+
+
+def microseconds(seconds: Iterable[float]) -> int:
+    """Return the median in whole microseconds, at least 1."""
+    return max(1, round(median(seconds) * 1e6))
 
 
 def workspace_of(call: Callable[[], Any], given: Any = ()) -> int:

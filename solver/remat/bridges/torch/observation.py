@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import Costs, costs_document, key_of
 from remat.bridges.torch.graph_emission import Emitted, Line
-from remat.bridges.torch.measure import LiveStorages, clock
+from remat.bridges.torch.measure import LiveStorages, clock, microseconds
 from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import fx, torch
@@ -183,9 +182,13 @@ class Watch:
         rows: dict[str, Row] = {}
         samples: dict[str, list[float]] = {}
         workspace: dict[str, int] = {}
+        predicted: dict[tuple[int, int], list[tuple[str, int, int]]] = {}
         for one in self.passes:
             joint, costs = one.graph.captured.joint, one.graph.costs
-            for module, time, level in _predicted(one.graph):
+            alike = id(one.graph.captured), id(one.graph.emitted)
+            if alike not in predicted:
+                predicted[alike] = list(_predicted(one.graph))
+            for module, time, level in predicted[alike]:
                 row = rows.setdefault(module, Row(module))
                 row.predicted_time += time
                 row.predicted_peak = max(row.predicted_peak, level)
@@ -205,7 +208,7 @@ class Watch:
             report.total.time += row.time
             report.total.predicted_peak = max(report.total.predicted_peak, row.predicted_peak)
             report.total.peak = max(report.total.peak, row.peak)
-        found = {key: (max(1, round(median(s) * 1e6)), workspace.get(key, 0)) for key, s in samples.items()}
+        found = {key: (microseconds(taken), workspace.get(key, 0)) for key, taken in samples.items()}
         report.costs = costs_document("the device of training", found)
 
 

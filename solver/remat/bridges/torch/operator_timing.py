@@ -7,13 +7,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import Costs, costs_document, key_of, read_costs
 from remat.bridges.torch.interpreter import Interpreter, from_mask, given_tensors, mask_scale
-from remat.bridges.torch.measure import clock, unseen, workspace_of
+from remat.bridges.torch.measure import clock, microseconds, unseen, workspace_of
 from remat.bridges.torch.plans import Event, events_of
 from remat.bridges.torch.recording import WAIT, Node, Role
 from remat.bridges.torch.shim import pytree, torch
@@ -28,17 +27,12 @@ Found = dict[str, tuple[int, int]]
 
 
 def measure(captured: Captured, inputs: Any = None, *, repeats: int = 5) -> dict[str, Any]:
-    """Measure each operator of a captured step; buffers and the random state are preserved.
-
-    On one thread of the CPU, CPU time counts, which other programs do not change.
+    """Measure each operator of a captured step: `profile` without a cache.
 
     Parameters
     ----------
-    captured : Captured
-    inputs : (args, kwargs), optional
-        As for `execute`.
-    repeats : int
-        Steps in which operators are timed, after a first one; the median counts.
+    captured, inputs, repeats
+        As for `profile`.
 
     Returns
     -------
@@ -52,6 +46,9 @@ def profile(
     captured: Captured, inputs: Any = None, *, repeats: int = 5, cache: str | os.PathLike[str] | None = None
 ) -> dict[str, Any]:
     """Measure each operator of a captured step, unless a cache knows it.
+
+    Buffers and the random state are preserved. On one thread of the CPU, CPU time counts, which other programs do not
+    change.
 
     Parameters
     ----------
@@ -163,9 +160,7 @@ class _Stopwatch(Interpreter):
 
     def found(self) -> Found:
         """Return time and workspace of each operator."""
-        measured = {
-            key: (max(1, round(median(taken) * 1e6)), self.workspace.get(key, 0)) for key, taken in self.samples.items()
-        }
+        measured = {key: (microseconds(taken), self.workspace.get(key, 0)) for key, taken in self.samples.items()}
         return {**measured, **self.known}
 
     def measure(self, events: Sequence[Event]) -> None:
@@ -187,9 +182,11 @@ class _Stopwatch(Interpreter):
         task = None if event.task is None else self.captured.joint.tasks[event.task]
         node = None if task is None else self.captured.joint.nodes.get(task.node)
         if task is not None and node is not None:
-            if self.first and not node.collective and key_of(node) not in {**self.workspace, **self.known}:
-                self.made(node.name, {})  # what a kernel keeps from its first call on is no workspace
-                self.workspace[key_of(node)] = workspace_of(lambda: self.made(node.name, {}))
+            if self.first and not node.collective:
+                key = key_of(node)
+                if key not in self.workspace and key not in self.known:
+                    self.made(node.name, {})  # what a kernel keeps from its first call on is no workspace
+                    self.workspace[key] = workspace_of(lambda: self.made(node.name, {}))
             self._running = node.name
         if task is not None:
             self.step(task)

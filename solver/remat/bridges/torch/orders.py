@@ -26,7 +26,11 @@ class Chooser(Protocol):
     """Decides in which order a call runs, and may observe it."""
 
     watch: Watch | None
-    outside: Surroundings | None
+
+    @property
+    def observing(self) -> Surroundings | None:
+        """What observes the present step."""
+        ...
 
     def enter(self, orders: Orders, key: Key, arguments: list[Any]) -> Runs:
         """Return the tasks in order, before the call runs."""
@@ -102,8 +106,8 @@ class Orders:
 
     def _outside(self) -> Any:
         """Return a context for a graph, in whose list everything is put that the graph makes."""
-        outside = self.chooser.outside
-        return nullcontext([]) if outside is None or not outside.active else outside.graph()
+        outside = self.chooser.observing
+        return nullcontext([]) if outside is None else outside.graph()
 
     def forward(self, _: Any, __: Any) -> Boxed:
         """Compile the forward for PyTorch."""
@@ -137,8 +141,9 @@ class Orders:
         def run(arguments: list[Any]) -> Any:
             token = arguments.pop(len(arguments) - self.tangents - self.opaque - 1)
             number, watch = token.shape[0], self.chooser.watch
-            if self.chooser.outside is not None and self.chooser.outside.active:
-                self.chooser.outside.take(arguments[len(arguments) - self.tangents :])
+            outside = self.chooser.observing
+            if outside is not None:
+                outside.take(arguments[len(arguments) - self.tangents :])
             with self._outside() as made:
                 if watch is not None and watch.began(self.emitted[number][0]):
                     returned = watch.backward(self.emitted[number][0], arguments)

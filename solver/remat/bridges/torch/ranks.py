@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
 from remat.bridges.torch.plan_options import Choices
+from remat.bridges.torch.planning import Plan
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
+from remat.errors import RematError
+from remat.solving.relative_budget import share_of
 from remat.units import parse_size
 
 Orders = Sequence[tuple[str, ...]]
@@ -78,10 +81,8 @@ def group_of(module: Any) -> Any:
     return mesh.get_group() if mesh is not None and mesh.ndim == 1 else None
 
 
-def agree(
-    module: Any, choices: Choices, program: str, orders: Orders | None, error: BaseException | None
-) -> Orders | None:
-    """Return the orders that all ranks run: those of the first rank, where the programs are equal.
+def agree(module: Any, choices: Choices, make: Callable[[], tuple[Plan, Orders]]) -> tuple[Plan, Orders, Orders]:
+    """Plan, and agree with the other ranks on the orders to run: those of the first rank, where the programs are equal.
 
     Ranks with other sizes keep their own orders; collectives run in the order of the program in all of them.
 
@@ -89,46 +90,54 @@ def agree(
     ----------
     module : torch.nn.Module
     choices : Choices
-    program : str
-        The fingerprint of the graphs.
-    orders : sequence of runs or None
-        Those that this rank found.
-    error : exception or None
-        Why it found none: all ranks then end.
+    make : callable
+        Plans on this rank; if it raises, all ranks end.
+
+    Returns
+    -------
+    Plan
+        Of this rank.
+    sequence of runs
+        The orders of this plan.
+    sequence of runs
+        Those that all ranks run.
 
     Raises
     ------
     TorchError
         If a rank found none or ended, or if budgets differ.
     """
-    group, distributed = group_of(module), torch.distributed
-    size = distributed.get_world_size(group)
-    mine = {
-        "error": None if error is None else str(error),
-        "budget": _budget(choices),
-        "program": program,
-        "orders": orders,
-    }
-    found: list[Any] = [None] * size
+    mine = {"error": None, "budget": _budget(choices), "program": "", "orders": None}
     try:
-        distributed.all_gather_object(found, mine, group=group)
-    except (RuntimeError, ValueError) as failure:
-        line = next((line for line in str(failure).splitlines() if line.strip()), type(failure).__name__)
-        raise TorchError(f"another rank ended while the ranks agreed on a plan: {line[:200]}") from failure
-    if error is not None:
-        return None
+        plan, orders = make()
+    except RematError as error:
+        _exchange(module, mine | {"error": str(error)})
+        raise
+    found = _exchange(module, mine | {"program": plan.fingerprint, "orders": orders})
     for rank, other in enumerate(found):
         if other["error"] is not None:
             raise TorchError(f"rank {rank} has no plan: {other['error']}")
     budgets = list(dict.fromkeys(other["budget"] for other in found))
     if len(budgets) > 1:
         raise TorchError(f"the ranks have unequal plans: their budgets are {', '.join(map(str, budgets))}; give one")
-    return found[0]["orders"] if found[0]["program"] == program else orders
+    return plan, orders, found[0]["orders"] if found[0]["program"] == plan.fingerprint else orders
+
+
+def _exchange(module: Any, mine: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what all ranks say, in their order."""
+    group, distributed = group_of(module), torch.distributed
+    found: list[Any] = [None] * distributed.get_world_size(group)
+    try:
+        distributed.all_gather_object(found, mine, group=group)
+    except (RuntimeError, ValueError) as failure:
+        line = next((line for line in str(failure).splitlines() if line.strip()), type(failure).__name__)
+        raise TorchError(f"another rank ended while the ranks agreed on a plan: {line[:200]}") from failure
+    return found
 
 
 def _budget(choices: Choices) -> Any:
     budget = choices.budget
-    if budget is None or (isinstance(budget, str) and budget.strip().endswith("%")):
+    if budget is None or share_of(budget) is not None:
         return budget
     return parse_size(budget) if isinstance(budget, (int, str)) else [str(one) for one in budget]
 

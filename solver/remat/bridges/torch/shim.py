@@ -18,6 +18,7 @@ if find_spec("torch") is None:
 torch: Any = import_module("torch")
 fx: Any = import_module("torch.fx")
 pytree: Any = import_module("torch.utils._pytree")
+StorageWeakRef: Any = import_module("torch.multiprocessing.reductions").StorageWeakRef
 
 
 def check_release(release: str) -> None:
@@ -43,4 +44,4 @@ if TYPE_CHECKING:
 else:
     from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
 
-__all__ = ["DispatchMode", "fx", "pytree", "torch"]
+__all__ = ["DispatchMode", "StorageWeakRef", "fx", "pytree", "torch"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from functools import cached_property
 
@@ -11,6 +11,7 @@ from remat.bridges.torch.operator_timing import costs_of
 from remat.bridges.torch.optimizers import read_optimizer
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Plan, device_of, plan_of, search_least, split_of, step_of
+from remat.bridges.torch.plans import events_of
 from remat.errors import RematError
 from remat.solving.entry import solve
 from remat.solving.external_schedule import schedule_of
@@ -70,6 +71,10 @@ class Orderable:
         best = min(found, key=lambda result: result.makespan or 0, default=None)
         return None if best is None else self._plan(best)
 
+    def ordered(self, runs: Sequence[str]) -> Plan:
+        """Return the plan that runs in an order."""
+        return self._plan(schedule_of(self.instance, runs))
+
     def _plan(self, result: Result) -> Plan:
         return plan_of(self.captured, result, self.split, self.step, self.optimizer)
 
@@ -80,4 +85,5 @@ def least_of(captured: Captured, choices: Choices) -> tuple[tuple[str, ...], int
     result = search_least(instance, choices)
     if result.columns is None:
         result = solve(instance, algorithm="keep-all")
-    return plan_of(captured, result).runs, result.peak_memory["memory"]
+    runs = (event.task for event in events_of(captured, result))
+    return tuple(task for task in runs if task is not None), result.peak_memory["memory"]

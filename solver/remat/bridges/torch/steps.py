@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
@@ -26,7 +25,7 @@ from remat.bridges.torch.orders import Key, Orders, Runs
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.planning import Plan, TooSmallError, reserve_of
 from remat.bridges.torch.recording import Role, TorchError
-from remat.bridges.torch.shim import torch
+from remat.bridges.torch.shim import StorageWeakRef, torch
 from remat.bridges.torch.surroundings import Observed
 from remat.errors import RematError
 from remat.instance import load
@@ -85,8 +84,7 @@ class Call:
 
 def weak(tensor: Any) -> Any:
     """Return a weak reference to a storage; while it exists, no other storage has its identity."""
-    reductions: Any = import_module("torch.multiprocessing.reductions")
-    return reductions.StorageWeakRef(tensor.untyped_storage())
+    return StorageWeakRef(tensor.untyped_storage())
 
 
 class Step:
@@ -181,10 +179,9 @@ def fixed_of(calls: Sequence[Call], choices: Choices, observed: Observed | None 
                 continue
             seen.add(entry[0])
             split[names.get(node.operator, "inputs")] += entry[1]
-            if observed is not None:
-                continue
-            if node.operator == "parameter" and place in gradients and node.tensors[0] is not None:
-                trained.append(Trained(entry[1], node.tensors[0].shape))
+            held = node.tensors[0]
+            if observed is None and node.operator == "parameter" and place in gradients and held is not None:
+                trained.append(Trained(entry[1], held.shape))
         seen |= call.made
     for orders in {id(call.orders): call for call in calls}.values():
         split["constants"] += orders.captured.static_bytes()["constant"]
@@ -229,8 +226,11 @@ class Composition:
         made = (k for k in range(number) if entry is not None and entry[0] in self.calls[k].made)
         return next(made, number - 1)
 
-    def _outside(self) -> list[dict[str, Any]]:
-        """Return the tasks between the graphs, in order, with the values that live outside the graphs."""
+    def _outside(self, gone: dict[tuple[int, str], int]) -> list[dict[str, Any]]:
+        """Return the tasks between the graphs, in order, with the values that live outside the graphs.
+
+        `gone` has the interval in which each gradient and each result goes that does not stay.
+        """
         if self.observed is None:
             return []
         last, count = len(self.calls), len(self.observed.intervals)
@@ -258,7 +258,7 @@ class Composition:
                 tasks[end]["reads"].append(name)
             else:
                 self.outputs.append(name)
-        for (call, value), number in self._ends().items():
+        for (call, value), number in gone.items():
             tasks[number]["reads"].append(f"{call}.{value}")
         for task in tasks:
             task["reads"] = list(dict.fromkeys(task["reads"]))
@@ -312,7 +312,7 @@ class Composition:
                     for value in values:
                         kept.pop(value, None)
             self.outputs += [f"{number}.{value}" for value in kept]
-        between = self._outside()
+        between = self._outside(gone)
         last = len(self.calls)
         backwards: list[list[dict[str, Any]]] = []
         for number, document in enumerate(self.documents):
@@ -331,8 +331,8 @@ class Composition:
             self.tasks.append({"id": end, "time": 0, "reads": boundary["reads"], "writes": [end], "once": True})
             boundary["reads"] = list(dict.fromkeys((*boundary["reads"], end, *turns[number])))
             backwards.append(named[turn:])
-        for number, tasks in reversed(list(enumerate(backwards))):
-            self.tasks += between[2 * last - 1 - number : 2 * last - number] + tasks
+        for number, tasks in enumerate(reversed(backwards), last):
+            self.tasks += between[number : number + 1] + tasks
         self.tasks += between[2 * last :]
 
     def _named(self, number: int, task: dict[str, Any]) -> dict[str, Any]:

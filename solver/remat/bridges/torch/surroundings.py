@@ -15,7 +15,7 @@ from typing import Any
 
 from remat.bridges.torch.optimizers import Trained
 from remat.bridges.torch.recording import TorchError
-from remat.bridges.torch.shim import DispatchMode, pytree, torch
+from remat.bridges.torch.shim import DispatchMode, StorageWeakRef, pytree, torch
 
 
 @dataclass
@@ -97,9 +97,9 @@ class Surroundings(DispatchMode):
 
     def __init__(self, module: Any, given: Any) -> None:
         super().__init__()
-        local = [local_tensor(parameter) for parameter in module.parameters()]
+        local = [_local(parameter) for parameter in module.parameters()]
         fixed = [*local, *module.buffers(), *(part for part in pytree.tree_leaves(given) if _is_tensor(part))]
-        self._fixed = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in map(local_tensor, fixed)}
+        self._fixed = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in map(_local, fixed)}
         sizes = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in local}
         trained = [
             Trained(tensor.untyped_storage().nbytes(), tuple(tensor.shape))
@@ -111,7 +111,6 @@ class Surroundings(DispatchMode):
         self.active = True
         self.finished = False
         self._inside = False
-        self._weak: Any = import_module("torch.multiprocessing.reductions").StorageWeakRef
         self._foreign: dict[int, Any] = {}
         self._own: dict[int, Any] = {}
         self._gradients: dict[tuple[int, int], Any] = {}
@@ -139,10 +138,10 @@ class Surroundings(DispatchMode):
     def _adopt(self, part: Any) -> None:
         if not _is_tensor(part) or part.layout != torch.strided or type(part).__name__ == "FakeTensor":
             return
-        storage = local_tensor(part).untyped_storage()
+        storage = _local(part).untyped_storage()
         key = storage._cdata
         if key not in self._fixed and key not in self._own and key not in self._foreign:
-            self._foreign[key] = self._weak(storage)
+            self._foreign[key] = StorageWeakRef(storage)
 
     def _bytes(self, held: dict[int, Any]) -> int:
         total = 0
@@ -169,12 +168,10 @@ class Surroundings(DispatchMode):
 
     def take(self, tangents: Iterable[Any]) -> None:
         """Count the tangents of a backward as its own, since the plan has them; those that others hold come back."""
-        for part in tangents:
-            if _is_tensor(part) and part.layout == torch.strided:
-                key = part.untyped_storage()._cdata
-                reference = self._foreign.pop(key, None)
-                if reference is not None:
-                    self._own[key] = self._tangents[key] = reference
+        for _, storage in _storages(tangents):
+            reference = self._foreign.pop(storage._cdata, None)
+            if reference is not None:
+                self._own[storage._cdata] = self._tangents[storage._cdata] = reference
 
     @contextmanager
     def graph(self) -> Iterator[list[Any]]:
@@ -190,26 +187,20 @@ class Surroundings(DispatchMode):
             del self._own[key]
             self._foreign[key] = reference
         self._tangents.clear()
-        for part in pytree.tree_leaves(made):
-            if _is_tensor(part) and part.layout == torch.strided:
-                storage = part.untyped_storage()
-                if storage._cdata not in self._fixed and storage._cdata not in self._foreign:
-                    self._own.setdefault(storage._cdata, self._weak(storage))
+        for _, storage in _storages(pytree.tree_leaves(made)):
+            if storage._cdata not in self._fixed and storage._cdata not in self._foreign:
+                self._own.setdefault(storage._cdata, StorageWeakRef(storage))
         self._entry = self._bytes(self._own)
         self._peak = self._bytes(self._foreign)
 
     def returned(self, call: int, outputs: Iterable[Any]) -> None:
         """Note what the forward of a call returned."""
-        for place, part in enumerate(outputs):
-            if _is_tensor(part) and part.layout == torch.strided:
-                self._outputs[call, place] = self._weak(part.untyped_storage())
+        self._outputs.update({(call, place): StorageWeakRef(storage) for place, storage in _storages(outputs)})
 
     def turn(self, call: int, gradients: Iterable[Any]) -> None:
         """Note the gradients that the backward of a call returned."""
         self.backwards.append(call)
-        for place, part in enumerate(gradients):
-            if _is_tensor(part) and part.layout == torch.strided:
-                self._gradients[call, place] = self._weak(part.untyped_storage())
+        self._gradients.update({(call, place): StorageWeakRef(storage) for place, storage in _storages(gradients)})
         if len(self.backwards) == 1:
             torch.autograd.Variable._execution_engine.queue_callback(self._end)
 
@@ -261,9 +252,16 @@ def _is_tensor(part: Any) -> bool:
     return isinstance(part, torch.Tensor)
 
 
-def local_tensor(tensor: Any) -> Any:
+def _storages(parts: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    """Yield places and storages of the dense tensors among the parts."""
+    for place, part in enumerate(parts):
+        if _is_tensor(part) and part.layout == torch.strided:
+            yield place, part.untyped_storage()
+
+
+def _local(tensor: Any) -> Any:
     """Return the part of a distributed tensor that this rank holds; other tensors as they are."""
     return getattr(tensor, "_local_tensor", tensor)
 
 
-__all__ = ["Interval", "Observed", "Surroundings", "local_tensor"]
+__all__ = ["Interval", "Observed", "Surroundings"]

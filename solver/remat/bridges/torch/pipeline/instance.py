@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from remat.bridges.torch.chain_capture import as_before, loss_of, microseconds
-from remat.bridges.torch.measure import LiveStorages
+from remat.bridges.torch.chain_capture import as_before, loss_of
+from remat.bridges.torch.measure import LiveStorages, microseconds
 from remat.bridges.torch.optimizers import Trained, read_optimizer
 from remat.bridges.torch.pipeline.layers import Layers, trace_layers
 from remat.bridges.torch.pipeline.opaque import filled
