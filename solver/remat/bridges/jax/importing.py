@@ -78,8 +78,7 @@ def import_step(
     called = getattr(function, "__name__", type(function).__name__)
     given = dict(kwargs or {})
     try:
-        found = jax.tree.leaves(jax.eval_shape(function, *args, **given))
-        structure = jax.tree.structure(jax.eval_shape(function, *args, **given))
+        found, structure = jax.tree.flatten(jax.eval_shape(function, *args, **given))
     except Exception as error:
         raise JaxError(
             f"{called} cannot be traced: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
