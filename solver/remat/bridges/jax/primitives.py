@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
+
+Given = TypeVar("Given")
 
 VIEWS = frozenset({"reshape", "squeeze", "expand_dims", "copy", "copy_p", "stop_gradient", "name", "bitcast"})
 """Primitives whose result occupies the memory of their first argument."""
@@ -108,6 +111,13 @@ POINTWISE = COSTLY | frozenset(
     ]
 )
 """Primitives that XLA computes where their result is read."""
+
+
+def scan_parts(eqn: Any, values: Sequence[Given]) -> tuple[Sequence[Given], Sequence[Given], Sequence[Given]]:
+    """Return what is given for a scan's constants, for what it carries, and for the arrays that it goes through."""
+    fixed = eqn.params["num_consts"]
+    first = fixed + eqn.params["num_carry"]
+    return values[:fixed], values[fixed:first], values[first:]
 
 
 def is_reduction(name: str) -> bool:
