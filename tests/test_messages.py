@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.errors import InstanceError, OptionError, QuantityError
-from remat.messages import LONGEST_MESSAGE, LONGEST_PATH, brief, elided, listing, one_line
+from remat.messages import LONGEST_MESSAGE, LONGEST_PATH, brief, elided, listing, one_line, reason
 
 TEXTS = st.one_of(
     st.text(), st.builds(lambda text, times: text * times, st.text(min_size=1, max_size=5), st.integers(0, 500))
@@ -87,6 +87,19 @@ def test_no_error_is_longer(message, path, more):
             assert line.isprintable()
     assert len(errors[2].path) <= LONGEST_PATH
     assert len(errors[3].message) <= LONGEST_MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("", "ValueError"),
+        (" \n ", "ValueError"),
+        ("\n  no data \nmore", "ValueError: no data"),
+        ("k" * 30, "ValueError: kkkkkkkk"),
+    ],
+)
+def test_the_reason_of_another_programs_error_is_one_line(message, expected):
+    assert reason(ValueError(message), 8) == expected
 
 
 @pytest.mark.parametrize("length", [10, 66_000])

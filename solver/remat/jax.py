@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from remat.bridges.lazy import on_first_use
 
 if TYPE_CHECKING:
     from remat.bridges.jax.checkpointing import CPU_OPTIONS, Checkpointed, Plan, checkpoint, temporary_bytes
@@ -34,14 +35,4 @@ __all__ = [
     "temporary_bytes",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'remat.jax' has no attribute {name!r}")
-    value = getattr(import_module(f"remat.bridges.jax.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = on_first_use(globals(), "remat.bridges.jax", _HOME)

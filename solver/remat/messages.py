@@ -97,6 +97,17 @@ def one_line(text: str, longest: int = LONGEST_MESSAGE) -> str:
     return elided(printable(text), longest)
 
 
+def first_line(text: str, longest: int = LONGEST_MESSAGE) -> str:
+    """Return the first line of a text that is not blank, cut to `longest` characters; empty if there is none."""
+    return next(filter(None, map(str.strip, text.splitlines())), "")[:longest]
+
+
+def reason(error: BaseException, longest: int = LONGEST_MESSAGE) -> str:
+    """Return the type of an exception of other code, and the first line of its message if it has one."""
+    line = first_line(str(error), longest)
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
 def printable(text: str, *, lines: bool = False) -> str:
     """Return a text that is safe for a terminal: control characters are escaped as in JSON.
 

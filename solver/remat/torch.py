@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from remat.bridges.lazy import on_first_use
 
 if TYPE_CHECKING:
     from remat.bridges.torch.backend import Backend, backend, configure
@@ -90,15 +91,4 @@ __all__ = [
     "target_of",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'remat.torch' has no attribute {name!r}")
-    module, _, known = _HOME[name].partition(":")
-    value = getattr(import_module(f"remat.bridges.torch.{module}"), known or name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = on_first_use(globals(), "remat.bridges.torch", _HOME)

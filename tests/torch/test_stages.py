@@ -230,7 +230,7 @@ def test_a_process_group_is_needed():
 class Side(nn.Module):
     """Passes a mask from its arguments and a table from a buffer to its blocks."""
 
-    def __init__(self, *, writes=False, branches=False, blocks=3):
+    def __init__(self, *, writes="", branches=False, blocks=3):
         super().__init__()
         self.words = nn.Embedding(9, 6)
         self.register_buffer("table", torch.linspace(0, 1, 6))
@@ -240,8 +240,14 @@ class Side(nn.Module):
 
     def forward(self, tokens, mask=None, *, scale=2):
         hidden, table = self.words(tokens), self.table.cos().expand(*tokens.shape, 6)
-        if self.writes:
+        if self.writes == "itself":
             self.table.add_(1)
+        if self.writes == "in a list":
+            torch._foreach_add_([self.table], 1)
+        if self.writes == "as a keyword":
+            torch.add(self.table, 1, out=self.table)
+        if mask is None:
+            raise ValueError
         if self.branches and hidden.sum().item() > 0:
             hidden = -hidden
         for block in self.blocks[: self.called]:
@@ -270,7 +276,9 @@ def test_layers_compute_what_the_module_does():
 @pytest.mark.parametrize(
     ("module", "blocks", "message"),
     [
-        (Side(writes=True), "blocks.*", "writes its table outside its blocks"),
+        (Side(writes="itself"), "blocks.*", "writes its table outside its blocks"),
+        (Side(writes="in a list"), "blocks.*", "writes its table outside its blocks"),
+        (Side(writes="as a keyword"), "blocks.*", "writes its table outside its blocks"),
         (Side(branches=True), "blocks.*", "^torch[.]export cannot trace the module: [^\\n]+$"),
         (Side(blocks=2), "blocks.*", "does not call block blocks.2"),
         (Side(), ["blocks.*", "table_"], "no submodule is named 'table_'"),
@@ -281,6 +289,25 @@ def test_modules_that_are_no_sequence_of_layers_are_refused(module, blocks, mess
     args, kwargs = side_arguments()
     with pytest.raises(remat.torch.TorchError, match=message):
         trace_layers(module, args, kwargs, blocks)
+
+
+def test_an_error_without_a_message_is_named():
+    with pytest.raises(remat.torch.TorchError, match=r"^torch\.export cannot trace the module: ValueError$"):
+        trace_layers(Side(), side_arguments()[0], {}, "blocks.*")
+
+
+def test_devices_without_operations_are_no_ranks():
+    base = {"forward_time": [2] * 4, "backward_time": 4, "saved_size": 8, "devices": 2, "micro_batches": 4}
+    document = remat.solve(remat.pipeline(**base), algorithm="1f1b").to_dict()
+    document["stages"][1]["recompute"] = [{"layers": [3]}]
+    first, second = document["orders"].items()
+    again = [part for cell in second[1] for part in ([f"R{cell[1:]}", cell] if cell[0] == "B" else [cell])]
+    document["orders"] = dict([first, (second[0], again)])
+    expected = read_plan(document, 4)
+    document["orders"] = dict([("idle", []), first, ("idle, too", []), (second[0], again)])
+    found = read_plan(document, 4)
+    assert (found.rows, found.layout.home, found.ahead) == (expected.rows, (0, 1), expected.ahead)
+    assert list(map(len, found.ahead)) == [0, 4]
 
 
 def refused(document, message):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from remat.cli import common
-from remat.cli.import_graphs import name_option, output_option
-from remat.cli.io_session import ExitCode, Session
+from remat.cli.import_graphs import finish, name_option, output_option
+from remat.cli.io_session import Session
 
 HELP = """Make a task graph of the gradient step of a JAX function.
 
@@ -29,14 +29,14 @@ pip install 'remat[jax]'.
 @click.pass_obj
 def command(session: Session, /, factory: str, device: str, name: str | None, output: str) -> int:
     """Write the task graph of a gradient step."""
-    if output != common.STANDARD_STREAM:
-        common.check_writable("--output", output)
-    from remat.jax import import_factory
 
-    with common.user_code(session):
-        made = import_factory(factory, device=device, name=name)
-    if made.opaque:
-        session.note(f"one task each: {', '.join(made.opaque)}")
-    session.remark(made.document["description"])
-    common.write_document(made.document, output)
-    return ExitCode.OK
+    def make() -> dict[str, object]:
+        from remat.jax import import_factory
+
+        with common.user_code(session):
+            made = import_factory(factory, device=device, name=name)
+        if made.opaque:
+            session.note(f"one task each: {', '.join(made.opaque)}")
+        return made.document
+
+    return finish(session, factory, output, make)

@@ -97,7 +97,7 @@ class Checkpointed:
         flat, tree = jax.tree.flatten((args, kwargs))
         arrays = [index for index, each in enumerate(flat) if _is_array(each)]
         shapes = tuple(shape_of(jax.typeof(flat[index])) for index in arrays)
-        fixed = tuple((index, each) for index, each in enumerate(flat) if index not in set(arrays))
+        fixed = tuple((index, each) for index, each in enumerate(flat) if not _is_array(each))
         closed, outer = self._trace(flat, tree, arrays, shapes)
         # What the function closes over may have changed since its last call.
         key = (tree, shapes, repr(fixed), str(closed))

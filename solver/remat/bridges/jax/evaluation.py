@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from remat.bridges.jax.primitives import CALLS, REMAT
@@ -38,6 +38,11 @@ def evaluate(closed: Any, arguments: Sequence[Any]) -> list[Any]:
 def value_of(atom: Any, known: Mapping[Any, Any]) -> Any:
     """Return the value of a variable or literal."""
     return atom.val if isinstance(atom, core.Literal) else known[atom]
+
+
+def variables(atoms: Iterable[Any]) -> Iterator[Any]:
+    """Yield the variables among variables and literals."""
+    return (each for each in atoms if not isinstance(each, core.Literal))
 
 
 def run_equation(eqn: Any, known: dict[Any, Any], names: Mapping[Any, str] | None = None) -> None:

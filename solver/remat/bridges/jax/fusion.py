@@ -7,6 +7,7 @@ more than `MOST` values in memory, or if it has several readers and is costly. R
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from remat.bridges.jax.primitives import COSTLY
@@ -57,15 +58,15 @@ def fuse(program: Program, rates: Rates) -> list[Task]:
             traffic = sum(program.sizes[value] for value in (*reads, *written))
             seconds = max(operation.flops / rates.flops, traffic / rates.bandwidth)
             tasks.append(Task(operation, reads, written, max(1, round(seconds * 1e9))))
-    return _used(tasks, program)
+    return needed_for(program.outputs, tasks)
 
 
-def _used(tasks: list[Task], program: Program) -> list[Task]:
-    """Leave out the tasks that nothing needs."""
-    needed = set(program.outputs)
+def needed_for(values: Iterable[int], tasks: Sequence[Task], given: Collection[int] = ()) -> list[Task]:
+    """Return the tasks that make values, directly or not, from those that are `given`; in their order."""
+    needed = set(values).difference(given)
     kept = []
     for task in reversed(tasks):
-        if needed.intersection(task.writes):
-            needed.update(task.reads)
+        if not needed.isdisjoint(task.writes):
+            needed.update(value for value in task.reads if value not in given)
             kept.append(task)
     return kept[::-1]

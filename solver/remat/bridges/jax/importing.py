@@ -13,6 +13,7 @@ from remat.bridges.jax.planning import rates_of
 from remat.bridges.jax.program import Program, flatten
 from remat.bridges.jax.shim import JaxError, jax
 from remat.generate.devices import DEFAULT
+from remat.messages import reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +79,9 @@ def import_step(
     called = getattr(function, "__name__", type(function).__name__)
     given = dict(kwargs or {})
     try:
-        found = jax.tree.leaves(jax.eval_shape(function, *args, **given))
-        structure = jax.tree.structure(jax.eval_shape(function, *args, **given))
+        found, structure = jax.tree.flatten(jax.eval_shape(function, *args, **given))
     except Exception as error:
-        raise JaxError(
-            f"{called} cannot be traced: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        ) from error
+        raise JaxError(f"{called} cannot be traced: {reason(error)}") from error
     if not found or found[0].shape or not is_float(found[0]):
         shown = f"{found[0].dtype} {list(found[0].shape)}" if found else "nothing"
         raise JaxError(f"the loss is not a scalar: {called} returns {shown}, not one floating-point number")
@@ -91,8 +89,7 @@ def import_step(
     try:
         closed = jax.make_jaxpr(jax.value_and_grad(function, has_aux=auxiliary))(*args, **given)
     except Exception as error:
-        why = str(error).partition("\n")[0]
-        raise JaxError(f"{called} has no gradient: {type(error).__name__}: {why}") from error
+        raise JaxError(f"{called} has no gradient: {reason(error)}") from error
     program = flatten(closed, unroll=True)
     tasks = fuse(program, rates_of(program, device))
     if not tasks:

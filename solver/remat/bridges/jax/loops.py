@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
-from remat.bridges.jax.evaluation import inline, shape_of
+from remat.bridges.jax.evaluation import inline, shape_of, value_of
 from remat.bridges.jax.options import Option, Part, analyse, is_float
 from remat.bridges.jax.policies import checkpointed
-from remat.bridges.jax.primitives import size_of
-from remat.bridges.jax.shim import core, jax
+from remat.bridges.jax.primitives import scan_parts, size_of
+from remat.bridges.jax.shim import jax
 from remat.bridges.jax.stages import Stage, whole
 from remat.generate.devices import Rates
 
@@ -87,9 +87,8 @@ class Layers:
     def choices(self, slow: Callable[[Option], Option | None]) -> Iterator[tuple[Groups, Costs]]:
         """Yield policies by group, with their costs; `slow` returns an option with a host, or None."""
         eqn, part, length = self.stage.scan, self.part, self.length
-        fixed, carried = eqn.params["num_consts"], eqn.params["num_carry"]
-        carry = sum(size_of(each.aval) for each in eqn.invars[fixed : fixed + carried])
-        rows = [each.aval for each in eqn.invars[fixed + carried :]]
+        _, carried, rows = scan_parts(eqn, [each.aval for each in eqn.invars])
+        carry = sum(size_of(each) for each in carried)
         given = sum(size_of(each) for each in rows)
         moving = sum(size_of(each) for each in rows if is_float(each))
         back = length * part.backward
@@ -119,9 +118,7 @@ class Layers:
         """Run the scan with its policies, and return what the stage writes."""
         eqn = self.stage.scan
         known = dict(zip(self.stage.reads, arguments, strict=True))
-        values = [each.val if isinstance(each, core.Literal) else known[each] for each in eqn.invars]
-        fixed, carried = eqn.params["num_consts"], eqn.params["num_carry"]
-        consts, carry, rows = values[:fixed], values[fixed : fixed + carried], values[fixed + carried :]
+        consts, carry, rows = scan_parts(eqn, [value_of(each, known) for each in eqn.invars])
         if groups.block:
             carry, stacked = self._blocks(consts, carry, rows, groups)
         else:
@@ -146,15 +143,14 @@ class Layers:
         if len(groups.counts) == 1:
             return self._scan(consts, carry, rows, groups.options[0], self.length)
         backwards = self.stage.scan.params["reverse"]
-        counts = groups.counts[::-1] if backwards else groups.counts
-        starts = [0, *accumulate(counts)]
-        parts = [[jax.lax.slice_in_dim(each, start, end) for each in rows] for start, end in pairwise(starts)]
-        order = list(zip(counts, parts, groups.options[::-1] if backwards else groups.options, strict=True))
         stacked = []
-        for count, part, option in reversed(order) if backwards else order:
-            carry, made = self._scan(consts, carry, part, option, count)
+        for (ran, end), option in zip(pairwise((0, *accumulate(groups.counts))), groups.options, strict=True):
+            bounds = (self.length - end, self.length - ran) if backwards else (ran, end)
+            part = [jax.lax.slice_in_dim(each, *bounds) for each in rows]
+            carry, made = self._scan(consts, carry, part, option, end - ran)
             stacked.append(made)
-        stacked = stacked[::-1] if backwards else stacked
+        if backwards:
+            stacked.reverse()
         return carry, [jax.numpy.concatenate(each) for each in zip(*stacked, strict=True)]
 
     def _blocks(self, consts: Any, carry: Any, rows: Any, groups: Groups) -> tuple[list[Any], list[Any]]:

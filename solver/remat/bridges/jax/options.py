@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from remat.bridges.jax.fusion import Task, fuse
+from remat.bridges.jax.fusion import Task, fuse, needed_for
 from remat.bridges.jax.program import Program, flatten
 from remat.bridges.jax.shim import jax
 from remat.generate.devices import Rates
@@ -144,19 +145,12 @@ class _Analysis:
             else:
                 self.backward.append(task)
                 late.update(task.writes)
-        made = {value for task in self.forward for value in task.writes}
-        self.maker = {value: index for index, task in enumerate(self.forward) for value in task.writes}
-        self.needed = {value for task in self.backward for value in task.reads} & made
-        self.saveable = {value for value in made if value in program.labels}
+        self.made = {value for task in self.forward for value in task.writes}
+        self.needed = {value for task in self.backward for value in task.reads} & self.made
+        self.saveable = self.made.intersection(program.labels)
 
     def part(self) -> Part:
-        needed = set(self.ends.results)
-        run = []
-        for task in reversed(self.forward):
-            if needed.intersection(task.writes):
-                needed.update(task.reads)
-                run.append(task)
-        run.reverse()
+        run = needed_for(self.ends.results, self.forward)
         outside = self.ends.results | set(self.program.inputs)
         return Part(
             forward=sum(task.time for task in run),
@@ -203,7 +197,7 @@ class _Analysis:
                 else:
                     graph.add_edge(("made", value), ("there", value))
             for value in task.reads:
-                if value in self.maker:
+                if value in self.made:
                     graph.add_edge(("there", value), ("task", index))
         for value in self.needed:
             graph.add_edge(("there", value), "sink")
@@ -214,39 +208,25 @@ class _Analysis:
         sizes, labels = self.program.sizes, self.program.labels
         names = {labels[value] for value in saved}
         saved = frozenset(value for value in self.saveable if labels[value] in names)  # a name may be of several
-        again = self._again(saved)
+        again = needed_for(self.needed, self.forward, given=saved)
         outside = saved | set(self.program.inputs) | self.ends.elsewhere
         return Option(
             names=tuple(sorted(names)),
             saved=sum(sizes[value] for value in saved),
             again=sum(task.time for task in again),
-            workspace=self._peak([*again, *self._ordered()], outside, set(self.program.outputs)),
+            workspace=self._peak([*again, *self._ordered], outside, set(self.program.outputs)),
         )
 
+    @cached_property
     def _ordered(self) -> list[Task]:
-        """Return the backward as XLA orders it at worst: what no gradient of an activation needs comes last."""
-        needed = set(self.ends.flowing)
-        early = []
-        for task in reversed(self.backward):
-            if not needed.isdisjoint(task.writes):
-                needed.update(task.reads)
-                early.append(task)
-        return [*early[::-1], *(task for task in self.backward if task not in early)]
+        """The backward as XLA orders it at worst: what no gradient of an activation needs comes last."""
+        early = needed_for(self.ends.flowing, self.backward)
+        known = set(early)
+        return [*early, *(task for task in self.backward if task not in known)]
 
-    def _again(self, saved: frozenset[int]) -> list[Task]:
-        """Return the tasks that a backward runs again."""
-        waiting = [value for value in self.needed if value not in saved]
-        chosen: set[int] = set()
-        while waiting:
-            index = self.maker[waiting.pop()]
-            if index not in chosen:
-                chosen.add(index)
-                task = self.forward[index]
-                waiting += [value for value in task.reads if value in self.maker and value not in saved]
-        return [self.forward[index] for index in sorted(chosen)]
-
+    @cached_property
     def _invariant(self) -> int:
-        """Return the bytes of results that depend on nothing, such as masks: XLA computes them before the loop."""
+        """Bytes of results that depend on nothing, such as masks: XLA computes them before the loop."""
         alone: set[int] = set()
         held: set[int] = set()
         for operation in self.program.operations:
@@ -271,7 +251,7 @@ class _Analysis:
                 if value in last:
                     resident += sizes[value]
                     gone[last[value]] = gone.get(last[value], 0) + sizes[value]
-            resident += self._invariant()
+            resident += self._invariant
         peak = resident
         for index, task in enumerate(tasks):
             for value in task.writes:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from remat.bridges.jax.evaluation import inline, shape_of
+from remat.bridges.jax.evaluation import inline, shape_of, value_of, variables
 from remat.bridges.jax.loops import Costs, Groups, Layers
 from remat.bridges.jax.options import Option, Part, analyse, is_float
 from remat.bridges.jax.policies import checkpointed
 from remat.bridges.jax.primitives import size_of
 from remat.bridges.jax.program import Program, flatten
-from remat.bridges.jax.shim import JaxError, core, jax
+from remat.bridges.jax.shim import JaxError, jax
 from remat.bridges.jax.stages import Cut, Stage, cut
 from remat.generate.devices import Rates, rates
 from remat.instance import Instance, load
@@ -24,6 +24,8 @@ TYPES = {"bfloat16": "bf16", "float16": "fp16"}
 MOST = 120
 """Choices of a stage."""
 
+_Function = tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class Keep:
@@ -31,6 +33,13 @@ class Keep:
 
     stage: int
     choice: int
+
+    @property
+    def first(self) -> int:
+        """The stage."""
+        return self.stage
+
+    last = first
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +51,12 @@ class Again:
     @property
     def first(self) -> int:
         """The first stage."""
-        return _first(self.parts[0])
+        return self.parts[0].first
 
     @property
     def last(self) -> int:
         """The last stage."""
-        part = self.parts[-1]
-        return part.stage if isinstance(part, Keep) else part.last
-
-
-def _first(part: Keep | Again) -> int:
-    return part.stage if isinstance(part, Keep) else part.first
+        return self.parts[-1].last
 
 
 def rates_of(program: Program, device: str) -> Rates:
@@ -171,13 +175,11 @@ class Model:
         """Run the function with the policies of a plan."""
         jaxpr = self.closed.jaxpr
         known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*self.closed.consts, *arguments], strict=True))
-        for part in tree:
-            function, reads, writes = self._function(part)
-            known.update(zip(writes, function(*(known[each] for each in reads)), strict=True))
-        return [each.val if isinstance(each, core.Literal) else known[each] for each in jaxpr.outvars]
+        _run(map(self._function, tree), known)
+        return [value_of(each, known) for each in jaxpr.outvars]
 
-    def _function(self, part: Keep | Again) -> tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]:
-        """Return a part as a function of what it reads."""
+    def _function(self, part: Keep | Again) -> _Function:
+        """Return a part as a function of what it reads, and what it reads and writes."""
         if isinstance(part, Keep):
             stage, index = self.cut.stages[part.stage], part.stage
             choice = self.choices[index][part.choice][0]
@@ -190,17 +192,22 @@ class Model:
         made = {variable for stage in covered for variable in stage.writes}
         reads = tuple(dict.fromkeys(each for stage in covered for each in stage.reads if each not in made))
         outside = {each for stage in self.cut.stages[part.last + 1 :] for each in stage.reads}
-        outside |= {each for each in self.closed.jaxpr.outvars if not isinstance(each, core.Literal)}
+        outside.update(variables(self.closed.jaxpr.outvars))
         writes = tuple(each for stage in covered for each in stage.writes if each in outside)
         inner = [self._function(each) for each in part.parts]
 
         def again(*given: Any) -> list[Any]:
             known = dict(zip(reads, given, strict=True))
-            for function, read, write in inner:
-                known.update(zip(write, function(*(known[each] for each in read)), strict=True))
+            _run(inner, known)
             return [known[each] for each in writes]
 
         return jax.checkpoint(again), reads, writes
+
+
+def _run(functions: Iterable[_Function], known: dict[Any, Any]) -> None:
+    """Call functions in order, each on known variables, and add what they write."""
+    for function, reads, writes in functions:
+        known.update(zip(writes, function(*(known[each] for each in reads)), strict=True))
 
 
 def _best(listed: list[tuple[Option | Groups, Costs]]) -> list[tuple[Option | Groups, Costs]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
+
+Given = TypeVar("Given")
 
 VIEWS = frozenset({"reshape", "squeeze", "expand_dims", "copy", "copy_p", "stop_gradient", "name", "bitcast"})
 """Primitives whose result occupies the memory of their first argument."""
@@ -16,92 +19,6 @@ CALLS = {
 """Primitives that run one jaxpr once, and the parameter that holds it."""
 
 REMAT = frozenset({"remat", "remat2", "checkpoint"})
-
-POINTWISE = frozenset(
-    [
-        "abs",
-        "acos",
-        "acosh",
-        "add",
-        "add_any",
-        "and",
-        "asin",
-        "asinh",
-        "atan",
-        "atan2",
-        "atanh",
-        "bessel_i0e",
-        "bessel_i1e",
-        "broadcast_in_dim",
-        "cbrt",
-        "ceil",
-        "clamp",
-        "complex",
-        "concatenate",
-        "conj",
-        "convert_element_type",
-        "cos",
-        "cosh",
-        "digamma",
-        "div",
-        "dynamic_slice",
-        "eq",
-        "erf",
-        "erf_inv",
-        "erfc",
-        "exp",
-        "exp2",
-        "expm1",
-        "floor",
-        "ge",
-        "gt",
-        "imag",
-        "integer_pow",
-        "iota",
-        "is_finite",
-        "le",
-        "lgamma",
-        "log",
-        "log1p",
-        "logistic",
-        "lt",
-        "max",
-        "min",
-        "mul",
-        "ne",
-        "neg",
-        "nextafter",
-        "not",
-        "or",
-        "pad",
-        "population_count",
-        "pow",
-        "random_bits_wrap",
-        "real",
-        "reduce_precision",
-        "rem",
-        "rev",
-        "round",
-        "rsqrt",
-        "select_n",
-        "shift_left",
-        "shift_right_arithmetic",
-        "shift_right_logical",
-        "sign",
-        "sin",
-        "sinh",
-        "slice",
-        "split",
-        "sqrt",
-        "square",
-        "sub",
-        "tan",
-        "tanh",
-        "transpose",
-        "xor",
-    ]
-)
-"""Primitives that XLA computes where their result is read."""
 
 COSTLY = frozenset(
     [
@@ -126,6 +43,81 @@ COSTLY = frozenset(
     ]
 )
 """Pointwise primitives that XLA does not compute twice."""
+
+POINTWISE = COSTLY | frozenset(
+    [
+        "abs",
+        "acos",
+        "acosh",
+        "add",
+        "add_any",
+        "and",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "bessel_i0e",
+        "bessel_i1e",
+        "broadcast_in_dim",
+        "cbrt",
+        "ceil",
+        "clamp",
+        "complex",
+        "concatenate",
+        "conj",
+        "convert_element_type",
+        "div",
+        "dynamic_slice",
+        "eq",
+        "floor",
+        "ge",
+        "gt",
+        "imag",
+        "integer_pow",
+        "iota",
+        "is_finite",
+        "le",
+        "lt",
+        "max",
+        "min",
+        "mul",
+        "ne",
+        "neg",
+        "nextafter",
+        "not",
+        "or",
+        "pad",
+        "population_count",
+        "random_bits_wrap",
+        "real",
+        "reduce_precision",
+        "rem",
+        "rev",
+        "round",
+        "rsqrt",
+        "select_n",
+        "shift_left",
+        "shift_right_arithmetic",
+        "shift_right_logical",
+        "sign",
+        "slice",
+        "split",
+        "sqrt",
+        "square",
+        "sub",
+        "transpose",
+        "xor",
+    ]
+)
+"""Primitives that XLA computes where their result is read."""
+
+
+def scan_parts(eqn: Any, values: Sequence[Given]) -> tuple[Sequence[Given], Sequence[Given], Sequence[Given]]:
+    """Return what is given for a scan's constants, for what it carries, and for the arrays that it goes through."""
+    fixed = eqn.params["num_consts"]
+    first = fixed + eqn.params["num_carry"]
+    return values[:fixed], values[fixed:first], values[first:]
 
 
 def is_reduction(name: str) -> bool:

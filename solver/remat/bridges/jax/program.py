@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from remat.bridges.jax.primitives import CALLS, POINTWISE, VIEWS, flops, is_reduction, size_of, transposed
+from remat.bridges.jax.primitives import CALLS, POINTWISE, VIEWS, flops, is_reduction, scan_parts, size_of, transposed
 from remat.bridges.jax.shim import core
 
 Held = int | tuple["Held", ...]
@@ -151,8 +151,8 @@ class _Flattener:
 
     def _scan(self, eqn: Any, arguments: list[Held | None], scope: str) -> list[Held | None]:
         body, length = eqn.params["jaxpr"], eqn.params["length"]
-        fixed, carried = eqn.params["num_consts"], eqn.params["num_carry"]
-        consts, carry, stacks = arguments[:fixed], arguments[fixed : fixed + carried], arguments[fixed + carried :]
+        consts, carry, stacks = scan_parts(eqn, arguments)
+        carried = len(carry)
         made: list[list[Held | None]] = [[None] * length for _ in eqn.outvars[carried:]]
         order = reversed(range(length)) if eqn.params["reverse"] else range(length)
         for index in order:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from remat.bridges.jax.evaluation import run_equation
+from remat.bridges.jax.evaluation import run_equation, variables
 from remat.bridges.jax.primitives import CALLS, flops, size_of
-from remat.bridges.jax.shim import core
 
 MOST = 48
 """Stages between scans."""
@@ -81,8 +80,7 @@ def works(eqn: Any) -> bool:
 
 def whole(jaxpr: Any) -> Stage:
     """Return all equations of a jaxpr as one stage that reads all its inputs."""
-    writes = tuple(each for each in jaxpr.outvars if not isinstance(each, core.Literal))
-    return Stage(tuple(jaxpr.eqns), (*jaxpr.constvars, *jaxpr.invars), writes, frozenset())
+    return Stage(tuple(jaxpr.eqns), (*jaxpr.constvars, *jaxpr.invars), tuple(variables(jaxpr.outvars)), frozenset())
 
 
 def cut(jaxpr: Any) -> Cut:
@@ -92,10 +90,10 @@ def cut(jaxpr: Any) -> Cut:
     made = {variable: index for index, eqn in enumerate(eqns) for variable in eqn.outvars}
     readers: dict[Any, list[int]] = {variable: [] for variable in made}
     for index, eqn in enumerate(eqns):
-        for each in eqn.invars:
-            if not isinstance(each, core.Literal) and each in readers:
+        for each in variables(eqn.invars):
+            if each in readers:
                 readers[each].append(index)
-    results = {each for each in jaxpr.outvars if not isinstance(each, core.Literal)}
+    results = set(variables(jaxpr.outvars))
     last = {each: count if each in results else max(at, default=-1) for each, at in readers.items()}
     throughout = set()
     for each, at in readers.items():
@@ -112,9 +110,7 @@ def cut(jaxpr: Any) -> Cut:
     for start, end in pairwise(bounds):
         own = eqns[start:end]
         inside = {variable for eqn in own for variable in eqn.outvars}
-        read = dict.fromkeys(
-            each for eqn in own for each in eqn.invars if not isinstance(each, core.Literal) and each not in inside
-        )
+        read = dict.fromkeys(each for eqn in own for each in variables(eqn.invars) if each not in inside)
         writes = tuple(variable for eqn in own for variable in eqn.outvars if last.get(variable, -1) >= end)
         stages.append(Stage(tuple(own), tuple(read), writes, frozenset(passing[end])))
     return Cut(tuple(stages), frozenset(throughout))

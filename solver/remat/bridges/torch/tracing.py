@@ -297,7 +297,7 @@ class Recorder:
             held,
             several,
             random=is_random(node),
-            mutates=tuple(read.name for read in _mutated(node)),
+            mutates=tuple(read.name for read in mutated(node)),
             effect=is_effect(node),
             statistics=statistics,
             renewed=renewed,
@@ -330,7 +330,8 @@ class Recorder:
                 return str(value)
 
 
-def _mutated(node: Any) -> Iterator[Any]:
+def mutated(node: Any) -> Iterator[Any]:
+    """Yield the nodes whose memory an operator writes."""
     schema = schema_of(node)
     for index, known in enumerate(schema.arguments if schema is not None else ()):
         if known.alias_info is not None and known.alias_info.is_write:

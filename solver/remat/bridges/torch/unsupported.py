@@ -9,10 +9,14 @@ from typing import Any
 
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
+from remat.messages import first_line, reason
 
 PACKAGES = "site-packages/"
 PYTORCH = "site-packages/torch/_"
 """Where installed packages are, and PyTorch's machinery."""
+
+_LONGEST = 200
+"""Characters of a message of PyTorch."""
 
 
 def check_module(module: Any) -> None:
@@ -69,16 +73,12 @@ def explain(error: BaseException) -> TorchError:
     for one in chain:
         missing = re.search(r"no (?:fake impl|meta kernel|meta function)[^<]*<?(?:CustomOpDef\()?([\w:.]+)", str(one))
         if missing or type(one).__name__ == "UnsupportedOperatorException":
-            return TorchError(f"{missing[1] if missing else _first_line(str(one))} has no meta kernel{where}")
+            return TorchError(f"{missing[1] if missing else first_line(str(one), _LONGEST)} has no meta kernel{where}")
     for one in chain:
         if "Unsupported" in type(one).__name__:
-            return TorchError(f"the module cannot be traced as one graph{where}: {_first_line(str(one))}")
+            return TorchError(f"the module cannot be traced as one graph{where}: {first_line(str(one), _LONGEST)}")
     inner = getattr(error, "inner_exception", None) or error
-    return TorchError(f"the module cannot be captured{where}: {type(inner).__name__}: {_first_line(str(inner))}")
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:200]
+    return TorchError(f"the module cannot be captured{where}: {reason(inner, _LONGEST)}")
 
 
 def _place(text: str) -> str:

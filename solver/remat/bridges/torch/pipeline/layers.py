@@ -18,7 +18,8 @@ from remat.bridges.torch.blocks import Block, find_blocks, intercepted
 from remat.bridges.torch.pipeline.opaque import HERE, BlockCall, opaque_block, tracing
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import fx, pytree, torch
-from remat.messages import brief
+from remat.bridges.torch.tracing import mutated
+from remat.messages import brief, reason
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,7 @@ def _exported(
     except TorchError:
         raise
     except Exception as error:
-        told = str(error).strip().splitlines()
-        raise TorchError(f"torch.export cannot trace the module: {type(error).__name__}: {told[0][:200]}") from error
+        raise TorchError(f"torch.export cannot trace the module: {reason(error, 200)}") from error
 
 
 class _Cutter:
@@ -174,12 +174,9 @@ class _Cutter:
 
     def _find_writes(self) -> set[Any]:
         """Return the nodes whose values are written in place; refuse writes into what outlives the forward."""
-        written = set()
+        written: set[Any] = set()
         for node in self.graph.nodes:
-            if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
-                for place, argument in enumerate(node.target._schema.arguments):
-                    if argument.is_write and place < len(node.args) and isinstance(node.args[place], fx.Node):
-                        written.add(_base_of(node.args[place]))
+            written.update(map(_base_of, mutated(node)))
         for node in written:
             if node.op == "placeholder":
                 self._refuse_write("an argument" if node in self.inputs else f"its {self._names[node]}")

@@ -11,6 +11,7 @@ from typing import Any
 
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
+from remat.messages import first_line, reason
 
 _KEY = "remat.failure"
 
@@ -154,6 +155,4 @@ def _line_of(error: BaseException) -> str:
     """Return what is at the root of an error, in one line."""
     while error.__cause__ is not None:
         error = error.__cause__
-    lines = str(error).strip().splitlines() or [""]
-    text = lines[0][:300]
-    return text if isinstance(error, TorchError) else f"{type(error).__name__}: {text}"
+    return first_line(str(error)) if isinstance(error, TorchError) else reason(error)

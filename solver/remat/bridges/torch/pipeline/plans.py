@@ -73,18 +73,17 @@ def read_plan(plan: Any, layers: int) -> StagePlan:
         )
     if "samples" in document:
         raise TorchError("the plan chose the size of micro-batches: give the instance one size")
-    devices = [name for name, operations in listed.items() if operations]
     try:
         orders = read_orders(dict(document), list(listed), layers, LARGEST_COUNT)
         _check(orders, layers)
-        layout = check_layout(rows_of(orders), "the plan")
+        layout = check_layout(tuple(filter(None, rows_of(orders))), "the plan")
     except (InstanceError, OptionError) as error:
         raise TorchError(f"the plan is not for {layers} layers in stages: {error}") from None
     if len(layout.copies) > 1:
         raise TorchError(f"the plan has {len(layout.copies)} copies of the model, and PyTorch runs one")
     number = stage_numbers(orders)
     stages = tuple(orders.stages[stage] for stage in sorted(number, key=number.__getitem__))
-    ahead = tuple(_ahead(orders, list(listed).index(name), number) for name in devices)
+    ahead = tuple(_ahead(orders, device, number) for device, cells in enumerate(orders.lists) if cells)
     told = json.dumps([document["stages"], listed], sort_keys=True)
     return StagePlan(layout, stages, ahead, hashlib.sha256(told.encode()).hexdigest())
 

@@ -17,6 +17,7 @@ from remat.bridges.torch.pipeline.plans import StagePlan, read_plan
 from remat.bridges.torch.pipeline.sends import Sends, arrivals_before
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
+from remat.messages import first_line
 
 
 def stages(
@@ -143,7 +144,7 @@ class Stages:
             try:
                 self.schedule._load_csv(path)
             except AssertionError as error:
-                raise TorchError(f"PyTorch refuses the order of the plan: {str(error).splitlines()[0]}") from None
+                raise TorchError(f"PyTorch refuses the order of the plan: {first_line(str(error))}") from None
         self.schedule.insert_reruns(plan.rows, plan.ahead[peers.rank])
 
     def _stage(self, number: int, plan: StagePlan) -> Any:
