@@ -206,6 +206,18 @@ def resnet50(batch=8, pixels=224, depths=(3, 4, 6, 3), width=64, classes=1000):
     return labelled(nn.Sequential(*layers), batch, 3, pixels, pixels, classes=classes)
 
 
+def vgg19(batch=8, pixels=224, classes=1000):
+    layers, channels = [], 3
+    for width, depth in ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4)):
+        for _ in range(depth):
+            layers += [nn.Conv2d(channels, width, 3, 1, 1), nn.ReLU(inplace=True)]
+            channels = width
+        layers.append(nn.MaxPool2d(2, 2))
+    layers += [nn.Flatten(), nn.Linear(channels * (pixels // 32) ** 2, 4096), nn.ReLU(inplace=True), nn.Dropout()]
+    layers += [nn.Linear(4096, 4096), nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(4096, classes)]
+    return labelled(nn.Sequential(*layers), batch, 3, pixels, pixels, classes=classes)
+
+
 class Dense(nn.Module):
     """A layer of a densely connected block, which concatenates its output to its input."""
 

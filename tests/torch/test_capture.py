@@ -6,6 +6,7 @@ from torch import nn
 
 import remat
 import remat.torch
+from remat.generate import generate
 from tests.torch import models
 from tests.torch.studies import study
 
@@ -26,6 +27,19 @@ def test_capturing_executes_nothing():
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
     assert all(tensor.grad is None for tensor in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("factory", "family", "options"), [(models.resnet50, "resnet", {}), (models.vgg19, "vgg", {"depth": "19"})]
+)
+def test_networks_have_the_peaks_of_the_published_layers(factory, family, options):
+    """Which are also those of the training steps of ONNX models (tests/onnx/test_models.py)."""
+    with torch.device("meta"):
+        module, args, kwargs = factory(batch=1)
+    captured = remat.solve(remat.torch.capture(module, *args, **kwargs).instance(), algorithm="keep-all")
+    published = remat.solve(generate("dag", family, batch=1, **options), algorithm="keep-all")
+    ours, theirs = (sum(one.peak_memory.values()) - one.instance.static_memory for one in (captured, published))
+    assert ours == pytest.approx(theirs, rel=0.02)
 
 
 def test_the_fingerprint_is_of_the_program():
