@@ -83,6 +83,28 @@ def test_dimensions(tmp_path: Path) -> None:
     assert import_model(packed).flops == 2 * 3 * 4 * 2
 
 
+def test_elementwise_operators_of_an_inference_overwrite_their_inputs(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="relu"),
+        helper.make_node("Softmax", ["a"], ["b"], name="softmax"),
+        helper.make_node("ReduceSum", ["b"], ["c"], name="sum", keepdims=1),
+        helper.make_node("Add", ["b", "c"], ["d"], name="broadcast"),
+        helper.make_node("Mul", ["a", "d"], ["y"], name="product"),
+    ]
+    path = save(tmp_path, model(shape=(8, 4), outputs=(8, 4), nodes=nodes))
+    tasks = import_model(path).document["tasks"]
+    assert [task["id"] for task in tasks if task.get("in_place")] == ["relu", "product"]
+    training = import_model(path, training=True).document["tasks"]
+    assert not any(task.get("in_place") for task in training if task["phase"] == "forward")
+
+
+def test_old_files_may_have_initializers_that_are_no_inputs(tmp_path: Path) -> None:
+    content = model(shape=(3, 4), outputs=(3, 2))
+    content.graph.output[0].type.tensor_type.ClearField("shape")
+    content.ir_version = 3
+    assert import_model(save(tmp_path, content)).flops == 2 * 3 * 4 * 2
+
+
 def test_control_flow_is_refused(tmp_path: Path) -> None:
     inner = helper.make_graph(
         [helper.make_node("Identity", ["x"], ["z"])],

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remat.bridges.onnx.model import Graph, Node, Tensor
-from remat.bridges.onnx.operators import RULES, VIEWS, Rule, flops
+from remat.bridges.onnx.operators import POINTWISE, RULES, VIEWS, Rule, flops
 from remat.bridges.onnx.reading import read_model
 from remat.errors import InstanceError
 from remat.generate.devices import DEFAULT, Rates, rates
@@ -194,7 +194,8 @@ class _Importer:
 
     def _forward(self, node: Node) -> None:
         given = [name for name in node.inputs if name]
-        reads = [self.root(name) for name in given if name not in self.constant]
+        moving = [name for name in given if name not in self.constant]
+        reads = [self.root(name) for name in moving]
         for name in reads:
             if name not in self.sizes:
                 self._size(name, f"which {node} reads")
@@ -216,8 +217,11 @@ class _Importer:
             extra = self._kept(node, rule, next(iter(writes), ""))
             self.kept[node.name] = list(extra)
             writes |= extra
-        constants = sum(self._size(name, f"which {node} reads") for name in given if name in self.constant)
-        self._task(node.name, reads, writes, "forward", work=work, extra=constants, op=node.operator)
+        more: dict[str, Any] = {"work": work, "op": node.operator}
+        more["extra"] = sum(self._size(name, f"which {node} reads") for name in given if name in self.constant)
+        if not self.training and node.operator in POINTWISE and all(self._alike(name, node) for name in moving):
+            more["in_place"] = True
+        self._task(node.name, reads, writes, "forward", **more)
 
     def _known(self, name: str) -> bool:
         """Whether a tensor has a shape; one that is unknown and that nothing reads is left out."""

@@ -10,6 +10,16 @@ from remat.bridges.onnx.model import Graph, Node
 VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 """Operators whose output is their first input, seen differently."""
 
+POINTWISE = frozenset(
+    (
+        *("Relu", "Sigmoid", "Tanh", "Exp", "Sqrt", "Reciprocal", "LeakyRelu", "PRelu", "Clip", "HardSwish", "Swish"),
+        *("HardSigmoid", "Gelu", "Erf", "Softplus", "Softsign", "Mish", "Elu", "Selu", "Celu", "ThresholdedRelu"),
+        *("Abs", "Neg", "Log", "Pow", "Sin", "Cos", "Add", "Sum", "Sub", "Mean", "Mul", "Div", "Max", "Min"),
+        "BatchNormalization",
+    )
+)
+"""Operators whose results depend only on the elements at the same place, so that a result may replace an input."""
+
 RECURRENT = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 

@@ -54,6 +54,7 @@ def read_model(path: str, dimensions: Mapping[str, int] | None = None) -> Graph:
     try:
         if model.functions:
             model = inliner.inline_local_functions(model)
+        model.ir_version = max(model.ir_version, 4)  # before, inference ignores initializers that are no inputs
         model = inference.infer_shapes(model, check_type=False, strict_mode=True, data_prop=True)
     except Exception as error:  # whatever inference finds wrong
         raise InstanceError(f"{file}: shapes cannot be inferred: {error}") from None
