@@ -245,7 +245,6 @@ def test_updates_overlap_with_the_backward():
         (models.mlp, None, 1),
         (models.shared, "70%", 1),
         (models.conv, "70%", 0),
-        (models.unet, "70%", 0),
         *(
             pytest.param(factory, share, staleness, marks=pytest.mark.slow)
             for factory in (models.unet, models.gpt2, models.vit, models.half)

@@ -136,6 +136,7 @@ class HostOptimizer(OptimizerBase):
         self.state_bytes: dict[int, int] = {}
         self._hooks: list[Any] = []
         self._begun: list[Slot] = []
+        self.deferred = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="remat-updates")
         super().__init__([dict(group) for group in groups], defaults)
         self.inner = kind(self._inner_groups(), **options)
@@ -145,7 +146,12 @@ class HostOptimizer(OptimizerBase):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Take another group of parameters."""
         super().add_param_group(param_group)
-        for parameter in self.param_groups[-1]["params"]:
+        added = self.param_groups[-1]["params"]
+        away = next((one for one in added if one.untyped_storage().nbytes() < one.nbytes), None)
+        if away is not None:
+            name = self.names.get(id(away), "a parameter")
+            raise TorchError(f"{name} is at the host of another optimizer, and cannot be copied")
+        for parameter in added:
             self._add(parameter)
         if self.inner is not None:
             self.inner.param_groups = self._inner_groups()
@@ -165,11 +171,15 @@ class HostOptimizer(OptimizerBase):
 
         def arrived(tensor: Any) -> None:
             optimizer = own()
-            if optimizer is not None and tensor.grad is not None:
+            if optimizer is not None and tensor.grad is not None and not optimizer.deferred:
                 gradient, tensor.grad = tensor.grad, None
                 optimizer.receive(tensor, gradient)
 
         self._hooks.append(parameter.register_post_accumulate_grad_hook(arrived))
+
+    def defer(self) -> None:
+        """Let gradients wait on the device for `step`, unless a schedule sends them."""
+        self.deferred = True
 
     def release(self) -> None:
         """Leave gradients on the device from now on."""
@@ -277,6 +287,10 @@ class HostOptimizer(OptimizerBase):
         """
         if closure is not None:
             raise TorchError("step() takes no closure here: call backward() before, and step() without it")
+        for slot in self.slots.values() if self.deferred else ():
+            gradient, slot.parameter.grad = slot.parameter.grad, None
+            if gradient is not None:
+                self.receive(slot.parameter, gradient)
         ready = [slot for slot in self.slots.values() if slot.gradient is not None]
         if self.stale:
             self._settle()

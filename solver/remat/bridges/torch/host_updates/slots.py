@@ -26,6 +26,8 @@ class Slot:
         The update that was begun and whose result is not on the device yet.
     new : tensor or None
         The result of the update, in the type of the parameter.
+    is_away, stays_away : bool
+        Whether the parameter's storage on the device is empty now, and whether new values stay at the host.
     """
 
     def __init__(self, name: str, parameter: Any, kind: Any, link: Link) -> None:
@@ -40,6 +42,8 @@ class Slot:
         self.new: Any = None
         self.sent: Any = None
         self.returned: Any = None
+        self.is_away = False
+        self.stays_away = False
         self._seen: Any = None
         self.refresh()
 
@@ -64,12 +68,13 @@ class Slot:
 
     def is_changed(self) -> bool:
         """Whether anything but an update has written the parameter, such as `load_state_dict`."""
-        return bool((self.parameter._version, self.parameter.data_ptr()) != self._seen)
+        return not self.stays_away and bool((self.parameter._version, self.parameter.data_ptr()) != self._seen)
 
     def refresh(self) -> None:
         """Copy the parameter to the host."""
         with unseen(), torch.no_grad():
             self.master.copy_(self.parameter.detach())
+        self.new = None
         self._note()
 
     def settle(self) -> None:
@@ -77,12 +82,34 @@ class Slot:
         assert self.update is not None
         update, self.update = self.update, None
         update.result()
+        if self.stays_away:
+            return
         if self.is_changed():
             self.refresh()
         else:
             self.returned = self.link.bring(self.new, self.parameter)
             self._note()
         self.new = None
+
+    def leave(self) -> None:
+        """Free the parameter on the device; its values are at the host."""
+        self.is_away = self.stays_away = True
+        self.parameter.untyped_storage().resize_(0)
+
+    def come(self) -> Any:
+        """Copy the parameter to the device, and return the event of the end of the copy.
+
+        Graphs that hold the parameter do not take it as changed.
+        """
+        self.is_away = False
+        with unseen(), torch.no_grad():
+            new = self.master if self.new is None else self.new
+            storage = self.parameter.untyped_storage()
+            storage.resize_(self.parameter.nbytes)
+            shape = (self.parameter.storage_offset(), self.parameter.size(), self.parameter.stride())
+            target = torch.empty(0, dtype=self.parameter.dtype, device=self.parameter.device).set_(storage, *shape)
+            self.returned = self.link.fetch(new, target)
+            return self.returned
 
     def _note(self) -> None:
         self._seen = (self.parameter._version, self.parameter.data_ptr())
@@ -127,6 +154,10 @@ class Link:
         with torch.no_grad():
             parameter.copy_(new)
 
+    def fetch(self, new: Any, target: Any) -> Any:
+        """Copy a parameter into new memory of the device, and return the event of its end."""
+        target.copy_(new)
+
     def wait(self, event: Any) -> None:
         """Let the compute stream begin what follows after a copy."""
 
@@ -160,6 +191,10 @@ class Streams(Link):
             event = self._copy(self.back, new, parameter)
         self.wait(event)
         return event
+
+    def fetch(self, new: Any, target: Any) -> Any:
+        """Copy on the stream to the device."""
+        return self._copy(self.back, new, target)
 
     def wait(self, event: Any) -> None:
         """Let the compute stream wait, and forget tensors whose copies it has waited for."""
