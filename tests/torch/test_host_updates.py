@@ -105,6 +105,7 @@ def test_parameters_are_those_of_pytorch(name, how):
         )
     assert mine.host_bytes["parameters"] == sum(parameter.nbytes for parameter in one.parameters())
     assert mine.host_bytes["gradients"] == 0
+    assert mine.room.used == sum(mine.host_bytes.values())
 
 
 def test_states_go_from_one_kind_to_the_other():
@@ -144,6 +145,7 @@ def test_groups_schedulers_clipping_and_accumulation():
             optimizer.zero_grad()
             net(first).square().mean().backward()
             net(second).square().mean().backward()
+            assert optimizer is plain or mine.room.used == sum(mine.host_bytes.values())
             clip = mine.clip_grad_norm_ if optimizer is mine else None
             norms.append(clip(0.01) if clip else nn.utils.clip_grad_norm_(one.parameters(), 0.01))
             optimizer.step()
@@ -151,6 +153,12 @@ def test_groups_schedulers_clipping_and_accumulation():
             scheduler.step()
         assert torch.equal(*norms)
         assert same(one, two)
+    two(batches()[0]).mean().backward()
+    mine.zero_grad()  # forgets what waits at the host
+    assert mine.host_bytes["gradients"] == 0
+    assert mine.room.used == sum(mine.host_bytes.values())
+    mine.step()
+    assert same(one, two)
 
 
 def test_a_copy_in_full_precision():

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any
 
-from remat.bridges.torch.host_updates.slots import Link, Slot, link_for
+from remat.bridges.torch.host_updates.slots import Link, Room, Slot, link_for
 from remat.bridges.torch.ranks import is_distributed, wrapped
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import OptimizerBase, torch
 from remat.errors import OptionError
 from remat.messages import brief
-from remat.units import format_size, parse_size
+from remat.units import parse_size
 
 _OWNERS: Any = import_module("torch.utils.weak").WeakIdKeyDictionary()
 """The optimizer at the host of each parameter: the latest one takes its gradients."""
@@ -107,8 +107,8 @@ class HostOptimizer(OptimizerBase):
 
     Attributes
     ----------
-    host : int
-        Bytes of the host that it may use.
+    room : Room
+        The bytes of the host that it may use.
     module : torch.nn.Module
     inner : torch.optim.Optimizer
         The optimizer of the copies at the host.
@@ -127,13 +127,15 @@ class HostOptimizer(OptimizerBase):
     ) -> None:
         kind, options = optimizer
         defaults = _tried(kind, options)
-        self.host, self.stale, self.overlap, self.master = host, stale, overlap, master
+        self.room = Room(host)
+        self.stale, self.overlap, self.master = stale, overlap, master
         self.module = module
         self.names = {id(tensor): name for name, tensor in module.named_parameters()}
         self.slots: dict[int, Slot] = {}
         self.links: dict[Any, Link] = {}
         self.inner: Any = None
         self.state_bytes: dict[int, int] = {}
+        self.group_of: dict[int, int] = {}
         self._hooks: list[Any] = []
         self._begun: list[Slot] = []
         self.deferred = False
@@ -152,21 +154,22 @@ class HostOptimizer(OptimizerBase):
             name = self.names.get(id(away), "a parameter")
             raise TorchError(f"{name} is at the host of another optimizer, and cannot be copied")
         for parameter in added:
-            self._add(parameter)
+            self._add(parameter, len(self.param_groups) - 1)
         if self.inner is not None:
             self.inner.param_groups = self._inner_groups()
 
-    def _add(self, parameter: Any) -> None:
+    def _add(self, parameter: Any, group: int) -> None:
         name = self.names.get(id(parameter), f"parameter {len(self.slots)}")
         if parameter.device not in self.links:
             self.links[parameter.device] = link_for(parameter.device)
         link = self.links[parameter.device]
-        kind = self.master or parameter.dtype
-        self._check_room(parameter.numel() * kind.itemsize, f"a copy of {name}")
+        slot = Slot(name, parameter, self.master, link, self.room)
         old = _OWNERS.get(parameter)
         if old is not None and old() is not None:
             old().release()
-        self.slots[id(parameter)] = Slot(name, parameter, self.master, link)
+        self.slots[id(parameter)] = slot
+        self.group_of[id(parameter)] = group
+        self.state_bytes[id(slot)] = 0  # now: the thread only changes entries
         _OWNERS[parameter] = own = weakref.ref(self)
 
         def arrived(tensor: Any) -> None:
@@ -205,14 +208,6 @@ class HostOptimizer(OptimizerBase):
             "gradients": sum(slot.gradient_bytes for slot in slots),
         }
 
-    def _check_room(self, size: int, what: str) -> None:
-        used = sum(self.host_bytes.values())
-        if used + size > self.host:
-            raise TorchError(
-                f"{what} takes {format_size(size)} at the host, which has {format_size(self.host - used)} left of "
-                f"{format_size(self.host)}"
-            )
-
     # ------------------------------------------------------------------------------------- gradients
 
     def receive(self, parameter: Any, gradient: Any) -> None:
@@ -227,7 +222,6 @@ class HostOptimizer(OptimizerBase):
             raise TorchError(
                 f"a second gradient of {slot.name} arrives before step(); overlap=False adds those of several backwards"
             )
-        self._check_room(gradient.nbytes, f"the gradient of {slot.name}")
         slot.take(gradient)
         if self._early:
             self._begin(slot)
@@ -249,7 +243,7 @@ class HostOptimizer(OptimizerBase):
 
     def _begin(self, slot: Slot) -> None:
         """Let the thread update a parameter, with the options of now."""
-        group = next(one for one in self.param_groups if any(slot.parameter is held for held in one["params"]))
+        group = self.param_groups[self.group_of[id(slot.parameter)]]
         options = {key: _copied(value) for key, value in group.items() if key != "params"}
         slot.begin(self._thread.submit, lambda: self._step_alone(slot, options))
         self._begun.append(slot)
@@ -268,9 +262,9 @@ class HostOptimizer(OptimizerBase):
         state = self.inner.state.get(slot.master, {})
         held = (value for value in state.values() if isinstance(value, torch.Tensor))
         size = sum(int(tensor.nbytes) for tensor in held)
-        grown = size - self.state_bytes.get(id(slot), 0)
-        if grown > 0:
-            self._check_room(grown, f"the state of {slot.name}")
+        grown = size - self.state_bytes[id(slot)]
+        if grown:
+            self.room.take(grown, f"the state of {slot.name}")
         self.state_bytes[id(slot)] = size
 
     # ------------------------------------------------------------------------------------- steps
@@ -326,7 +320,8 @@ class HostOptimizer(OptimizerBase):
         for slot in self.slots.values():
             if self._early and slot.update is not None:
                 raise TorchError(f"{slot.name} is being updated: call step() before zero_grad(), or use overlap=False")
-            slot.parameter.grad = slot.gradient = None
+            slot.parameter.grad = None
+            slot.forget()
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Any:
         """Clip the gradients at the host, and return their norm.

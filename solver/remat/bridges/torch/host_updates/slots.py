@@ -4,10 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from threading import Lock
 from typing import Any
 
 from remat.bridges.torch.measure import unseen
+from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
+from remat.units import format_size
+
+
+class Room:
+    """Bytes of a host; both threads take and give.
+
+    Parameters
+    ----------
+    capacity : int
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity, self.used = capacity, 0
+        self.lock = Lock()
+
+    def take(self, size: int, what: str) -> None:
+        """Take bytes for something.
+
+        Raises
+        ------
+        TorchError
+            If too few are left.
+        """
+        with self.lock:
+            left = self.capacity - self.used
+            if size > left:
+                raise TorchError(
+                    f"{what} takes {format_size(size)} at the host, which has {format_size(left)} left of "
+                    f"{format_size(self.capacity)}"
+                )
+            self.used += size
+
+    def give(self, size: int) -> None:
+        """Give bytes back."""
+        with self.lock:
+            self.used -= size
 
 
 class Slot:
@@ -30,12 +68,14 @@ class Slot:
         Whether the parameter's storage on the device is empty now, and whether new values stay at the host.
     """
 
-    def __init__(self, name: str, parameter: Any, kind: Any, link: Link) -> None:
+    def __init__(self, name: str, parameter: Any, kind: Any, link: Link, room: Room) -> None:
         self.name = name
         self.parameter = parameter
-        self.link = link
+        self.link, self.room = link, room
+        kind = kind or parameter.dtype
+        room.take(parameter.numel() * kind.itemsize, f"a copy of {name}")
         with unseen():
-            self.master = link.buffer(parameter, kind or parameter.dtype)
+            self.master = link.buffer(parameter, kind)
         self.gradient: Any = None
         self.applied: Any = None
         self.update: Future[None] | None = None
@@ -54,6 +94,7 @@ class Slot:
 
     def take(self, gradient: Any) -> None:
         """Copy a gradient to the host, or add it to the one that is there."""
+        self.room.take(int(gradient.nbytes), f"the gradient of {self.name}")
         with unseen(), torch.no_grad():
             target = self.link.buffer(gradient, gradient.dtype)
             sent = self.link.send(gradient.detach(), target)
@@ -65,6 +106,13 @@ class Slot:
                     event.synchronize()
             self.gradient.add_(target)
             self.sent = None
+        self.room.give(int(gradient.nbytes))
+
+    def forget(self) -> None:
+        """Drop the gradient that waits."""
+        if self.gradient is not None:
+            self.room.give(int(self.gradient.nbytes))
+            self.gradient = None
 
     def is_changed(self) -> bool:
         """Whether anything but an update has written the parameter, such as `load_state_dict`."""
@@ -123,12 +171,13 @@ class Slot:
         self.update = submit(lambda: self._renew(events, step))
 
     def _renew(self, events: Sequence[Any], step: Callable[[], None]) -> None:
-        for event in events:
-            event.synchronize()
-        self.master.grad = self.applied.to(self.master.dtype)
         try:
+            for event in events:
+                event.synchronize()
+            self.master.grad = self.applied.to(self.master.dtype)
             step()
         finally:
+            self.room.give(int(self.applied.nbytes))
             self.master.grad = self.applied = None
         if self.master.dtype == self.parameter.dtype:
             self.new = self.master
