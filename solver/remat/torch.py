@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from remat.bridges.torch.execution import execute
     from remat.bridges.torch.factory import call_factory, capture_factory
     from remat.bridges.torch.fitting import fit
+    from remat.bridges.torch.host_updates.optimizer import host_optimizer
     from remat.bridges.torch.inductor import Partitioner
     from remat.bridges.torch.interpreter import Execution
     from remat.bridges.torch.observation import observe
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from remat.bridges.torch.pipeline.instance import pipeline
     from remat.bridges.torch.pipeline.stages import Stages, stages
     from remat.bridges.torch.plan_options import Choices
-    from remat.bridges.torch.planning import Plan, TooSmallError, judge, load_plan, plan_of
+    from remat.bridges.torch.planning import Plan, TooSmallError, load_plan, plan_of
+    from remat.bridges.torch.plans import judge
     from remat.bridges.torch.recording import TorchError
     from remat.bridges.torch.target_device import target_of
 
@@ -47,7 +49,8 @@ _HOME = {
     "configure": "backend",
     "execute": "execution",
     "fit": "fitting",
-    "judge": "planning",
+    "host_optimizer": "host_updates.optimizer",
+    "judge": "plans",
     "load_plan": "planning",
     "measure": "operator_timing",
     "observe": "observation",
@@ -79,6 +82,7 @@ __all__ = [
     "configure",
     "execute",
     "fit",
+    "host_optimizer",
     "judge",
     "load_plan",
     "measure",

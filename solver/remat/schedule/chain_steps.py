@@ -50,12 +50,13 @@ def chain_steps(document: Mapping[str, Any], length: int) -> list[Stage | Forget
     listed = list(document.get("steps", ()))
     if any("start" in step for step in listed):
         listed.sort(key=lambda step: step.get("start", 0))
-    steps = [_step(step, length) for step in listed]
-    _check(steps, length)
+    steps = [read_step(step, length) for step in listed]
+    check_steps(steps, length)
     return steps
 
 
-def _step(step: Mapping[str, Any], length: int) -> Stage | Forget:
+def read_step(step: Mapping[str, Any], length: int) -> Stage | Forget:
+    """Read one step of a schedule document of a chain with so many stages."""
     if "copy" in step:
         raise ValueError(f"it copies {step['copy']} to {step.get('to')}; blocks have one memory")
     drop = tuple(_value(name, length) for name in step.get("drop", ()))
@@ -77,7 +78,7 @@ def _value(name: Any, length: int) -> Value:
     return found[1], int(found[2])  # type: ignore[return-value]
 
 
-def _check(steps: Iterable[Stage | Forget], length: int) -> None:
+def check_steps(steps: Iterable[Stage | Forget], length: int) -> None:
     """Follow the steps, and refuse runs without their reads."""
     resident: set[Value] = {("x", 0)}
     todo = [f"B{number}" for number in range(1, length + 1)]

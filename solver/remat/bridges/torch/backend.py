@@ -16,6 +16,7 @@ from remat.bridges.torch.capture import (
     sources_of,
 )
 from remat.bridges.torch.graphs import compile_boxed
+from remat.bridges.torch.host_updates.delivery import Updates
 from remat.bridges.torch.hosted_emission import build_program
 from remat.bridges.torch.inductor import Compiler, Planner, by_shape, compile_plan
 from remat.bridges.torch.lightning_step import break_at_logs
@@ -64,6 +65,8 @@ class Backend:
         What observes this step, or observed the last one.
     unknown : bool
         Whether the last step is not known yet, and was not observed.
+    updates : Updates
+        The optimizer at the host, if the choices say so.
     """
 
     choices: Choices
@@ -80,6 +83,7 @@ class Backend:
     sharded: bool = field(default=False, repr=False)
     outside: Surroundings | None = field(default=None, repr=False)
     unknown: bool = field(default=False, repr=False)
+    updates: Updates = field(default_factory=Updates, repr=False)
 
     @property
     def observing(self) -> Surroundings | None:
@@ -122,12 +126,15 @@ class Backend:
         if captured.symbols is not None:
             raise TorchError("plans with a host are for fixed sizes: compile with dynamic=False")
         captured.check_alone("plans with a host are for")
+        if choices.optimizer_memory is not None and (self.module is None or self.parts):
+            why = "is known to remat.torch.compile only" if self.module is None else "breaks into several graphs here"
+            raise TorchError(f"with the optimizer at the host, a module runs as one graph; it {why}")
         captured.tensors = inputs
         plan = make_plan(captured, choices)
         captured.tensors = None
         self._add(plan)
         assert plan.program is not None
-        return build_program(captured, plan.program)
+        return build_program(captured, plan.program, None if choices.optimizer_memory is None else self.updates.number)
 
     def enter(self, orders: Orders, key: Key, arguments: list[Any]) -> Runs:
         """Choose the order of a call: as planned for steps like this one, or for what is known of the step."""

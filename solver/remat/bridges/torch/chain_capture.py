@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from remat.bridges.torch.blocks import Block, BlockStep, find_blocks
+from remat.bridges.torch.host_updates.chains import Away, check_alone, device_of, trained_in
+from remat.bridges.torch.host_updates.planning import HOST
 from remat.bridges.torch.measure import LiveStorages, microseconds, storages_in, unseen
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import pytree, torch
@@ -23,6 +25,7 @@ def chain(
     *,
     blocks: str | Sequence[str],
     repeats: int = 3,
+    away: Mapping[str, Any] | None = None,
 ) -> ChainInstance:
     """Measure a training step of a module, block by block, and return it as an instance of kind `chain`.
 
@@ -41,6 +44,9 @@ def chain(
         tensors are static memory, and workspace of the loss.
     repeats : int
         Steps that are timed; times are medians, in whole microseconds.
+    away : mapping, optional
+        The parameters of the blocks, their gradients and states are at a host: ``host`` (its bytes), ``optimizer``,
+        and ``link`` and ``host_bandwidth``, which are measured by default, as for `remat.torch.compile`.
 
     Returns
     -------
@@ -58,6 +64,9 @@ def chain(
         raise OptionError(f"expected a number of steps, at least 1, not {repeats}", argument="repeats")
     found = find_blocks(module, blocks)
     given = (tuple(args), dict(kwargs or {}))
+    host = None if away is None else _read_away(away)
+    if host is not None:
+        check_alone(module, found)
     with as_before(module, given):
         measured = _Bytes(module, found, given).step()
         timed = [_Times(module, found, given).step() for _ in range(repeats)]
@@ -68,9 +77,23 @@ def chain(
         "source": f"PyTorch, blocks {blocks if isinstance(blocks, str) else ', '.join(blocks)}; times measured",
         "units": {"time": "us", "memory": "B"},
         "in_place": True,
-        **measured.document([block.name for block in found], timed),
+        **measured.document([block.name for block in found], timed, host),
     }
+    if host is not None:
+        document |= {"schema": "remat.instance/2", "machine": host.machine(device_of(found))}
+        document |= {"parameter_memory": HOST, "optimizer_memory": HOST}
     return load(document)  # type: ignore[return-value]
+
+
+def _read_away(away: Mapping[str, Any]) -> Away:
+    for name in away:
+        if name not in Away.__dataclass_fields__:
+            known = ", ".join(Away.__dataclass_fields__)
+            raise OptionError(f"there is no {name!r}; known are {known}", argument="away")
+    for name in ("host", "optimizer"):
+        if name not in away:
+            raise OptionError(f"no {name}: give away={{'host': '64GB', 'optimizer': 'adamw'}}", argument="away")
+    return Away(**away)
 
 
 @contextmanager
@@ -218,29 +241,33 @@ class _Bytes(_Measured):
                         "normalisations are written once"
                     )
 
-    def document(self, names: Sequence[str], timed: Sequence[_Times]) -> dict[str, Any]:
+    def document(self, names: Sequence[str], timed: Sequence[_Times], host: Away | None = None) -> dict[str, Any]:
         """Return sizes, and times of other steps, as part of an instance document.
 
         A task that drops what it reads may write over it (`in_place`), so the workspace of a run is what it needs
-        beyond the larger one of what is there before and after it.
+        beyond the larger one of what is there before and after it. Gradients of parameters count with those of
+        activations, from the backward that makes them, unless they leave for a host.
         """
         count = len(self.stages)
-        held = [0] * (count + 1)
-        held[count] = self.arrived - self.last_gradient
+        held = [self.arrived - self.last_gradient] * (count + 1)
         gradient = [*(stage.gradient for stage in self.stages), self.last_gradient]
+        leaving = [0 if host is None else stage.parameters for stage in self.stages]
         for index in reversed(range(count)):
-            held[index] = held[index + 1] + self.stages[index].parameters
-        listed = []
+            held[index] = held[index + 1] + self.stages[index].parameters - leaving[index]
+        head_peak = self.head_peak - sum(leaving[1:])
+        listed: list[dict[str, Any]] = []
         for index, stage in enumerate(self.stages):
             given = self.stages[index - 1].output if index else self.input
             before = given + stage.saved + (stage.output if stage.reads_output else 0)
             before += gradient[index + 1] + held[index + 1]
             after = gradient[index] + held[index] if index else (self.input if gradient[0] else 0)
             after += given if index and self.stages[index - 1].reads_output else 0
-            least = max(before, after)
+            weight = 0 if host is None else sum(tensor.nbytes for tensor in trained_in(self.runner.blocks[index]))
+            least = max(before + weight, after + leaving[index]) - weight
+            forward = 0 if weight else max(given, stage.output) - given  # nothing is written over parameters
             top = before + stage.backward_above
             if index == 0:
-                top = max(top, self.head_peak)
+                top = max(top, head_peak)
             listed.append(
                 {
                     "name": names[index],
@@ -249,13 +276,16 @@ class _Bytes(_Measured):
                     "backward_time": microseconds(step.backwards[index] for step in timed),
                     "output_size": stage.output,
                     "saved_size": stage.saved,
-                    "forward_workspace": given + stage.forward_above - max(given, stage.output),
+                    "forward_workspace": stage.forward_above - forward,
                     "saving_workspace": max(0, stage.saving_above - stage.output - stage.saved),
                     "backward_workspace": max(0, top - least),
                     "gradient_size": gradient[index + 1] + held[index + 1],
                     "backward_reads": ["input", "output", "saved"] if stage.reads_output else ["input", "saved"],
                 }
             )
+        if host is not None:
+            of_host = host.stages(self.runner.blocks, leaving)
+            listed = [entry | more for entry, more in zip(listed, of_host, strict=True)]
         last = self.stages[-1]
         there = last.output + self.arrived if last.reads_output else max(last.output, self.arrived)
         workspace = max(0, last.output + self.loss_above - there)

@@ -7,15 +7,20 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from remat.bridges.torch.blocks import Block, BlockStep, Saved, find_blocks
+from remat.bridges.torch.blocks import Block, BlockRunner, BlockStep, Saved, find_blocks, intercepted
+from remat.bridges.torch.host_updates.blocks_program import Event, Move, Ready, events_of, has_parameters, program_of
+from remat.bridges.torch.host_updates.chains import check_alone
+from remat.bridges.torch.host_updates.optimizer import HostOptimizer
+from remat.bridges.torch.host_updates.weights import Weights
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
 from remat.documents import read_document
+from remat.errors import OptionError
 from remat.schedule.chain_steps import Forget, Stage, chain_steps
 from remat.solving.result import Result
 
 
-def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str]) -> Any:
+def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str], optimizer: Any = None) -> Any:
     """Return the module with its blocks run as a schedule says; it is called, trained and saved as before.
 
     Without gradients (`torch.no_grad`) the blocks run as always.
@@ -28,6 +33,9 @@ def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str]) -> Any:
         Of the module's `remat.torch.chain`.
     blocks : str or sequence of str
         As for `remat.torch.chain`.
+    optimizer : HostOptimizer, optional
+        Of `remat.torch.host_optimizer`, for a `remat.Result` whose parameters are at a host. From then on, the blocks
+        have their parameters on the device only while the schedule says so.
 
     Returns
     -------
@@ -45,6 +53,10 @@ def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str]) -> Any:
     of a block's submodules run again with it, those of the block itself run once.
     """
     found = find_blocks(module, blocks)
+    if has_parameters(schedule):
+        return _apply_with_host(module, schedule, found, optimizer)
+    if optimizer is not None:
+        raise OptionError("it goes with a remat.Result whose parameters are at a host", argument="optimizer")
     steps = _steps_of(schedule, found)
     planned = copy.copy(module)
     own = module.forward
@@ -55,6 +67,37 @@ def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str]) -> Any:
         return _Step(found, steps).call(own, args, kwargs)
 
     planned.__dict__["forward"] = forward
+    return planned
+
+
+def _apply_with_host(module: Any, schedule: Result, blocks: Sequence[Block], optimizer: Any) -> Any:
+    """Return the module with blocks whose parameters are at a host between their uses."""
+    if not isinstance(optimizer, HostOptimizer):
+        raise OptionError(
+            "the schedule has parameters at a host: give remat.torch.host_optimizer", argument="optimizer"
+        )
+    check_alone(module, blocks)
+    program = program_of(schedule)
+    events = events_of(program, len(blocks))
+    weights = Weights(blocks, optimizer)
+    planned = copy.copy(module)
+    own = module.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        if torch.is_grad_enabled():
+            with weights.running():
+                return _HostedStep(blocks, events, weights).call(own, args, kwargs)
+        runner = BlockRunner(blocks)
+
+        def handle(index: int, given: Any, named: Any) -> Any:
+            with weights.there(index):
+                return runner.forwards[index](*given, **named)
+
+        with weights.running(), intercepted(blocks, handle):
+            return own(*args, **kwargs)
+
+    planned.__dict__["forward"] = forward
+    planned.__dict__["program"] = program
     return planned
 
 
@@ -75,7 +118,7 @@ def _steps_of(schedule: Any, blocks: Sequence[Block]) -> list[Stage | Forget]:
 class _Step(BlockStep):
     """One training step: what is resident, and how far the schedule has come."""
 
-    def __init__(self, blocks: Sequence[Block], steps: Sequence[Stage | Forget]) -> None:
+    def __init__(self, blocks: Sequence[Block], steps: Sequence[Event]) -> None:
         super().__init__(blocks)
         self.steps = steps
         self.next = 0
@@ -123,12 +166,15 @@ class _Step(BlockStep):
             self._follow(step)
 
     def _finish_drops(self) -> None:
-        while self.next < len(self.steps) and isinstance(self.steps[self.next], Forget):
+        while self.next < len(self.steps) and not isinstance(self.steps[self.next], Stage):
             self._follow(self.steps[self.next])
 
-    def _follow(self, step: Stage | Forget, wanted: int = -1) -> None:
+    def _follow(self, step: Event, wanted: int = -1) -> None:
         """Do one step that is neither the loss nor a backward."""
         self.next += 1
+        if isinstance(step, (Move, Ready)):
+            self._move(step)
+            return
         if isinstance(step, Stage):
             index = step.stage - 1
             if step.kind == "F":
@@ -139,6 +185,10 @@ class _Step(BlockStep):
             if index == wanted:
                 self.made = made.detach()
         self._drop(step.drop)
+
+    def _move(self, step: Move | Ready) -> None:
+        """Move parameters or their gradients, or free them."""
+        raise NotImplementedError
 
     def _backward(self, step: Stage) -> Any:
         saved = self.saved[step.stage]
@@ -155,3 +205,30 @@ class _Step(BlockStep):
         homes: dict[str, dict[int, Any]] = {"x": self.activations, "s": self.saved, "y": self.gradients}
         for kind, number in values:
             homes[kind].pop(number, None)
+
+
+class _HostedStep(_Step):
+    """One training step whose blocks get their parameters from a host."""
+
+    def __init__(self, blocks: Sequence[Block], steps: Sequence[Event], weights: Weights) -> None:
+        super().__init__(blocks, steps)
+        self.weights = weights
+
+    def forward(self, index: int) -> Any:
+        """Follow the schedule to the first run of a block, and over what comes before the next run."""
+        made = super().forward(index)
+        self._finish_drops()
+        return made
+
+    def _pass_loss(self) -> None:
+        super()._pass_loss()
+        self._finish_drops()
+
+    def _move(self, step: Move | Ready) -> None:
+        if isinstance(step, Move):
+            self.weights.fetch(step.stage - 1) if step.kind == "w" else self.weights.send(step.stage - 1)
+            return
+        for move in step.moves:
+            self.weights.wait(move.kind, move.stage - 1)
+        for kind, stage in step.drop:
+            self.weights.release(stage - 1) if kind == "w" else self.weights.forget(stage - 1)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from remat.bridges.torch import transfers
 from remat.bridges.torch.capture import Captured
+from remat.bridges.torch.host_updates import delivery
+from remat.bridges.torch.host_updates.delivery import Leaving, leaving
 from remat.bridges.torch.interpreter import from_mask, mask_scale
 from remat.bridges.torch.joint import BOUNDARY, Task
 from remat.bridges.torch.recording import Role, TorchError
@@ -13,14 +16,26 @@ from remat.bridges.torch.shim import fx, torch
 from remat.solving.host_order.program import Copy, Operation, Program, Run, Wait
 
 
-def build_program(captured: Captured, program: Program) -> tuple[Any, Any]:
+def build_program(captured: Captured, program: Program, updates: int | None = None) -> tuple[Any, Any]:
     """Return the graph modules of forward and backward.
 
+    Parameters
+    ----------
+    captured : Captured
+    program : Program
+    updates : int, optional
+        The number of the optimizer at the host; the gradients that leave are then given to it.
+
+    Notes
+    -----
     A value that leaves is an argument of the wait after which its bytes are free, so that it lives until there. What
     is at the host between forward and backward is passed on as its buffer.
     """
     host = program.machine.memories[1].capacity
     emitter = _Emitter(captured, program, host)
+    if updates is not None:
+        emitter.updates = updates
+        emitter.leaving = {one.value: one for one in leaving(captured)}
     return emitter.build()
 
 
@@ -140,6 +155,9 @@ class _Late(_Half):
 
 
 class _Emitter:
+    updates = -1
+    leaving: Mapping[str, Leaving] = {}
+
     def __init__(self, captured: Captured, program: Program, host: int | None) -> None:
         self.captured, self.program, self.host = captured, program, host
         joint = captured.joint
@@ -166,7 +184,10 @@ class _Emitter:
         late = _Late(captured, early)
         for place, one in operations[turn + 1 :]:
             self._add(late, place, one)
-        gradients = [None if name is None else late.node(name) for name in recording.gradients]
+        left = {place for one in self.leaving.values() for place, _ in one.parameters}
+        gradients = [
+            None if name is None or place in left else late.node(name) for place, name in enumerate(recording.gradients)
+        ]
         backward = late.finish(gradients)
         return early.finish([*outputs, *late.taken.values()]), backward
 
@@ -175,6 +196,11 @@ class _Emitter:
         match one:
             case Run():
                 half.run(self.captured.joint.tasks[tasks[one.task]])
+            case Copy() if values[one.value] in self.leaving:
+                going = self.leaving[values[one.value]]
+                gradient = self.captured.recording.gradients[going.parameters[0][0]]
+                assert gradient is not None
+                half.call(delivery.leave, half.node(gradient), self.updates, [name for _, name in going.parameters])
             case Copy():
                 value = values[one.value]
                 names = self.names.get(value, [])
@@ -198,12 +224,16 @@ class _Emitter:
 
     def _wait(self, half: _Half, one: Wait) -> None:
         values, operations = self.program.graph.values, self.program.operations
-        waited = [values[operation.value] for k in one.copies if isinstance(operation := operations[k], Copy)]
+        copied = [values[operation.value] for k in one.copies if isinstance(operation := operations[k], Copy)]
+        waited = [value for value in copied if value not in self.leaving]
         gone = [values[value] for value, memory in one.drop if memory == 0]
         buffers = [half.buffer(value) for value in dict.fromkeys(waited)]
         names = [name for value in gone for name in self.names.get(value, ())]
         held = [half.node(name) for name in names]
         half.call(transfers.wait, buffers, held, self.host)
+        left = [name for value in copied if value in self.leaving for _, name in self.leaving[value].parameters]
+        if left:
+            half.call(delivery.wait, held, self.updates, left)
         for name in names:
             half.made.pop(name)
         for value, memory in one.drop:

@@ -7,6 +7,7 @@ from typing import Any
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import Costs
+from remat.bridges.torch.host_updates.planning import with_gradients_at_host
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.transfers import measured_rate
@@ -20,8 +21,8 @@ ALGORITHM = "dag-offload-best"
 DEVICE = "device"
 
 
-def machine_of(captured: Captured, choices: Choices) -> dict[str, Any]:
-    """Return the document of a device with its host, and a link in each direction."""
+def machine_of(captured: Captured, choices: Choices, taken: int = 0) -> dict[str, Any]:
+    """Return the document of a device with its host, without the bytes that are taken there, and a link each way."""
     assert choices.host is not None
     rate = choices.link
     if rate is None:
@@ -30,14 +31,16 @@ def machine_of(captured: Captured, choices: Choices) -> dict[str, Any]:
     bandwidth = rate if isinstance(rate, str) else f"{int(rate)}B/s"
     ends = ((DEVICE, "host"), ("host", DEVICE))
     return {
-        "memories": [{"name": DEVICE}, {"name": "host", "capacity": parse_size(choices.host)}],
+        "memories": [{"name": DEVICE}, {"name": "host", "capacity": parse_size(choices.host) - taken}],
         "processors": [{"name": "processor", "memory": DEVICE}],
         "links": [{"source": one, "target": two, "bandwidth": bandwidth} for one, two in ends],
     }
 
 
-def solve_with_host(captured: Captured, choices: Choices, split: Mapping[str, int], costs: Costs) -> Result:
-    """Solve a captured step within the memory of a device and its host.
+def document_with_host(
+    captured: Captured, choices: Choices, split: Mapping[str, int], costs: Costs, host: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return the instance of a captured step with a host.
 
     Parameters
     ----------
@@ -47,23 +50,41 @@ def solve_with_host(captured: Captured, choices: Choices, split: Mapping[str, in
     split : mapping of str to int
         The fixed parts of the budget.
     costs : Costs
+    host : mapping of str to int
+        The fixed parts at the host, if the optimizer is there.
 
     Returns
     -------
-    Result
+    dict
         What the forward returns stays on the device, as its caller holds it: it counts throughout.
     """
     reserve = split["reserve"]
     returned = {value: captured.joint.values[value] for value in captured.joint.returned}
     document = captured.document(costs, static=sum(split.values()) - reserve + sum(returned.values()))
     document["values"] = [one | ({"size": 0} if one["id"] in returned else {}) for one in document["values"]]
-    given: dict[str, Any] = {"machine": machine_of(captured, choices)}
+    document["machine"] = machine_of(captured, choices, sum(host.values()))
+    return with_gradients_at_host(captured, document) if host else document
+
+
+def solve_with_host(document: Mapping[str, Any], choices: Choices, reserve: int) -> Result:
+    """Solve a captured step within the memory of a device and its host.
+
+    Parameters
+    ----------
+    document : mapping
+        See `document_with_host`.
+    choices : Choices
+    reserve : int
+        Bytes of the budget that stay free.
+    """
+    given: dict[str, Any] = {}
     if choices.budget is not None:
         given["budget"] = {DEVICE: _device_budget(choices, reserve)}
-    instance = load(document)
-    kept = solve(instance, algorithm="keep-all", **given)
-    if kept.columns is not None:
-        return kept
+    instance = load(dict(document))
+    if choices.optimizer_memory is None:
+        kept = solve(instance, algorithm="keep-all", **given)
+        if kept.columns is not None:
+            return kept
     algorithm = ALGORITHM if choices.algorithm == "auto" else choices.algorithm
     return solve(instance, algorithm=algorithm, options=choices.options, time_limit=choices.seconds, **given)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from remat.bridges.torch.costs import Costs
 from remat.errors import OptionError
+from remat.messages import brief
 from remat.solving.problem_setup import read_seconds
 from remat.solving.relative_budget import plain_budget, share_of
 from remat.units import parse_bandwidth, parse_size
@@ -48,6 +49,13 @@ class Choices:
     link : int, float or str, optional
         Bandwidth between device and host, in each direction (``25GB/s``; a number is in bytes per second); measured by
         default.
+    optimizer_memory : {"host"}, optional
+        Keep the states of the optimizer at the host, where `remat.torch.host_optimizer` updates the parameters; each
+        gradient leaves when it has been made.
+    staleness : {0, 1}
+        1: the device runs the next step while the host updates.
+    host_bandwidth : int, float or str, optional
+        Bytes that an update reads and writes at the host per second, as for `link`; measured by default.
     inductor : bool
         Compile the planned graphs with Inductor; otherwise PyTorch's own kernels run them one by one.
 
@@ -69,6 +77,9 @@ class Choices:
     cache: str | os.PathLike[str] | None = None
     host: int | str | None = None
     link: float | str | None = None
+    optimizer_memory: str | None = None
+    staleness: int = 0
+    host_bandwidth: float | str | None = None
     inductor: bool = False
 
     def __post_init__(self) -> None:
@@ -88,7 +99,29 @@ class Choices:
             if self.host is None:
                 raise OptionError("a link goes with the memory of a host, such as host='64GB'", argument="link")
             check_rate(self.link)
+        self._check_updates()
         object.__setattr__(self, "time_limit", read_seconds(self.time_limit, TIME_LIMIT))
+
+    def _check_updates(self) -> None:
+        """Refuse options of updates at the host that do not go together."""
+        where = self.optimizer_memory
+        if where is None:
+            if self.staleness or self.host_bandwidth is not None:
+                name = "staleness" if self.staleness else "host_bandwidth"
+                raise OptionError("it is for updates at a host: optimizer_memory='host'", argument=name)
+            return
+        if where != "host":
+            raise OptionError(f"expected 'host', not {brief(where)}", argument="optimizer_memory")
+        if self.host is None:
+            raise OptionError("no memory of a host: give host='64GB'", argument="host")
+        if self.optimizer is None:
+            raise OptionError("the plan needs the states at the host: optimizer='adamw'", argument="optimizer")
+        if self.staleness not in (0, 1):
+            raise OptionError(f"expected 0 or 1, not {brief(self.staleness)}", argument="staleness")
+        if self.accumulate:
+            raise OptionError("gradients of earlier steps are at the host, not on the device", argument="accumulate")
+        if self.host_bandwidth is not None:
+            check_rate(self.host_bandwidth, "host_bandwidth")
 
     @property
     def seconds(self) -> float:
@@ -111,12 +144,12 @@ def read_size(size: Any, argument: str) -> int:
         raise OptionError(f"{error}", argument=argument) from None
 
 
-def check_rate(rate: Any) -> None:
+def check_rate(rate: Any, argument: str = "link") -> None:
     """Refuse a bandwidth that cannot be read, or that is 0."""
     try:
         parse_bandwidth(rate)
     except ValueError as error:
-        raise OptionError(f"{error}", argument="link") from None
+        raise OptionError(f"{error}", argument=argument) from None
 
 
 def check_size(size: Any, argument: str) -> int | str:

@@ -13,15 +13,17 @@ from typing import Any
 from remat.bridges.torch.caching_allocator import is_better, reserved_bytes
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import read_costs, trained_of
-from remat.bridges.torch.hosted_planning import DEVICE, solve_with_host
-from remat.bridges.torch.joint import BOUNDARY, FROM_MASK, Task
+from remat.bridges.torch.host_updates.delivery import leaving
+from remat.bridges.torch.host_updates.planning import host_split, updates_line, whole_step
+from remat.bridges.torch.hosted_planning import DEVICE, document_with_host, solve_with_host
+from remat.bridges.torch.joint import FROM_MASK, Task
 from remat.bridges.torch.operator_timing import MEASURE, costs_of
 from remat.bridges.torch.optimizers import Optimizer, read_optimizer
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import TorchError, digests, first_difference
 from remat.bridges.torch.shim import torch
-from remat.bridges.torch.step_memory import gradient_bytes, gradients_at_peak, listed, optimizer_step
+from remat.bridges.torch.step_memory import gradient_bytes, gradients_at_peak, listed, optimizer_step, updates_at_host
 from remat.bridges.torch.target_device import is_mapped, mapped_operators, portable
 from remat.documents import read_document, write_text
 from remat.plugin.proposal import ALL_SCHEDULES, Status
@@ -87,6 +89,11 @@ class Plan:
     reserved : int
         Bytes that PyTorch's caching allocator is predicted to reserve for forward and backward, without the context of
         the device; 0 if the device has no such allocator.
+    host : mapping of str to int
+        With the optimizer at the host: what is there throughout, by kind.
+    whole_step : Result or None
+        With the optimizer at the host: the verified schedule of the whole step, with updates and copies of gradients
+        and parameters. Its `makespan` is the predicted time of a step.
     """
 
     fingerprint: str
@@ -103,6 +110,8 @@ class Plan:
     optimizer: str = ""
     portable: tuple[tuple[str, str], ...] = ()
     reserved: int = 0
+    host: Mapping[str, int] = field(default_factory=dict)
+    whole_step: Result | None = None
 
     @property
     def step_peak(self) -> int:
@@ -144,7 +153,10 @@ class Plan:
         if self.step:
             higher = ", the peak of the whole step" if self.step_peak > self.peak else ""
             of = f" of {self.optimizer}" if self.optimizer else ""
-            lines.append(f"optimizer.step(){of} takes {format_size(self.step_peak)}{higher}: {listed(self.step)}")
+            what = f"optimizer.step(){of} takes"
+            if self.whole_step is not None:
+                what = f"during updates{of} at the host, the device holds"
+            lines.append(f"{what} {format_size(self.step_peak)}{higher}: {listed(self.step)}")
         if self.reserved:
             lines.append(f"PyTorch's caching allocator reserves {format_size(self.reserved)}, as predicted")
         return "\n".join((*lines, f"{more} {self.overhead:.2%} more", *self.warnings))
@@ -208,7 +220,9 @@ def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
     step = step_of(captured, choices, split, optimizer)
     if isinstance(choices.budget, (int, str)) and share_of(choices.budget) is None:
         _check_step(captured, choices, step, parse_size(choices.budget), split)
-    result = solve_with_host(captured, choices, split, costs_of(captured, choices.costs, choices.cache))
+    host = host_split(captured, choices)
+    document = document_with_host(captured, choices, split, costs_of(captured, choices.costs, choices.cache), host)
+    result = solve_with_host(document, choices, split["reserve"])
     if result.columns is None:
         proved = result.status is Status.INFEASIBLE
         fixed = format_size(sum(split.values()))
@@ -219,6 +233,11 @@ def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
     moved = move(result)
     found = moved.result
     peak, reserve = found.peak_memory[DEVICE], split["reserve"]
+    warnings: tuple[str, ...] = (f"host {format_size(found.peak_memory['host'])}", moved.summary)
+    whole = None
+    if host:
+        whole = whole_step(captured, choices, document, moved)
+        warnings = (updates_line(whole, host, moved), *warnings[1:])
     return Plan(
         fingerprint=captured.fingerprint,
         schedule=found.to_dict(),
@@ -231,7 +250,9 @@ def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
         program=moved.program,
         step=step,
         optimizer=optimizer.called(device_of(captured)),
-        warnings=(f"host {format_size(found.peak_memory['host'])}", moved.summary),
+        warnings=warnings,
+        host=host,
+        whole_step=whole,
         reserved=reserved_bytes(found, device_of(captured)),
     )
 
@@ -300,38 +321,9 @@ def portable_tasks(captured: Captured) -> tuple[tuple[str, str], ...]:
     )
 
 
-def judge(captured: Captured, forward: Any, backward: Any, *, costs: Any = None) -> Result:
-    """Convert another tool's partition into a verified schedule.
-
-    Parameters
-    ----------
-    captured : Captured
-    forward, backward : torch.fx.GraphModule
-        As a `partition_fn` returns them for `captured.graph`: nodes have the names that they have there.
-
-    Returns
-    -------
-    Result
-        Its peak and its makespan are the verifier's. Runs in the backward of what the forward returned are left out, in
-        the partition's favour: the caller holds that anyway.
-    """
-    joint = captured.joint
-
-    def runs(module: Any) -> list[str]:
-        names = [node.name for node in module.graph.nodes if node.op == "call_function"]
-        return [name for name in names if name in joint.tasks]
-
-    def there_already(name: str) -> bool:
-        return name in done and not joint.returned.isdisjoint(joint.tasks[name].writes) and not joint.nodes[name].random
-
-    done = set(runs(forward))
-    late = [name for name in runs(backward) if not there_already(name)]
-    return schedule_of(captured.instance(costs), [*runs(forward), BOUNDARY, *late])
-
-
 def split_of(captured: Captured, choices: Choices) -> dict[str, int]:
     """Return the parts of a budget that are fixed: parameters, buffers, inputs, states and the reserve."""
-    split = captured.static_bytes(choices.optimizer)
+    split = captured.static_bytes(choices.optimizer if choices.optimizer_memory is None else None)
     names = {"parameter": "parameters", "buffer": "buffers", "input": "inputs", "constant": "constants"}
     found = {names.get(name, name): size for name, size in split.items()}
     found["accumulated"] = gradient_bytes(captured) if choices.accumulate else 0
@@ -360,6 +352,8 @@ def step_of(captured: Captured, choices: Choices, split: Mapping[str, int], opti
     """Return what is in memory during the optimizer's step; nothing if no optimizer is named."""
     if choices.optimizer is None:
         return {}
+    if choices.optimizer_memory is not None:
+        return updates_at_host(captured, split, {value.value for value in leaving(captured)})
     return optimizer_step(captured, optimizer, split, device_of(captured))
 
 
@@ -577,4 +571,4 @@ def _cached(captured: Captured, choices: Choices) -> Path | None:
     return Path(choices.cache) / f"{key}.json"
 
 
-__all__ = ["Choices", "Plan", "TooSmallError", "judge", "load_plan", "make_plan", "plan_of"]
+__all__ = ["Choices", "Plan", "TooSmallError", "load_plan", "make_plan", "plan_of"]

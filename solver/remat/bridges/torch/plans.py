@@ -11,6 +11,7 @@ from remat.bridges.torch.joint import BOUNDARY
 from remat.bridges.torch.recording import TorchError
 from remat.documents import read_document
 from remat.schedule.document import Copy, Drop, Run
+from remat.solving.external_schedule import schedule_of
 from remat.solving.result import Result
 from remat.solving.verifying import examine
 
@@ -54,3 +55,32 @@ def _steps(captured: Captured, schedule: Any) -> Iterator[Any]:
     if schedule.columns is None:
         raise TorchError(f"there is no schedule: {schedule.status}")
     yield from schedule.steps
+
+
+def judge(captured: Captured, forward: Any, backward: Any, *, costs: Any = None) -> Result:
+    """Convert another tool's partition into a verified schedule.
+
+    Parameters
+    ----------
+    captured : Captured
+    forward, backward : torch.fx.GraphModule
+        As a `partition_fn` returns them for `captured.graph`: nodes have the names that they have there.
+
+    Returns
+    -------
+    Result
+        Its peak and its makespan are the verifier's. Runs in the backward of what the forward returned are left out, in
+        the partition's favour: the caller holds that anyway.
+    """
+    joint = captured.joint
+
+    def runs(module: Any) -> list[str]:
+        names = [node.name for node in module.graph.nodes if node.op == "call_function"]
+        return [name for name in names if name in joint.tasks]
+
+    def there_already(name: str) -> bool:
+        return name in done and not joint.returned.isdisjoint(joint.tasks[name].writes) and not joint.nodes[name].random
+
+    done = set(runs(forward))
+    late = [name for name in runs(backward) if not there_already(name)]
+    return schedule_of(captured.instance(costs), [*runs(forward), BOUNDARY, *late])

@@ -41,7 +41,19 @@ if TYPE_CHECKING:
         def __exit__(self, *raised: object) -> None:
             """End."""
 
+    class OptimizerBase:
+        """Has groups of parameters, whose options schedulers change."""
+
+        param_groups: list[dict[str, Any]]
+
+        def __init__(self, groups: list[dict[str, Any]], defaults: dict[str, Any]) -> None:
+            """Take groups of parameters."""
+
+        def add_param_group(self, param_group: dict[str, Any]) -> None:
+            """Take another group."""
+
 else:
+    from torch.optim import Optimizer as OptimizerBase
     from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
 
-__all__ = ["DispatchMode", "StorageWeakRef", "fx", "pytree", "torch"]
+__all__ = ["DispatchMode", "OptimizerBase", "StorageWeakRef", "fx", "pytree", "torch"]

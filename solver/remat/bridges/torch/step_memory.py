@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import trained_of
@@ -82,4 +82,23 @@ def optimizer_step(captured: Captured, optimizer: Optimizer, split: Mapping[str,
     found["gradients"] = sum(joint.values[value] for value in gradients)
     found["outputs"] = sum(joint.values[value] for value in joint.returned - gradients)
     found["temporaries"] = optimizer.step_bytes(trained_of(captured.recording, captured.parameter_order), device)
+    return found
+
+
+def updates_at_host(captured: Captured, split: Mapping[str, int], left: Set[str]) -> dict[str, int]:
+    """Return the bytes of each kind on the device after the backward, if the optimizer is at the host.
+
+    Parameters
+    ----------
+    captured : Captured
+    split : mapping of str to int
+        What lies in memory throughout, by kind.
+    left : set of str
+        Gradients that have left for the host within the backward; others leave after it.
+    """
+    joint = captured.joint
+    gradients = gradient_values(captured)
+    found = {name: split[name] for name in STATIC}
+    found["gradients"] = sum(joint.values[value] for value in gradients - left)
+    found["outputs"] = sum(joint.values[value] for value in joint.returned - gradients)
     return found

@@ -1,0 +1,113 @@
+"""Blocks whose parameters, gradients and states are at a host, as stages of a chain with parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from remat.bridges.torch.blocks import Block
+from remat.bridges.torch.host_updates.planning import CPU, DEVICE, HOST, measured_bandwidth
+from remat.bridges.torch.optimizers import Trained, read_optimizer
+from remat.bridges.torch.plan_options import check_rate, read_size
+from remat.bridges.torch.recording import TorchError
+from remat.bridges.torch.shim import torch
+from remat.bridges.torch.transfers import measured_rate
+from remat.errors import OptionError
+from remat.units import parse_bandwidth
+
+HOST_SPEED = Fraction(1, 16)
+"""Speed of the host's processor: an update on the device takes this share of its time, and a block 16 times longer."""
+
+
+@dataclass(frozen=True)
+class Away:
+    """Where the parameters of blocks are between their uses.
+
+    Attributes
+    ----------
+    host : int or str
+        Bytes of the host.
+    optimizer : str
+        As for `remat.torch.read_optimizer`.
+    link, host_bandwidth : int, float, str or None
+        See `Choices`.
+    """
+
+    host: int | str
+    optimizer: str
+    link: float | str | None = None
+    host_bandwidth: float | str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot be read."""
+        if not read_size(self.host, "host"):
+            raise OptionError("the host has no memory; leave host out to plan without it", argument="host")
+        for name in ("link", "host_bandwidth"):
+            if getattr(self, name) is not None:
+                check_rate(getattr(self, name), name)
+        read_optimizer(self.optimizer)
+
+    def machine(self, device: Any) -> dict[str, Any]:
+        """Return the document of the device, and of a host that updates."""
+        rate = measured_rate(device) if self.link is None else self.link
+        bandwidth = rate if isinstance(rate, str) else f"{int(rate)}B/s"
+        ends = ((DEVICE, HOST), (HOST, DEVICE))
+        return {
+            "memories": [{"name": DEVICE}, {"name": HOST, "capacity": read_size(self.host, "host")}],
+            "processors": [
+                {"name": "processor", "memory": DEVICE},
+                {"name": CPU, "memory": HOST, "speed": float(HOST_SPEED)},
+            ],
+            "links": [{"source": one, "target": two, "bandwidth": bandwidth} for one, two in ends],
+        }
+
+    def stages(self, blocks: Sequence[Block], gradients: Sequence[int]) -> list[dict[str, Any]]:
+        """Return the keys of each stage that its parameters need."""
+        given = measured_bandwidth() if self.host_bandwidth is None else self.host_bandwidth
+        bandwidth = parse_bandwidth(given)
+        assert bandwidth is not None
+        model = read_optimizer(self.optimizer)
+        found: list[dict[str, Any]] = []
+        for block, gradient in zip(blocks, gradients, strict=True):
+            trained = trained_in(block)
+            size = sum(tensor.nbytes for tensor in trained)
+            states = model.state_bytes([Trained(tensor.nbytes, tuple(tensor.shape)) for tensor in trained])
+            time = (gradient + 2 * (size + states)) / Fraction(bandwidth) * 1_000_000
+            found.append(
+                {
+                    "parameter_size": size,
+                    "parameter_gradient_size": gradient,
+                    "optimizer_size": states if size else 0,
+                    "update_time": max(1, round(time)) * float(HOST_SPEED) if size else 0,
+                }
+            )
+        return found
+
+
+def trained_in(block: Block) -> list[Any]:
+    """Return the parameters of a block that need a gradient."""
+    return [tensor for tensor in block.module.parameters() if tensor.requires_grad]
+
+
+def check_alone(module: Any, blocks: Sequence[Block]) -> None:
+    """Refuse parameters that a block shares with anything else, and storages with more than a parameter."""
+    inside: dict[int, str] = {}
+    parts = {id(part) for block in blocks for part in block.module.modules()}
+    for block in blocks:
+        for name, tensor in block.module.named_parameters():
+            if inside.setdefault(id(tensor), block.name) != block.name:
+                raise TorchError(f"blocks {inside[id(tensor)]} and {block.name} share a parameter, which cannot leave")
+            if tensor.untyped_storage().nbytes() != tensor.nbytes:
+                raise TorchError(f"{block.name}.{name} is a part of a larger storage, which cannot leave")
+    for part in module.modules():
+        if id(part) not in parts:
+            for name, tensor in part.named_parameters(recurse=False):
+                if id(tensor) in inside:
+                    raise TorchError(f"block {inside[id(tensor)]} shares {name} with the rest, so that it cannot leave")
+
+
+def device_of(blocks: Sequence[Block]) -> Any:
+    """Return the device of the blocks."""
+    return next((tensor.device for block in blocks for tensor in block.module.parameters()), torch.device("cpu"))

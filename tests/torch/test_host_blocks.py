@@ -1,0 +1,253 @@
+"""Blocks whose parameters are at a host between their uses: PyTorch's values to the bit, at the verified peak."""
+
+import copy
+import io
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+import remat
+import remat.torch
+from remat.bridges.torch.blocks import find_blocks
+from remat.bridges.torch.host_updates import slots
+from remat.bridges.torch.measure import LiveStorages
+from remat.errors import OptionError
+from tests.torch import models
+from tests.torch.test_blocks import convolutions, resnet, transformer
+
+CLOSE = 64
+AWAY = {"host": "1GB", "link": "20MB/s", "optimizer": "adamw", "host_bandwidth": "1GB/s"}
+
+
+@pytest.fixture(autouse=True)
+def equal_times(monkeypatch):
+    """Let all blocks take a millisecond, so that schedules do not depend on the load."""
+    monkeypatch.setattr("remat.bridges.torch.chain_capture.microseconds", lambda _: 1000)
+
+
+class Live(LiveStorages):
+    """Counts storages that operators made, and those of the blocks' parameters, which come and go."""
+
+    def __init__(self, moving, others):
+        super().__init__((*moving, *others))
+        self.moving, self.top = list(moving), 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        returned = super().__torch_dispatch__(function, types, args, kwargs)
+        self.top = max(self.top, self.now + sum(one.untyped_storage().nbytes() for one in self.moving))
+        return returned
+
+
+def measured(factory, blocks):
+    module, args, kwargs = models.make(factory)
+    return module, args, kwargs, remat.torch.chain(module, args, kwargs, blocks=blocks, repeats=1, away=AWAY)
+
+
+def moving_in(module, blocks):
+    return [parameter for block in find_blocks(module, blocks) for parameter in block.module.parameters()]
+
+
+@pytest.mark.parametrize(
+    ("factory", "blocks", "algorithm", "share"),
+    [
+        (transformer, "layers.*", "weight-offload", 0.5),
+        (convolutions, "net.*", "weight-offload", 0.8),
+        (resnet, "net.*", "weight-offload", 0.8),
+        (resnet, "net.*", "zero-infinity", None),
+    ],
+)
+def test_blocks_train_as_in_pytorch_at_the_verified_peak(factory, blocks, algorithm, share):
+    module, args, kwargs, chain = measured(factory, blocks)
+    other = copy.deepcopy(module)
+    plan = remat.solve(chain, algorithm=algorithm)
+    if share is not None:
+        plan = remat.solve(chain, algorithm=algorithm, budget={"device": int(share * plan.peak_memory["device"])})
+    moving = moving_in(module, blocks)
+    mine = remat.torch.host_optimizer(module, torch.optim.AdamW, lr=0.01, host="1GB")
+    planned = remat.torch.apply(module, plan, blocks=blocks, optimizer=mine)
+    plain = torch.optim.AdamW(other.parameters(), lr=0.01)
+    others = [one for one in module.parameters() if all(one is not part for part in moving)]
+    state = torch.get_rng_state()
+    for _ in range(5):
+        live = Live(moving, (*others, *module.buffers(), *args, *kwargs.values()))
+        with live:
+            loss = models.loss_of(planned(*args, **kwargs))
+            loss.backward()
+            del loss
+            mine.step()
+        assert sum(one.untyped_storage().nbytes() for one in moving) == 0
+    random = torch.get_rng_state()
+    torch.set_rng_state(state)
+    for _ in range(5):
+        plain.zero_grad()
+        models.loss_of(other(*args, **kwargs)).backward()
+        plain.step()
+    assert torch.equal(random, torch.get_rng_state())
+    mine_now, theirs = planned.state_dict(), other.state_dict()
+    assert mine_now.keys() == theirs.keys()
+    assert all(torch.equal(mine_now[name], theirs[name]) for name in theirs)
+    peak = planned.program.peak_memory()["device"]
+    assert abs(live.top - peak) <= CLOSE
+    assert peak <= plan.peak_memory["device"]
+    if share is not None:
+        assert planned.program.copies > 2 * len(chain.stages) - 4
+    assert sum(stage.parameter_size for stage in chain.stages) == sum(one.nbytes for one in moving)
+
+
+class LateEvent:
+    """A copy that happens when the compute stream waits for it."""
+
+    def __init__(self, source, target):
+        self.source, self.target, self.done = source, target, threading.Event()
+
+    def copy(self):
+        if not self.done.is_set():
+            self.target.copy_(self.source)
+            self.done.set()
+
+    def synchronize(self):
+        assert self.done.wait(30)
+
+
+class LateLink(slots.Link):
+    def send(self, tensor, target):
+        return LateEvent(tensor, target.fill_(float("nan")))
+
+    def fetch(self, new, target):
+        return LateEvent(new, target.fill_(float("nan")))
+
+    def wait(self, event):
+        if event is not None:
+            with torch.no_grad():
+                event.copy()
+
+
+def test_waits_suffice_however_late_copies_happen(monkeypatch):
+    monkeypatch.setattr("remat.bridges.torch.host_updates.optimizer.link_for", lambda _: LateLink())
+    module, args, kwargs, chain = measured(transformer, "layers.*")
+    other = copy.deepcopy(module)
+    plan = remat.solve(chain, algorithm="weight-offload")
+    plan = remat.solve(chain, algorithm="weight-offload", budget={"device": plan.peak_memory["device"] // 2})
+    blocks = [block.module for block in find_blocks(module, "layers.*")]
+    mine = remat.torch.host_optimizer(
+        module,
+        torch.optim.SGD,
+        host="1GB",
+        lr=0.1,
+        parameters=[{"params": [one for block in blocks for one in block.parameters()]}],
+    )
+    planned = remat.torch.apply(module, plan, blocks="layers.*", optimizer=mine)
+    state = torch.get_rng_state()
+    planned(*args, **kwargs).backward()
+    mine.step()
+    torch.set_rng_state(state)
+    other(*args, **kwargs).backward()
+    torch.optim.SGD(other.layers.parameters(), lr=0.1).step()
+    found = module.state_dict()
+    assert all(torch.equal(found[name], held) for name, held in other.state_dict().items())
+    assert torch.equal(module.last.weight.grad, other.last.weight.grad)
+
+
+def test_evaluation_and_files():
+    module, args, kwargs, chain = measured(transformer, "layers.*")
+    other = copy.deepcopy(module)
+    mine = remat.torch.host_optimizer(module, torch.optim.SGD, host="1GB", lr=0.1)
+    planned = remat.torch.apply(
+        module, remat.solve(chain, algorithm="weight-offload"), blocks="layers.*", optimizer=mine
+    )
+    moving = moving_in(module, "layers.*")
+    with pytest.raises(remat.torch.TorchError, match=r"block layers\.0 has its parameters at the host"):
+        module(*args, **kwargs)
+    with pytest.raises(remat.torch.TorchError, match="is at the host of another optimizer"):
+        remat.torch.host_optimizer(module, torch.optim.SGD, host="1GB", lr=0.1)
+    with torch.no_grad():
+        other.eval(), planned.eval()
+        assert torch.equal(planned(*args, **kwargs), other(*args, **kwargs))
+    assert all(one.untyped_storage().nbytes() == 0 for one in moving)
+    with torch.no_grad():
+        for one in other.parameters():
+            one.mul_(0.9)
+    file = io.BytesIO()
+    torch.save(other.state_dict(), file)
+    file.seek(0)
+    planned.load_state_dict(torch.load(file))
+    assert all(one.untyped_storage().nbytes() == 0 for one in moving)
+    assert all(torch.equal(held, module.state_dict()[name]) for name, held in other.state_dict().items())
+    other.train(), planned.train()
+    plain, state = torch.optim.SGD(other.parameters(), lr=0.1), torch.get_rng_state()
+    for net, optimizer in ((planned, mine), (other, plain)):
+        torch.set_rng_state(state)
+        net(*args, **kwargs).backward()
+        optimizer.step()
+    assert all(torch.equal(held, module.state_dict()[name]) for name, held in other.state_dict().items())
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+        self.layers[2].weight = self.layers[0].weight
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x.square().mean()
+
+
+class Outside(Tied):
+    def __init__(self):
+        super().__init__()
+        self.layers[2].weight = nn.Parameter(torch.randn(4, 4))
+        self.last = nn.Linear(4, 4)
+        self.last.weight = self.layers[0].weight
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [(Tied, r"blocks layers\.0 and layers\.2 share a parameter"), (Outside, r"block layers\.0 shares weight with")],
+)
+def test_shared_parameters_are_refused(factory, message):
+    with pytest.raises(remat.torch.TorchError, match=message):
+        remat.torch.chain(factory(), (torch.randn(2, 4),), blocks="layers.*", away=AWAY)
+
+
+@pytest.mark.parametrize(
+    ("away", "message"),
+    [
+        ({"host": "1GB"}, "away: no optimizer: give away="),
+        ({"optimizer": "adamw"}, "away: no host: give away="),
+        ({"host": 0, "optimizer": "adamw"}, "host: the host has no memory"),
+        ({**AWAY, "link": 0}, "link: a bandwidth of 0"),
+        ({**AWAY, "speed": 1}, "away: there is no 'speed'; known are"),
+        ({**AWAY, "optimizer": "lion"}, "optimizer: there is no 'lion'"),
+    ],
+)
+def test_hosts_that_are_refused(away, message):
+    with pytest.raises(OptionError, match=message) as caught:
+        remat.torch.chain(Tied(), (torch.randn(2, 4),), blocks="layers.*", away=away)
+    assert "\n" not in str(caught.value)
+
+
+def test_schedules_and_optimizers_that_are_refused():
+    module, _, _, chain = measured(transformer, "layers.*")
+    plan = remat.solve(chain, algorithm="weight-offload")
+
+    def optimizer(**more):
+        return remat.torch.host_optimizer(module, torch.optim.SGD, host="1GB", lr=0.1, **more)
+
+    with pytest.raises(OptionError, match="optimizer: the schedule has parameters at a host"):
+        remat.torch.apply(module, plan, blocks="layers.*")
+    with pytest.raises(OptionError, match=r"optimizer: it goes with a remat\.Result whose"):
+        remat.torch.apply(module, plan.to_dict(), blocks="layers.*", optimizer=optimizer())
+    for more, message in (({"staleness": 1}, "staleness=0"), ({"overlap": False}, "overlap=True")):
+        with pytest.raises(remat.torch.TorchError, match=message):
+            remat.torch.apply(module, plan, blocks="layers.*", optimizer=optimizer(**more))
+    few = optimizer(parameters=[{"params": list(module.last.parameters())}])
+    with pytest.raises(remat.torch.TorchError, match="has a parameter that the optimizer does not have"):
+        remat.torch.apply(module, plan, blocks="layers.*", optimizer=few)
+    l2l = remat.solve(chain, algorithm="l2l")
+    with pytest.raises(remat.torch.TorchError, match=r"the schedule copies x\d to host; apply does not"):
+        remat.torch.apply(module, l2l, blocks="layers.*", optimizer=optimizer())
+    assert all(one.untyped_storage().nbytes() for one in module.parameters())
