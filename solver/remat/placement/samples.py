@@ -10,7 +10,7 @@ from remat.graph.machine import Machine
 from remat.graph.samples import Samples
 from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph, instant_array
 from remat.placement.durations import copy_held, copy_time, instants, run_time
-from remat.schedule.samples import SamplePattern, Turn
+from remat.schedule.modulo import ModuloSchedule, Turn
 from remat.schedule.steps import WHOLE, StepKind, Steps
 from remat.units import Number
 
@@ -18,7 +18,7 @@ ROUNDING = 1e-9
 """Rounding tolerance for two equal instants, as a share of the time of all steps."""
 
 
-def place_samples(samples: Samples, machine: Machine, pattern: SamplePattern) -> Steps:
+def place_samples(samples: Samples, machine: Machine, pattern: ModuloSchedule) -> Steps:
     """Turn a pattern into the placed steps of the first samples of the stream.
 
     Parameters
@@ -26,7 +26,7 @@ def place_samples(samples: Samples, machine: Machine, pattern: SamplePattern) ->
     samples : Samples
         Samples of the pattern's graph.
     machine : Machine
-    pattern : SamplePattern
+    pattern : ModuloSchedule
 
     Returns
     -------
@@ -103,14 +103,14 @@ def _held(graph: TaskGraph, machine: Machine, turn: Turn, time: Number) -> Numbe
     return time if turn.kind == StepKind.RUN else copy_held(graph, machine, turn.item, turn.source, turn.target)
 
 
-def _slack(pattern: SamplePattern, lasting: list[Number], begins: NumberArray) -> float:
+def _slack(pattern: ModuloSchedule, lasting: list[Number], begins: NumberArray) -> float:
     """Return the tolerance below which two instants are equal: for rounding, if times are not integers."""
     if begins.dtype == np.int64 and all(isinstance(time, int) for time in (*lasting, pattern.period)):
         return 0
     return ROUNDING * (float(begins.max(initial=0)) + float(max(lasting, default=0)))
 
 
-def _drops(samples: Samples, machine: Machine, pattern: SamplePattern, lasting: list[Number]) -> Ragged:
+def _drops(samples: Samples, machine: Machine, pattern: ModuloSchedule, lasting: list[Number]) -> Ragged:
     """Return the values that each turn drops: a sample's last use of a value in a memory drops it there."""
     graph, turns = samples.graph, pattern.turns
     begins = instant_array([pattern.start_of(turn) for turn in turns])

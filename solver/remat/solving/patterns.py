@@ -10,9 +10,9 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance.lowering import lower
 from remat.placement import place_pattern
+from remat.schedule.modulo import ModuloSchedule
 from remat.schedule.orders import Orders, Pass, Stage, initial_of, tasks_of
 from remat.schedule.patterns import Pattern
-from remat.schedule.samples import SamplePattern
 from remat.schedule.steps import Steps
 from remat.units import Number
 from remat.verifier import Report, Steady, Updates, Violation, check, check_beats, check_pattern, versioned
@@ -27,7 +27,7 @@ class Stream:
 
     Attributes
     ----------
-    pattern : Pattern or SamplePattern
+    pattern : Pattern or ModuloSchedule
         Of stages: with the versions that each keeps.
     graph : TaskGraph
         Of the instance's micro-batches, parameters with the bytes of all their versions; or of its samples.
@@ -39,7 +39,7 @@ class Stream:
         Of these steps; `steady` is that of a period, and what is wrong with either is among the violations.
     """
 
-    pattern: Pattern | SamplePattern
+    pattern: Pattern | ModuloSchedule
     graph: TaskGraph
     orders: Orders | None
     steps: Steps

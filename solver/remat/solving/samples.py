@@ -13,7 +13,7 @@ from remat.graph.taskgraph import IntArray, TaskGraph
 from remat.instance import Instance
 from remat.instance.lowering import samples_of
 from remat.placement import place_samples
-from remat.schedule.samples import SamplePattern
+from remat.schedule.modulo import ModuloSchedule
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.patterns import Stream
 from remat.units import Number
@@ -24,7 +24,7 @@ def repeat_samples(
     instance: Instance,
     graph: TaskGraph,
     machine: Machine,
-    pattern: SamplePattern,
+    pattern: ModuloSchedule,
     *,
     reference_time: Number | None = None,
 ) -> Stream | tuple[Violation, ...]:
@@ -42,7 +42,7 @@ def repeat_samples(
     return Stream(pattern, graph, None, steps, report)
 
 
-def judge_samples(machine: Machine, pattern: SamplePattern) -> tuple[Steady, tuple[Violation, ...]]:
+def judge_samples(machine: Machine, pattern: ModuloSchedule) -> tuple[Steady, tuple[Violation, ...]]:
     """Verify one period of a pattern.
 
     Raises

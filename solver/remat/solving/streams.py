@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from remat.graph.machine import Machine
     from remat.graph.taskgraph import TaskGraph
     from remat.instance import Instance
-    from remat.schedule.samples import SamplePattern
+    from remat.schedule.modulo import ModuloSchedule
     from remat.solving.patterns import Stream
     from remat.units import Number
     from remat.verifier import Violation
@@ -21,7 +21,7 @@ def stream_of(
     instance: Instance,
     graph: TaskGraph,
     machine: Machine,
-    pattern: Pattern | SamplePattern,
+    pattern: Pattern | ModuloSchedule,
     *,
     reference_time: Number | None = None,
 ) -> Stream | tuple[Violation, ...]:
