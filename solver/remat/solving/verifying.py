@@ -318,8 +318,7 @@ def _streamed(
     judged: Callable[[Report], Report],
 ) -> Examined:
     """Repeat and judge the pattern of a schedule document."""
-    from remat.solving.patterns import Stream
-    from remat.solving.streams import stream_of
+    from remat.solving.streams import Stream, stream_of
 
     stream = stream_of(instance, graph, machine, pattern)
     if not isinstance(stream, Stream):
