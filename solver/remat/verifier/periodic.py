@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -179,7 +179,7 @@ def check_modulo(
         sized = versioned(sized, training.pattern, versions, training.once)
     steady = Steady(
         period=period,
-        peaks=_peaks(sized, machine, schedule, followed, steps, findings),
+        peaks=peaks_of(machine, period, followed, steps, findings, sized=sized, earlier_first=schedule.earlier_first),
         busy=busy,
         processors=tuple(machine.processors[k].name for k in sorted({*used[steps.kind[row] == RUN].tolist()})),
         in_flight=in_flight,
@@ -328,43 +328,66 @@ def versioned(graph: TaskGraph, pattern: Pattern, versions: Sequence[int], once:
     return replace(graph, size=size)
 
 
-def _peaks(
-    graph: TaskGraph,
+def peaks_of(
     machine: Machine,
-    schedule: ModuloSchedule,
+    period: Number,
     followed: Followed,
     steps: Steps,
     findings: Findings,
+    *,
+    sized: TaskGraph,
+    earlier_first: bool = False,
+    at_ends: Callable[[int], tuple[int, int, int]] | None = None,
 ) -> dict[str, int]:
-    """Return the peak bytes of each memory within a period.
+    """Return the peak bytes of each memory within a period; report bytes that grow, or exceed a capacity.
 
-    Of steps of no length at one instant, those of earlier repetitions come first if `schedule.earlier_first` holds.
-    Otherwise the order within one repetition decides.
+    Parameters
+    ----------
+    machine : Machine
+    period : int or float
+    followed : Followed
+        The simulated steps of one period.
+    steps : Steps
+    findings : Findings
+    sized : TaskGraph
+        The graph with the bytes of each value.
+    earlier_first : bool
+        Of steps of zero duration at one instant, those of earlier repetitions come first. Otherwise the order within
+        one repetition decides.
+    at_ends : callable, optional
+        For the index of a memory: bytes that are always resident in addition, bytes that appear at time 0 of each
+        repetition, and bytes that are removed at its end.
     """
-    period, timeline = schedule.period, followed.timeline
-    memory, position, change = changes(graph, machine, steps, timeline, followed.residency, followed.valid)
+    timeline = followed.timeline
+    memory, position, change = changes(sized, machine, steps, timeline, followed.residency, followed.valid)
+    undropped = "what was read" if at_ends is None else "something"
     peaks: dict[str, int] = {}
     for index, place in enumerate(machine.memories):
         mine = memory == index
-        always = mine & (position < 0)
-        resident = int(change[always].sum()) + graph.static_bytes(machine, index)
+        resident = int(change[mine & (position < 0)].sum()) + sized.static_bytes(machine, index)
         passing = mine & (position >= 0)
         at, delta = position[passing], change[passing].astype(object)
-        left = sum(delta.tolist())
-        if left:
-            message = f"{place.name} holds {left} more after each period: what was read is not dropped"
-            findings.add(None, "capacity", message)
         step = timeline.step_at[at]
         begins = timeline.start_position[step] == at
         when = np.where(begins, timeline.start[step], timeline.end[step]) if len(step) else timeline.start[:0]
         slack = 0 if isinstance(period, int) and when.dtype == np.int64 else TOLERANCE * float(period)
         instantly = timeline.end[step] - timeline.start[step] <= slack
         # At one instant: steps that end free, then steps of zero duration run, then starting steps allocate.
-        rank = np.where(instantly, 1, np.where(begins, 2, 0))
-        turn = -within(when, period, slack)[0] if schedule.earlier_first else np.zeros(len(at), dtype=np.int64)
-        most = highest(resident, when, np.column_stack((rank, turn, at)), delta, period, slack)
-        peaks[place.name] = most
+        turn = -within(when, period, slack)[0] if earlier_first else np.zeros(len(at), dtype=np.int64)
+        rank = np.column_stack((np.where(instantly, 1, np.where(begins, 2, 0)), turn, at))
+        if at_ends is not None:
+            kept, begun, ended = at_ends(index)
+            resident += kept - begun
+            end = timeline.end.max() if len(timeline.end) else 0
+            when = np.concatenate((when, np.array([0, end], dtype=when.dtype)))
+            delta = np.concatenate((delta, np.array([begun, -ended], dtype=object)))
+            rank = np.concatenate((rank, np.array([[2, 0, -1], [0, 0, 0]])))
+        left = sum(delta.tolist())
+        if left:
+            message = f"{place.name} holds {left} more after each period: {undropped} is not dropped"
+            findings.add(None, "capacity", message)
+        peaks[place.name] = most = highest(resident, when, rank, delta, period, slack)
         if place.capacity is not None and most > place.capacity:
-            unit = "bytes" if graph.units.memory == "B" else "units"
+            unit = "bytes" if sized.units.memory == "B" else "units"
             findings.add(None, "capacity", f"{place.name} would hold {most} of {place.capacity} {unit}")
     return peaks
