@@ -14,11 +14,11 @@ from remat.verifier.report import Peak, Profile, Report, Steady, Violation
 if TYPE_CHECKING:
     from remat.verifier.addresses import check_addresses
     from remat.verifier.deadlock import check_orders
-    from remat.verifier.periodic import Training, check_beats, check_modulo, versioned
+    from remat.verifier.modulo import Training, check_beats, check_modulo, versioned
     from remat.verifier.repeated_steps import check_cycle
 
 _HOME = {
-    **dict.fromkeys(("Training", "check_beats", "check_modulo", "versioned"), "periodic"),
+    **dict.fromkeys(("Training", "check_beats", "check_modulo", "versioned"), "modulo"),
     "check_addresses": "addresses",
     "check_cycle": "repeated_steps",
     "check_orders": "deadlock",

@@ -17,7 +17,7 @@ from remat.schedule.steps import Steps
 from remat.units import Number
 from remat.verifier.event_simulation import Followed, follow
 from remat.verifier.findings import Findings
-from remat.verifier.periodic import check_overlaps, peaks_of
+from remat.verifier.modulo import check_overlaps, peaks_of
 from remat.verifier.report import Steady, Violation
 from remat.verifier.residency import FREE, PART_READ, PART_WRITE_END, READ, WRITE_END
 from remat.verifier.timeline import TOLERANCE
