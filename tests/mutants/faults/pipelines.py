@@ -105,6 +105,28 @@ FAULTS = faults_of(
             OF_PATTERNS,
         ),
         (
+            MODULO,
+            "for phase in (Phase.F, Phase.BW)",
+            "for phase in (Phase.F, Phase.F)",
+            "a micro-batch is in flight until its backward ends",
+            OF_PATTERNS,
+        ),
+        (MODULO, "if kept < wanted:", "if kept < 0:", "a stage keeps the versions that it needs", OF_PATTERNS),
+        (
+            MODULO,
+            "if first + took > until + slack:",
+            "if following is not None and first + took > until + slack:",
+            "the last step of a period ends before the first of the next",
+            OF_PATTERNS,
+        ),
+        (
+            "placement/modulo.py",
+            "if turns[place].target != memory:",
+            "if turns:",
+            "a copy does not drop what it brings",
+            OF_PATTERNS,
+        ),
+        (
             INSTANCE,
             "(count if work else 1, works[index])",
             "(1, works[index])",
