@@ -16,6 +16,13 @@ def test_old_paths_name_the_new_one(old):
     importlib.import_module(MOVED[old])
 
 
+def test_an_old_name_warns_and_works():
+    with pytest.warns(DeprecationWarning, match=r"remat\.plugin\.SamplePattern is now remat\.plugin\.ModuloSchedule"):
+        old = remat.plugin.SamplePattern
+    assert old is remat.plugin.ModuloSchedule
+    assert "SamplePattern" not in dir(remat.plugin)
+
+
 def test_other_modules_are_just_missing():
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'remat\.nothing'"):
         importlib.import_module("remat.nothing")

@@ -187,6 +187,15 @@ def test_faults(name):
     assert report.violations[0].rule == rule, report.violations
 
 
+def test_a_transfer_after_its_only_reader_is_not_malformed():
+    """Placement must not let the transfer drop what it brings: that is a fault of the pattern alone."""
+    instance, plan = copy.deepcopy(INSTANCE), copy.deepcopy(PLAN)
+    moved("B1", 5)(instance, plan)
+    found = {violation.rule for violation in remat.verify(instance, plan).violations}
+    assert found == {"period-precedence", "period-overlap"}
+    assert "bad-step" not in referee.check(instance, plan).rules
+
+
 @pytest.mark.parametrize(
     ("spoil", "in_flight", "versions_"),
     [

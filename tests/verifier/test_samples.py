@@ -118,6 +118,20 @@ def test_samples_that_take_turns():
     assert (report.steady.samples, report.steady.time_per_sample) == (2, 5)
 
 
+def test_samples_in_flight_are_counted_up_to_rounding():
+    """A sample ends where the next one begins: 0.1 + 0.3 and 0.2 + 0.2 differ in the last bit."""
+    instance = copy.deepcopy(INSTANCE)
+    instance["tasks"][0]["time"], instance["tasks"][1]["time"] = 0.1, 0.2
+    pattern = [
+        {"run": "first", "on": ["pa"], "start": 0.1, "shift": 0},
+        {"run": "then", "on": ["pa"], "start": 0.2, "shift": 0},
+    ]
+    report = remat.verify(instance, PLAN | {"initial": {"w": ["a"], "v": ["a"]}, "period": 0.3, "pattern": pattern})
+    assert report.ok, report.violations
+    assert 0.2 + 0.2 - 0.3 > 0.1
+    assert report.steady.in_flight == (1,)
+
+
 def changed(**change):
     def spoil(instance, plan):
         plan.update(change)

@@ -12,18 +12,17 @@ from remat.placement.minimum_capacity import least_capacity
 from remat.placement.place import Placement, Unplaceable, place
 
 if TYPE_CHECKING:
+    from remat.placement.modulo import modulo_of, place_modulo
     from remat.placement.orders import place_orders
-    from remat.placement.patterns import place_pattern
     from remat.placement.rendezvous import Stuck
-    from remat.placement.samples import place_samples
     from remat.placement.streams import PlacedStream, place_stream
 
 _HOME = {
     "Stuck": "rendezvous",
+    "modulo_of": "modulo",
+    "place_modulo": "modulo",
     "place_orders": "orders",
-    "place_pattern": "patterns",
     "PlacedStream": "streams",
-    "place_samples": "samples",
     "place_stream": "streams",
 }
 """Names that only pipelines and streams need, and the modules from which they are imported on first use."""
@@ -34,10 +33,10 @@ __all__ = [
     "Stuck",
     "Unplaceable",
     "least_capacity",
+    "modulo_of",
     "place",
+    "place_modulo",
     "place_orders",
-    "place_pattern",
-    "place_samples",
     "place_stream",
 ]
 

@@ -18,7 +18,7 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.placement.circular_occupancy import Circle
 from remat.placement.durations import link_between, run_time
-from remat.schedule.samples import SamplePattern, Turn
+from remat.schedule.modulo import ModuloSchedule, Turn, folded
 from remat.schedule.steps import StepKind
 from remat.units import Number
 
@@ -40,14 +40,14 @@ class PlacedStream:
 
     Attributes
     ----------
-    pattern : SamplePattern
+    pattern : ModuloSchedule
     peaks : tuple of int
         Maximum bytes in each memory over a period.
     fits : bool
         Whether the peaks are within the capacities.
     """
 
-    pattern: SamplePattern
+    pattern: ModuloSchedule
     peaks: tuple[int, ...]
     fits: bool
 
@@ -395,11 +395,9 @@ class _Memory:
         """Return the pattern with its peaks."""
         turns = []
         for job, time in zip(self.jobs, times, strict=True):
-            shift, start = divmod(time, self.period)
-            if isinstance(start, float) and self.period - start <= ROUNDING * self.period:
-                shift, start = shift + 1, 0.0
-            turns.append(Turn(job.kind, job.item, start, int(shift), job.sample, job.on, job.source, job.target))
-        pattern = SamplePattern(self.graph, self.period, tuple(turns), self.places)
+            when = folded(time, self.period, ROUNDING)
+            turns.append(Turn(job.kind, job.item, *when, job.sample, job.on, job.source, job.target))
+        pattern = ModuloSchedule(self.graph, self.period, tuple(turns), self.places)
         peaks = self._peaks()
         capacities = [memory.capacity for memory in self.machine.memories]
         fits = all(limit is None or peak <= limit for peak, limit in zip(peaks, capacities, strict=True))

@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status, Termination
     from remat.plugin.registry import Algorithm, Trial
     from remat.plugin.topological_order import reference_order
+    from remat.schedule.modulo import ModuloSchedule, Turn
     from remat.schedule.operations import Entry, Layout, Operation, entry_array, expand, expanded, task_sequence
     from remat.schedule.orders import Orders, Pass, Phase, Stage, degrees_of, initial_of, tasks_of
     from remat.schedule.patterns import Beat, Pattern
     from remat.schedule.recompute import Segment
-    from remat.schedule.samples import SamplePattern, Turn
     from remat.schedule.step_end import plan_of
     from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps, concatenate
     from remat.units import Number, format_size
@@ -93,6 +93,7 @@ _HOME = {
     "MOST_RUNS": "remat.plugin.emit",
     "Machine": "remat.graph.machine",
     "Memory": "remat.graph.machine",
+    "ModuloSchedule": "remat.schedule.modulo",
     "Names": "remat.graph.names",
     "NeededTasks": "remat.graph.bounds",
     "Number": "remat.units",
@@ -111,7 +112,6 @@ _HOME = {
     "Proposal": "remat.plugin.proposal",
     "Ragged": "remat.graph.taskgraph",
     "Resident": "remat.graph.taskgraph",
-    "SamplePattern": "remat.schedule.samples",
     "Samples": "remat.graph.samples",
     "Segment": "remat.schedule.recompute",
     "Stage": "remat.schedule.orders",
@@ -124,7 +124,7 @@ _HOME = {
     "Termination": "remat.plugin.proposal",
     "TreeInstance": "remat.instance",
     "Trial": "remat.plugin.registry",
-    "Turn": "remat.schedule.samples",
+    "Turn": "remat.schedule.modulo",
     "Variants": "remat.graph.chain",
     "WHOLE": "remat.schedule.steps",
     "arena_of": "remat.plugin.layouts",
@@ -178,6 +178,7 @@ __all__ = [
     "Link",
     "Machine",
     "Memory",
+    "ModuloSchedule",
     "Names",
     "NeededTasks",
     "Number",
@@ -196,7 +197,6 @@ __all__ = [
     "Proposal",
     "Ragged",
     "Resident",
-    "SamplePattern",
     "Samples",
     "Segment",
     "Stage",
@@ -236,7 +236,17 @@ __all__ = [
 ]
 
 
+_RENAMED = {"SamplePattern": "ModuloSchedule"}
+"""Old names, which warn for one release."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        import warnings
+
+        text = f"remat.plugin.{name} is now remat.plugin.{_RENAMED[name]}"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return __getattr__(_RENAMED[name])
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'remat.plugin' has no attribute {name!r}")

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from remat.plugin.cancel import Cancel
     from remat.plugin.forms import Forms
-    from remat.schedule.patterns import Pattern
-    from remat.schedule.samples import SamplePattern
+    from remat.schedule.patterns import PeriodicSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ class Context:
     limit_given: bool = True
     speaks_for_all: bool = True
     best_steps: Steps | None = None
-    best_pattern: Pattern | SamplePattern | None = None
+    best_pattern: PeriodicSchedule | None = None
     best_makespan: Number | None = None
     best_bound: Number | None = None
     history: list[Progress] = field(default_factory=list[Progress])
@@ -240,7 +239,7 @@ class Context:
         self,
         steps: Steps | None = None,
         *,
-        pattern: Pattern | SamplePattern | None = None,
+        pattern: PeriodicSchedule | None = None,
         makespan: Number | None = None,
         bound: Number | None = None,
         scope: str | None = None,
@@ -252,7 +251,7 @@ class Context:
         ----------
         steps : Steps, optional
             Better than all steps reported before.
-        pattern : Pattern or SamplePattern, optional
+        pattern : Pattern or ModuloSchedule, optional
             The pattern of a stream, instead of steps.
         makespan : int or float, optional
             Makespan of the steps; for a pattern, the time per sample.
@@ -346,7 +345,7 @@ class _Part(_Aside):
         self,
         steps: Steps | None = None,
         *,
-        pattern: Pattern | SamplePattern | None = None,
+        pattern: PeriodicSchedule | None = None,
         makespan: Number | None = None,
         bound: Number | None = None,
         scope: str | None = None,

@@ -180,19 +180,20 @@ class Problem:
         return samples_of(self.instance, self.machine)
 
     @cached_property
+    def repeated(self) -> Samples:
+        """What a stream repeats: the graph of one sample or micro-batch, with the number of them to examine."""
+        from remat.instance.lowering import repeated_of
+
+        return repeated_of(self.instance, self.machine)
+
+    @cached_property
     def least_period(self) -> Number:
         """A lower bound on the time per sample of every schedule of a stream: the divided time of its needed tasks."""
         from remat.instance.kinds import is_pipeline
-        from remat.instance.lowering import lower
 
-        machine = self.used.machine
-        if self.samples is not None:
-            graph = self.samples.graph
-        elif is_pipeline(self.instance):
-            graph = lower(self.instance.model_copy(update={"micro_batches": 1}), machine)
-        else:
-            graph = self.graph
-        return share_bound(graph, machine, needed_tasks(graph), whole=False)
+        repeats = self.samples is not None or is_pipeline(self.instance)
+        graph = self.repeated.graph if repeats else self.graph
+        return share_bound(graph, self.used.machine, needed_tasks(graph), whole=False)
 
     @property
     def least_objective(self) -> Number:

@@ -11,8 +11,7 @@ from remat.units import Number
 
 if TYPE_CHECKING:
     from remat.schedule.orders import Orders
-    from remat.schedule.patterns import Pattern
-    from remat.schedule.samples import SamplePattern
+    from remat.schedule.patterns import PeriodicSchedule
     from remat.schedule.steps import Steps
 
 
@@ -123,7 +122,7 @@ class Proposal:
         Ordered steps, usually without start times; None if no schedule was found.
     orders : Orders or None
         For a pipeline, instead of steps: one order per device, from which the steps follow.
-    pattern : Pattern, SamplePattern or None
+    pattern : Pattern, ModuloSchedule or None
         For a stream, instead of steps: the operations for each of its micro-batches or samples, which follow each other
         without end.
     period : int, float or None
@@ -153,7 +152,7 @@ class Proposal:
 
     steps: Steps | None = None
     orders: Orders | None = None
-    pattern: Pattern | SamplePattern | None = None
+    pattern: PeriodicSchedule | None = None
     period: Number | None = None
     makespan: Number | None = None
     peak: int | None = None

@@ -1,7 +1,8 @@
-"""Modulo (periodic) schedules of a pipeline: every micro-batch of a stream repeats a pattern, one period later each.
+"""Modulo schedules of a pipeline whose parameters change, as documents list them: operations of stages.
 
 A *beat* is an operation of a stage, or the transfer of its output to the stage that reads it. It has a start within
 the period, and a shift: micro-batch m executes it in period ``shift + m``, at ``start + (shift + m) * period``.
+Placement turns beats into the turns of a `ModuloSchedule`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import Any, NamedTuple
 from remat.errors import InstanceError
 from remat.graph.machine import Machine
 from remat.messages import brief
+from remat.schedule.modulo import ModuloSchedule, as_documented, folded, read_period, read_start
 from remat.schedule.orders import Phase, Stage, read_stages, stages_document
-from remat.units import LARGEST_SIZE, LARGEST_TOTAL, Number, Units, parse_time
+from remat.units import Number, Units
 
-MOST_SHIFTS = 10**6
-"""Largest shift of a beat."""
+ROUNDING = 1e-9
+"""Rounding tolerance of start times, as a share of the period."""
 
 
 class Beat(NamedTuple):
@@ -32,6 +34,11 @@ class Beat(NamedTuple):
     start: Number
     shift: int
     is_copy: bool = False
+
+    @classmethod
+    def at(cls, phase: Phase, stage: int, time: Number, period: Number, *, is_copy: bool = False) -> Beat:
+        """Return the beat that begins at a time for micro-batch 0."""
+        return cls(phase, stage, *folded(time, period, ROUNDING), is_copy)
 
     @property
     def operation(self) -> str:
@@ -87,21 +94,8 @@ class Pattern:
         return {"stages": stages, "period": self.period, "pattern": pattern}
 
 
-def as_documented(period: Number, entries: tuple[Any, ...]) -> tuple[Number, tuple[Any, ...]]:
-    """Return a period and its beats or turns as documents hold them: a sum beyond 2^62 is a float.
-
-    A start that then rounds to the period belongs to the next one.
-    """
-    if isinstance(period, float) or period <= LARGEST_SIZE:
-        return period, entries
-    period = float(period)
-    return period, tuple(
-        entry._replace(start=0.0, shift=entry.shift + 1)
-        if float(entry.start) >= period
-        else entry._replace(start=float(entry.start))
-        for entry in entries
-    )
-
+PeriodicSchedule = Pattern | ModuloSchedule
+"""The forms of a modulo schedule in documents: of stages or of samples."""
 
 _OPERATION = re.compile(r"(BW|F|B|W)(0|[1-9][0-9]{0,8})")
 
@@ -132,12 +126,7 @@ def read_pattern(document: dict[str, Any], devices: Sequence[str], layers: int, 
             raise InstanceError(text, f"$.stages[{index}].tensor")
     if any(stage.recompute for stage in stages):
         raise InstanceError("a plan without end runs everything once; recompute is for orders", "$.stages")
-    period = read_time(document.get("period"), units, "$.period")
-    if period <= 0:
-        raise InstanceError("a period is longer than 0", "$.period")
-    listed = document.get("pattern")
-    if not isinstance(listed, list) or not listed:
-        raise InstanceError("expected a list of operations, each with its start and its shift", "$.pattern")
+    period, listed = read_period(document, units, "operations")
     beats = tuple(_read_beat(entry, len(stages), period, units, f"$.pattern[{k}]") for k, entry in enumerate(listed))
     return Pattern(stages, period, beats, versions)
 
@@ -154,17 +143,4 @@ def _read_beat(entry: object, stages: int, period: Number, units: Units, path: s
     phase, stage = Phase[found[1]], int(found[2])
     if stage >= stages:
         raise InstanceError(f"{name}: there are {stages} stages, counted from 0", path)
-    start, shift = read_time(entry["start"], units, f"{path}.start"), entry["shift"]
-    if start >= period:
-        raise InstanceError(f"starts at {start}, and the period is {period}: later periods are shifts", f"{path}.start")
-    if type(shift) is not int or not 0 <= shift <= MOST_SHIFTS:
-        raise InstanceError(f"a shift is a whole number of periods, 0 to {MOST_SHIFTS:,}", f"{path}.shift")
-    return Beat(phase, stage, start, shift, is_copy)
-
-
-def read_time(value: object, units: Units, path: str) -> Number:
-    """Read a time of a pattern."""
-    try:
-        return parse_time(value, units, largest=LARGEST_TOTAL)
-    except ValueError as error:
-        raise InstanceError(str(error), path) from None
+    return Beat(phase, stage, *read_start(entry, period, units, path), is_copy)

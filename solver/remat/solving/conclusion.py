@@ -27,7 +27,7 @@ from remat.verifier import Report, check
 
 if TYPE_CHECKING:
     from remat.solving.orders import Followed
-    from remat.solving.patterns import Stream
+    from remat.solving.streams import Stream
 
 OWN_SOURCES = ("needed tasks", "memory x time")
 """Sources of the bounds that hold for every solve of an instance on a machine, whatever the algorithm proves."""
@@ -122,8 +122,7 @@ def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[
     """Repeat and verify a pattern; if it exceeds a memory, return a sufficient budget."""
     pattern = proposal.pattern
     assert pattern is not None
-    from remat.solving.patterns import Stream
-    from remat.solving.streams import stream_of
+    from remat.solving.streams import Stream, stream_of
 
     stream = stream_of(
         problem.instance, problem.graph, problem.machine, pattern, reference_time=problem.no_recompute_time

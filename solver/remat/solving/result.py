@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from remat.schedule.addresses import AddressTable
     from remat.schedule.document import Step
     from remat.schedule.orders import Orders
-    from remat.schedule.patterns import Pattern
-    from remat.schedule.samples import SamplePattern
+    from remat.schedule.patterns import PeriodicSchedule
     from remat.solving.decisions.stages import StageDecisions
     from remat.solving.decisions.values import Decisions
     from remat.solving.peak import Peak
@@ -163,7 +162,7 @@ class Result(Shown):
     log : tuple of str
         What went wrong on the way: an algorithm that `auto` asked and that failed, or a claim that was refuted. Each
         line that begins with ``bug:`` is a fault of an algorithm, not of the input.
-    pattern : Pattern, SamplePattern or None
+    pattern : Pattern, ModuloSchedule or None
         Of a stream, whose micro-batches or samples follow each other without end: what is done for each of them; the
         steps are those of as many as the instance looks at. What each period takes is `report.steady`.
     addresses : AddressTable or None
@@ -199,7 +198,7 @@ class Result(Shown):
     history: tuple[Progress, ...] = ()
     log: tuple[str, ...] = ()
     orders: Orders | None = None
-    pattern: Pattern | SamplePattern | None = None
+    pattern: PeriodicSchedule | None = None
     addresses: AddressTable | None = None
 
     @property

@@ -19,10 +19,10 @@ from remat.placement import Unplaceable, place
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.addresses import read_addresses
 from remat.schedule.document import parse_steps, read_head, read_initial
+from remat.schedule.modulo import read_modulo
 from remat.schedule.orders import Orders, read_orders
-from remat.schedule.patterns import Pattern, read_pattern
+from remat.schedule.patterns import PeriodicSchedule, read_pattern
 from remat.schedule.reading import read_schedule
-from remat.schedule.samples import SamplePattern, read_samples
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.batch_splitting import of_schedule
 from remat.solving.result import Result
@@ -92,7 +92,7 @@ class Examined:
     report : Report
     orders : Orders or None
         Of a pipeline whose schedule lists orders: the steps follow from these.
-    pattern : Pattern, SamplePattern or None
+    pattern : Pattern, ModuloSchedule or None
         Of a stream, whose schedule is a pattern: steps follow from that, and orders of a pipeline.
     addresses : AddressTable or None
     """
@@ -104,7 +104,7 @@ class Examined:
     steps: Steps
     report: Report
     orders: Orders | None = None
-    pattern: Pattern | SamplePattern | None = None
+    pattern: PeriodicSchedule | None = None
     addresses: AddressTable | None = None
 
     def as_result(self) -> Result:
@@ -314,12 +314,11 @@ def _streamed(
     document: Any,
     graph: TaskGraph,
     machine: Machine,
-    pattern: Pattern | SamplePattern,
+    pattern: PeriodicSchedule,
     judged: Callable[[Report], Report],
 ) -> Examined:
     """Repeat and judge the pattern of a schedule document."""
-    from remat.solving.patterns import Stream
-    from remat.solving.streams import stream_of
+    from remat.solving.streams import Stream, stream_of
 
     stream = stream_of(instance, graph, machine, pattern)
     if not isinstance(stream, Stream):
@@ -344,7 +343,7 @@ def _period_of(instance: Instance, document: Any) -> Number | None:
     return period
 
 
-def _pattern_of(instance: Instance, document: Any, machine: Machine) -> Pattern | SamplePattern | None:
+def _pattern_of(instance: Instance, document: Any, machine: Machine) -> PeriodicSchedule | None:
     """Return the pattern of a schedule document; None where it has none."""
     given = [key for key in ("period", "pattern") if key in read_head(document)]
     if is_chain(instance) and instance.is_stream and "pattern" not in given:
@@ -367,7 +366,7 @@ def _pattern_of(instance: Instance, document: Any, machine: Machine) -> Pattern 
     if samples is not None:
         if "stages" in document:
             raise InstanceError("stages beside a pattern of samples, which says where everything runs", "$.stages")
-        return read_samples(document, samples.graph, machine, units)
+        return read_modulo(document, samples.graph, machine, units)
     assert is_pipeline(instance)
     return read_pattern(document, [processor.name for processor in machine.processors], instance.length, units)
 

@@ -23,8 +23,7 @@ from remat.plugin.options import make_options
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.plugin.registry import Algorithm
-from remat.schedule.patterns import Pattern
-from remat.schedule.samples import SamplePattern
+from remat.schedule.patterns import PeriodicSchedule
 from remat.schedule.steps import Steps
 from remat.solving.conclusion import conclude
 from remat.solving.entry import solve
@@ -35,7 +34,7 @@ from remat.units import Number
 
 Document = dict[str, Any]
 Budgets = Mapping[str, int | None]
-Incumbent = Steps | Pattern | SamplePattern
+Incumbent = Steps | PeriodicSchedule
 
 MOST_REMEMBERED = 20_000
 
@@ -191,7 +190,7 @@ class RecordingContext(Context):
         self,
         steps: Steps | None = None,
         *,
-        pattern: Pattern | SamplePattern | None = None,
+        pattern: PeriodicSchedule | None = None,
         makespan: Number | None = None,
         bound: Number | None = None,
         scope: str | None = None,

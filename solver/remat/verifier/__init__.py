@@ -14,11 +14,11 @@ from remat.verifier.report import Peak, Profile, Report, Steady, Violation
 if TYPE_CHECKING:
     from remat.verifier.addresses import check_addresses
     from remat.verifier.deadlock import check_orders
-    from remat.verifier.periodic import Updates, check_beats, check_pattern, check_samples, versioned
+    from remat.verifier.modulo import Training, check_beats, check_modulo, versioned
     from remat.verifier.repeated_steps import check_cycle
 
 _HOME = {
-    **dict.fromkeys(("Updates", "check_beats", "check_pattern", "check_samples", "versioned"), "periodic"),
+    **dict.fromkeys(("Training", "check_beats", "check_modulo", "versioned"), "modulo"),
     "check_addresses": "addresses",
     "check_cycle": "repeated_steps",
     "check_orders": "deadlock",
@@ -30,15 +30,14 @@ __all__ = [
     "Profile",
     "Report",
     "Steady",
-    "Updates",
+    "Training",
     "Violation",
     "check",
     "check_addresses",
     "check_beats",
     "check_cycle",
+    "check_modulo",
     "check_orders",
-    "check_pattern",
-    "check_samples",
     "nothing_run",
     "versioned",
 ]

@@ -17,8 +17,7 @@ from remat.schedule.steps import Steps
 from remat.units import Number
 from remat.verifier.event_simulation import Followed, follow
 from remat.verifier.findings import Findings
-from remat.verifier.memory import changes
-from remat.verifier.periodic import check_overlaps, highest
+from remat.verifier.modulo import check_overlaps, peaks_of
 from remat.verifier.report import Steady, Violation
 from remat.verifier.residency import FREE, PART_READ, PART_WRITE_END, READ, WRITE_END
 from remat.verifier.timeline import TOLERANCE
@@ -62,7 +61,7 @@ def check_cycle(
     stale = max((renewal.lag for renewal in graph.renewals), default=1) - 1
     steady = Steady(
         period=period,
-        peaks=judge.peaks(),
+        peaks=peaks_of(machine, period, followed, steps, findings, sized=followed.graph, at_ends=judge.at_ends),
         busy=busy,
         processors=tuple(processor.name for processor in machine.processors if busy[processor.name]),
         in_flight=(judge.copies(length),),
@@ -121,39 +120,7 @@ class _Cycle:
             most = max(most, self.copies(there))
         return most
 
-    def peaks(self) -> dict[str, int]:
-        """Return the peak bytes of each memory within a period."""
-        graph, machine, followed = self.graph, self.machine, self.followed
-        timeline = followed.timeline
-        memory, position, change = changes(graph, machine, self.steps, timeline, followed.residency, followed.valid)
-        peaks: dict[str, int] = {}
-        for index, place in enumerate(machine.memories):
-            mine = memory == index
-            resident = int(change[mine & (position < 0)].sum()) + graph.static_bytes(machine, index)
-            kept, begun, ended = self._beside(index)
-            resident += kept - begun
-            at, delta = position[mine & (position >= 0)], change[mine & (position >= 0)].astype(object)
-            step = timeline.step_at[at]
-            begins = timeline.start_position[step] == at
-            when = np.where(begins, timeline.start[step], timeline.end[step]) if len(step) else timeline.start[:0]
-            instantly = timeline.end[step] - timeline.start[step] <= self.slack
-            # At one instant: steps that end free, then steps of zero duration run, then starting steps allocate.
-            rank = np.column_stack((np.where(instantly, 1, np.where(begins, 2, 0)), at))
-            end = timeline.end.max() if len(timeline.end) else 0
-            when = np.concatenate((when, np.array([0, end], dtype=when.dtype)))
-            delta = np.concatenate((delta, np.array([begun, -ended], dtype=object)))
-            rank = np.concatenate((rank, np.array([[2, -1], [0, 0]])))
-            left = sum(delta.tolist())
-            if left:
-                message = f"{place.name} holds {left} more after each period: something is not dropped"
-                self.findings.add(None, "capacity", message)
-            peaks[place.name] = most = highest(resident, when, rank, delta, self.period, self.slack)
-            if place.capacity is not None and most > place.capacity:
-                unit = "bytes" if graph.units.memory == "B" else "units"
-                self.findings.add(None, "capacity", f"{place.name} would hold {most} of {place.capacity} {unit}")
-        return peaks
-
-    def _beside(self, memory: int) -> tuple[int, int, int]:
+    def at_ends(self, memory: int) -> tuple[int, int, int]:
         """Return bytes of a memory: further copies of handed-on values, initial values and final values of a step."""
         graph, name = self.graph, self.machine.memories[memory].name
         first = self.machine.memories[0].name

@@ -4,7 +4,7 @@ from tests.mutants.fault import faults_of
 
 LOWERING, CLOSING, ORDERS = "instance/lowering/pipeline.py", "schedule/step_end.py", "schedule/orders.py"
 MACHINE, SHARDED, TENSOR = "graph/machine.py", "schedule/data_parallel.py", "instance/tensor.py"
-PERIODIC, INSTANCE = "verifier/periodic.py", "instance/pipeline.py"
+MODULO, INSTANCE = "verifier/modulo.py", "instance/pipeline.py"
 OF_PATTERNS = ("tests/verifier/test_patterns.py",)
 OF_REPLICAS = ("tests/algorithms/parallel/pipeline/test_replicas.py",)
 OF_GROUPS = ("tests/schedule/test_tensor.py",)
@@ -91,17 +91,39 @@ FAULTS = faults_of(
         ),
         ("verifier/deadlock.py", "if other != group and", "if False and", "groups run nothing else", OF_GROUPS),
         (
-            PERIODIC,
+            MODULO,
             "two = min(2, in_flight)",
             "two = 2",
             "one in flight needs one version",
             OF_PATTERNS,
         ),
         (
-            PERIODIC,
+            MODULO,
             "return min(1, in_flight - 1)",
             "return in_flight - 1",
             "double weights are one change late",
+            OF_PATTERNS,
+        ),
+        (
+            MODULO,
+            "for phase in (Phase.F, Phase.BW)",
+            "for phase in (Phase.F, Phase.F)",
+            "a micro-batch is in flight until its backward ends",
+            OF_PATTERNS,
+        ),
+        (MODULO, "if kept < wanted:", "if kept < 0:", "a stage keeps the versions that it needs", OF_PATTERNS),
+        (
+            MODULO,
+            "if first + took > until + slack:",
+            "if following is not None and first + took > until + slack:",
+            "the last step of a period ends before the first of the next",
+            OF_PATTERNS,
+        ),
+        (
+            "placement/modulo.py",
+            "if turns[place].target != memory:",
+            "if turns:",
+            "a copy does not drop what it brings",
             OF_PATTERNS,
         ),
         (

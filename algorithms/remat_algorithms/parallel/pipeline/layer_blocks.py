@@ -7,20 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from remat.plugin import Beat, Number, Pattern, Phase, PipelineInstance, Problem, Stage
-from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop
+from remat.plugin import Number, Pattern, PipelineInstance, Problem, Stage
+from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop, Times
 from remat_algorithms.parallel.pipeline.periodic_pipelines import versions_of
 from remat_algorithms.parallel.pipeline.stages import held_bytes, steady_peaks
-
-
-@dataclass(frozen=True)
-class Times:
-    """Start times of micro-batch 0, by block: forwards, backwards, and transfers to the next block and back."""
-
-    forward: tuple[Number, ...]
-    backward: tuple[Number, ...]
-    sent: tuple[Number, ...]
-    returned: tuple[Number, ...]
+from remat_algorithms.parallel.pipeline.star_patterns import hop_between, pattern_of
 
 
 @dataclass(frozen=True)
@@ -148,18 +139,7 @@ class Blocks:
 
     def hop(self, block: int, one: int, other: int) -> Hop:
         """Return the connection from a block on one device to the next block on another."""
-        machine = self.problem.machine
-        here, there = (machine.processors[device].memory for device in (one, other))
-        if here == there:
-            return Hop()
-        out, back = (machine.links[machine.link_index[ends]] for ends in ((here, there), (there, here)))
-        last = self.instance.each_layer()[self.parts[block][1] - 1]
-        return Hop(
-            out.time(last.output_size) - out.delay,
-            back.time(last.gradient_bytes) - back.delay,
-            (out.delay, back.delay),
-            out.channel == back.channel,
-        )
+        return hop_between(self.problem.machine, one, other, self.instance.each_layer()[self.parts[block][1] - 1])
 
     def channels(self, one: int, other: int) -> tuple[object, object]:
         """Return the channels from one device to another and back."""
@@ -179,26 +159,8 @@ class Blocks:
 
     def pattern(self, homes: Sequence[int], period: Number, times: Times) -> Pattern:
         """Return the pattern of blocks on their devices."""
-
-        def beat(phase: Phase, stage: int, time: Number, *, is_copy: bool = False) -> Beat:
-            shift, start = divmod(time, period)
-            if isinstance(start, float) and period - start <= 1e-9 * period:
-                shift, start = shift + 1, 0.0
-            return Beat(phase, stage, start, int(shift), is_copy)
-
-        layers, machine = self.instance.each_layer(), self.problem.machine
-        memory = [machine.processors[device].memory for device in homes]
-        stages = tuple(Stage(tuple(range(*part)), device) for part, device in zip(self.parts, homes, strict=True))
-        beats: list[Beat] = []
-        for stage, own in enumerate(stages):
-            back = Phase.BW if any(layers[layer].is_split for layer in own.layers) else Phase.B
-            beats.append(beat(Phase.F, stage, times.forward[stage]))
-            if stage + 1 < len(stages) and memory[stage + 1] != memory[stage]:
-                beats.append(beat(Phase.F, stage, times.sent[stage], is_copy=True))
-            beats.append(beat(back, stage, times.backward[stage]))
-            if stage and memory[stage - 1] != memory[stage]:
-                beats.append(beat(back, stage, times.returned[stage - 1], is_copy=True))
-        return Pattern(stages, period, tuple(beats))
+        stages = [Stage(tuple(range(*part)), device) for part, device in zip(self.parts, homes, strict=True)]
+        return pattern_of(self.problem, stages, period, times)
 
     def excess(self, pattern: Pattern, in_flight: Sequence[int]) -> list[int]:
         """Return the bytes by which each device's peak exceeds its capacity, as the verifier counts."""

@@ -33,7 +33,7 @@ from functools import cache
 from pydantic import Field
 
 from remat.plugin import Context, Number, Options, Pattern, Problem, Proposal, Termination
-from remat_algorithms.parallel.pipeline.layer_blocks import Blocks, Times, blocks_of
+from remat_algorithms.parallel.pipeline.layer_blocks import Blocks, blocks_of
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import Row, Star, more_gap, whole_periods
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import least_period as least_star
 from remat_algorithms.parallel.pipeline.period_program import Asked
@@ -305,8 +305,7 @@ class _Search:
         found = least_star(row, fits)
         if found is None:
             return []
-        times = Times(found.forward, found.backward, found.sent, found.returned)
-        pattern = stages.pattern(homes, found.period, times)
+        pattern = stages.pattern(homes, found.period, found)
         over = stages.excess(pattern, found.kept)
         if not any(over):
             self._better(pattern)

@@ -81,7 +81,24 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Star:
+class Times:
+    """Start times of micro-batch 0.
+
+    Attributes
+    ----------
+    forward, backward : (stages,) tuples of int or float
+    sent, returned : (stages - 1,) tuples of int or float
+        Starts of the transfers to the next stage and back.
+    """
+
+    forward: tuple[Number, ...]
+    backward: tuple[Number, ...]
+    sent: tuple[Number, ...]
+    returned: tuple[Number, ...]
+
+
+@dataclass(frozen=True)
+class Star(Times):
     """A 1F1B* pattern.
 
     Attributes
@@ -89,18 +106,10 @@ class Star:
     period : int or float
     kept : (stages,) tuple of int
         Micro-batches between the start of their forward and the end of their backward.
-    forward, backward : (stages,) tuples of int or float
-        Starts of micro-batch 0.
-    sent, returned : (stages - 1,) tuples of int or float
-        Starts of the transfers to the next stage and back.
     """
 
     period: Number
     kept: tuple[int, ...]
-    forward: tuple[Number, ...]
-    backward: tuple[Number, ...]
-    sent: tuple[Number, ...]
-    returned: tuple[Number, ...]
 
 
 def star(row: Row, period: Number) -> Star:
@@ -132,12 +141,12 @@ def star(row: Row, period: Number) -> Star:
         backward.append(behind)
         behind += row.backward[stage]
     return Star(
-        period,
-        tuple(kept[::-1]),
         tuple(time - ahead for time in reversed(forward)),
         tuple(time - ahead for time in reversed(backward)),
         tuple(time - ahead for time in reversed(sent)),
         tuple(time - ahead for time in reversed(returned)),
+        period,
+        tuple(kept[::-1]),
     )
 
 

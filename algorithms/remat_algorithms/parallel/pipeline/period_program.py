@@ -24,8 +24,8 @@ from typing import Any
 from remat.plugin import Number
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.kit.programs.solver_status import Outcome, watched
-from remat_algorithms.parallel.pipeline.layer_blocks import Blocks, Times
-from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop
+from remat_algorithms.parallel.pipeline.layer_blocks import Blocks
+from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop, Times
 from remat_algorithms.parallel.pipeline.periodic_pipelines import most_in_flight
 
 REACH = 2**60

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from remat.plugin import Context, Number, OptionError, Pattern, Problem
-from remat_algorithms.parallel.pipeline.layer_blocks import Blocks, Times
+from remat_algorithms.parallel.pipeline.layer_blocks import Blocks
+from remat_algorithms.parallel.pipeline.one_f_one_b_star import Times
 from remat_algorithms.parallel.pipeline.period_program import Answer, Asked, Found, solve
 from remat_algorithms.parallel.pipeline.periodic_pipelines import StarOptions, solve_star
 

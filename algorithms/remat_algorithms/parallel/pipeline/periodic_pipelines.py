@@ -9,22 +9,20 @@ from itertools import pairwise
 from pydantic import Field
 
 from remat.plugin import (
-    Beat,
     Context,
     Number,
     OptionError,
     Options,
-    Pattern,
-    Phase,
     PipelineInstance,
     Problem,
     Proposal,
     Stage,
 )
 from remat_algorithms.parallel.pipeline.model import PipelineModel
-from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop, Row, Star, least_period, star
+from remat_algorithms.parallel.pipeline.one_f_one_b_star import Row, Star, least_period, star
 from remat_algorithms.parallel.pipeline.partition import Work, balanced_cuts
 from remat_algorithms.parallel.pipeline.stages import model_of, steady_peaks
+from remat_algorithms.parallel.pipeline.star_patterns import hop_between, pattern_of
 
 ROUNDS = 5
 """Maximum number of retries with less memory per device, when transient values do not fit along with the kept ones."""
@@ -105,52 +103,11 @@ def _staged(problem: Problem, instance: PipelineInstance, cuts: Sequence[int]) -
     model = model_of(problem, instance, stages)
     layers = instance.each_layer()
     backward = tuple(b + w for b, w in zip(model.backward, model.weight, strict=True))
-    row = Row(model.forward, backward, tuple(_hops(problem, instance, cuts)))
+    hops = (hop_between(problem.machine, device, device + 1, layers[cut - 1]) for device, cut in enumerate(cuts[1:-1]))
+    row = Row(model.forward, backward, tuple(hops))
     return _Staged(
         stages, row, model, tuple(sum(layers[layer].parameter_size for layer in stage.layers) for stage in stages)
     )
-
-
-def _hops(problem: Problem, instance: PipelineInstance, cuts: Sequence[int]) -> Iterator[Hop]:
-    machine, layers = problem.machine, instance.each_layer()
-    for device, cut in enumerate(cuts[1:-1]):
-        here, there = (machine.processors[device + k].memory for k in (0, 1))
-        if here == there:
-            yield Hop()
-            continue
-        out, back = (machine.links[machine.link_index[ends]] for ends in ((here, there), (there, here)))
-        last = layers[cut - 1]
-        yield Hop(
-            out.time(last.output_size) - out.delay,
-            back.time(last.gradient_bytes) - back.delay,
-            (out.delay, back.delay),
-            out.channel == back.channel,
-        )
-
-
-def _pattern(problem: Problem, staged: _Staged, found: Star) -> Pattern:
-    """Return a 1F1B* pattern as operations and transfers of each stage."""
-    machine, period = problem.machine, found.period
-
-    def beat(phase: Phase, stage: int, time: Number, *, is_copy: bool = False) -> Beat:
-        shift, start = divmod(time, period)
-        if isinstance(start, float) and period - start <= 1e-9 * period:
-            shift, start = shift + 1, 0.0
-        return Beat(phase, stage, start, int(shift), is_copy)
-
-    assert isinstance(problem.instance, PipelineInstance)
-    last, layers = len(staged.stages) - 1, problem.instance.each_layer()
-    beats: list[Beat] = []
-    for stage, own in enumerate(staged.stages):
-        back = Phase.BW if any(layers[layer].is_split for layer in own.layers) else Phase.B
-        here = machine.processors[stage].memory
-        beats.append(beat(Phase.F, stage, found.forward[stage]))
-        if stage < last and machine.processors[stage + 1].memory != here:
-            beats.append(beat(Phase.F, stage, found.sent[stage], is_copy=True))
-        beats.append(beat(back, stage, found.backward[stage]))
-        if stage and machine.processors[stage - 1].memory != here:
-            beats.append(beat(back, stage, found.returned[stage - 1], is_copy=True))
-    return Pattern(staged.stages, period, tuple(beats))
 
 
 def _even_cuts(problem: Problem, instance: PipelineInstance) -> list[int]:
@@ -167,7 +124,7 @@ def _solve_named(problem: Problem, name: str, weights: str) -> Proposal:
         staged.row, lambda made: all(kept <= limit for kept, limit in zip(made.kept, most, strict=True))
     )
     assert found is not None, "one micro-batch at a time is always possible"
-    return Proposal(pattern=_pattern(problem, staged, found))
+    return Proposal(pattern=pattern_of(problem, staged.stages, found.period, found))
 
 
 def solve_pipedream(problem: Problem, options: None, context: Context) -> Proposal:
@@ -208,7 +165,7 @@ def solve_star(problem: Problem, options: StarOptions, context: Context) -> Prop
         cuts, staged, found = best.cuts, best.staged, best.found
         if found is None:
             break
-        pattern = _pattern(problem, staged, found)
+        pattern = pattern_of(problem, staged.stages, found.period, found)
         peaks = steady_peaks(problem, pattern, [versions_of(instance.weights, kept) for kept in found.kept])
         limits = staged.model.capacity
         over = [0 if limit is None else max(0, peak - limit) for peak, limit in zip(peaks, limits, strict=True)]

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from remat.placement import Stuck, place_orders, place_pattern
+from remat.placement import Stuck, modulo_of, place_modulo, place_orders
 from remat.plugin import (
     IntArray,
     Layer,
@@ -317,10 +317,11 @@ def _first_on(steps: Steps, runs: IntArray) -> IntArray:
 
 def steady_peaks(problem: Problem, pattern: Pattern, versions: Sequence[int]) -> list[int]:
     """Return the peak of each device over a period, given the number of parameter versions of each stage."""
-    instance, graph, machine = problem.instance, problem.graph, problem.machine
+    instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
-    places = initial_of(graph, machine, Orders(pattern.stages, ()))
-    steps = place_pattern(graph, machine, tasks_of(instance), pattern, places, batches=1)
+    one = replace(problem.repeated, count=1)
+    schedule = modulo_of(one.graph, machine, replace(tasks_of(instance), batches=1), pattern)
+    graph, steps = one.graph, place_modulo(one, machine, schedule)
     runs = steps.kind == StepKind.RUN
     assert steps.start is not None
     end = _ends(graph, machine, steps, runs)

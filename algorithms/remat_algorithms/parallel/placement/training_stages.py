@@ -19,13 +19,11 @@ from itertools import pairwise
 import numpy as np
 
 from remat.plugin import (
-    Beat,
     Context,
     Number,
     OptionError,
     Orders,
     Pass,
-    Pattern,
     Phase,
     PipelineInstance,
     Problem,
@@ -35,6 +33,7 @@ from remat.plugin import (
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop, Row, Star, least_period
 from remat_algorithms.parallel.pipeline.periodic_pipelines import most_in_flight, versions_of
 from remat_algorithms.parallel.pipeline.stages import held_bytes, model_of, placed, steady_peaks
+from remat_algorithms.parallel.pipeline.star_patterns import pattern_of
 from remat_algorithms.parallel.placement.best_pattern import ROUNDS
 from remat_algorithms.parallel.placement.downset_table import FINEST, NO_LIMIT, Search, Staged, homes_of, orders
 from remat_algorithms.parallel.placement.downsets import down_sets, of_order
@@ -128,7 +127,7 @@ class _Best:
         found = least_period(row, fits)
         if found is None:
             return None, 0, none
-        pattern = self._pattern(stages, found)
+        pattern = pattern_of(problem, stages, found.period, found)
         peaks = steady_peaks(problem, pattern, [versions_of(instance.weights, kept) for kept in found.kept])
         return Proposal(pattern=pattern, makespan=found.period), found.period, peaks
 
@@ -146,27 +145,6 @@ class _Best:
                 )
             )
         return found
-
-    def _pattern(self, stages: tuple[Stage, ...], found: Star) -> Pattern:
-        instance, period, beats = self.problem.instance, found.period, list[Beat]()
-        assert isinstance(instance, PipelineInstance)
-        layers = instance.each_layer()
-
-        def beat(phase: Phase, stage: int, time: Number, *, is_copy: bool = False) -> None:
-            shift, start = divmod(time, period)
-            if isinstance(start, float) and period - start <= 1e-9 * period:
-                shift, start = shift + 1, 0.0
-            beats.append(Beat(phase, stage, start, int(shift), is_copy))
-
-        for stage, own in enumerate(stages):
-            back = Phase.BW if any(layers[layer].is_split for layer in own.layers) else Phase.B
-            beat(Phase.F, stage, found.forward[stage])
-            if stage < len(stages) - 1:
-                beat(Phase.F, stage, found.sent[stage], is_copy=True)
-            beat(back, stage, found.backward[stage])
-            if stage:
-                beat(back, stage, found.returned[stage - 1], is_copy=True)
-        return Pattern(stages, period, tuple(beats))
 
 
 def solve_training(problem: Problem, sets: int, work: float, context: Context) -> Proposal:

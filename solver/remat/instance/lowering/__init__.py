@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from remat.instance import Instance, MachineModel
     from remat.instance.tensor import Degree
 
-__all__ = ["chain_of", "lower", "machine_of", "samples_of"]
+__all__ = ["chain_of", "lower", "machine_of", "repeated_of", "samples_of"]
 
 
 def _of(module: str, function: str) -> Any:
@@ -60,6 +60,17 @@ def samples_of(instance: Instance, machine: Machine | None = None, count: int | 
     else:
         graph = _of("inference", "lower_inference")(instance)
     return Samples(graph, seen if count is None else count)
+
+
+def repeated_of(instance: Instance, machine: Machine | None = None) -> Samples:
+    """Return what a stream repeats: the graph of one sample or micro-batch, with the number of them to examine."""
+    samples = samples_of(instance, machine)
+    if samples is not None:
+        return samples
+    from remat.graph.samples import Samples
+
+    assert is_pipeline(instance)
+    return Samples(lower(instance.model_copy(update={"micro_batches": 1})), instance.micro_batches)
 
 
 def chain_of(instance: Instance) -> Chain:

@@ -1,8 +1,9 @@
-"""Modulo (periodic) schedules of samples: a pattern that repeats for an endless stream of samples.
+"""Modulo (periodic) schedules: what is done for each sample of an endless stream, repeated once per period.
 
 A *turn* runs a task, or copies a value, for one of the samples of a period. It has a start within the period, and a
 shift: for sample r of the samples of a period, K, it happens in period ``shift + q`` for sample ``q K + r`` of
-the stream, at ``start + (shift + q) * period``.
+the stream, at ``start + (shift + q) * period``. A sample of a pipeline is a micro-batch; where its parameters change,
+a document lists operations of stages instead (`remat.schedule.patterns`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.messages import brief
 from remat.schedule.document import initial_of_places, read_initial
-from remat.schedule.patterns import MOST_SHIFTS, as_documented, read_time
 from remat.schedule.steps import StepKind
-from remat.units import Number, Units
+from remat.units import LARGEST_SIZE, LARGEST_TOTAL, Number, Units, parse_time
+
+MOST_SHIFTS = 10**6
+"""Largest shift of a turn."""
 
 MOST_SAMPLES = 10**6
 """Most samples of a period."""
@@ -38,7 +41,7 @@ class Turn(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SamplePattern:
+class ModuloSchedule:
     """Turns for the samples of one period, and the period.
 
     Attributes
@@ -50,12 +53,16 @@ class SamplePattern:
         In each memory, a value is dropped at the end of the last turn of its sample that uses it there.
     initial : tuple of (value, memory)
         Memories of placeable inputs.
+    earlier_first : bool
+        Whether, at one instant, turns of earlier samples precede those of later ones; otherwise turns with smaller
+        shifts precede.
     """
 
     graph: TaskGraph
     period: Number
     turns: tuple[Turn, ...]
     initial: tuple[tuple[int, int], ...] = ()
+    earlier_first: bool = False
 
     def __post_init__(self) -> None:
         period, turns = as_documented(self.period, self.turns)
@@ -91,7 +98,34 @@ class SamplePattern:
         return line | when | ({"sample": turn.sample} if turn.sample else {})
 
 
-def read_samples(document: dict[str, Any], graph: TaskGraph, machine: Machine, units: Units) -> SamplePattern:
+def as_documented(period: Number, entries: tuple[Any, ...]) -> tuple[Number, tuple[Any, ...]]:
+    """Return a period and its beats or turns as documents hold them: a sum beyond 2^62 is a float.
+
+    A start that then rounds to the period belongs to the next one.
+    """
+    if isinstance(period, float) or period <= LARGEST_SIZE:
+        return period, entries
+    period = float(period)
+    return period, tuple(
+        entry._replace(start=0.0, shift=entry.shift + 1)
+        if float(entry.start) >= period
+        else entry._replace(start=float(entry.start))
+        for entry in entries
+    )
+
+
+def folded(time: Number, period: Number, rounding: float) -> tuple[Number, int]:
+    """Return the start within the period, and the shift, of an entry that begins at a time for the first samples.
+
+    A start within `rounding` periods of the next period belongs to that one.
+    """
+    shift, start = divmod(time, period)
+    if isinstance(start, float) and period - start <= rounding * period:
+        shift, start = shift + 1, 0.0
+    return start, int(shift)
+
+
+def read_modulo(document: dict[str, Any], graph: TaskGraph, machine: Machine, units: Units) -> ModuloSchedule:
     """Read `initial`, `period` and `pattern` of a schedule document.
 
     Parameters
@@ -109,19 +143,42 @@ def read_samples(document: dict[str, Any], graph: TaskGraph, machine: Machine, u
     InstanceError
         If the document has no well-formed pattern. The verifier checks completeness and timing.
     """
-    period = read_time(document.get("period"), units, "$.period")
-    if period <= 0:
-        raise InstanceError("a period is longer than 0", "$.period")
-    listed = document.get("pattern")
-    if not isinstance(listed, list) or not listed:
-        raise InstanceError("expected a list of runs and copies, each with its start and its shift", "$.pattern")
+    period, listed = read_period(document, units, "runs and copies")
     reader = _Reader(graph, machine, period, units)
     turns = tuple(reader.read(entry, f"$.pattern[{k}]") for k, entry in enumerate(listed))
     found = {turn.sample for turn in turns}
     missing = next((sample for sample in range(max(found)) if sample not in found), None)
     if missing is not None:
         raise InstanceError(f"nothing is done for sample {missing} of the {max(found) + 1} of a period", "$.pattern")
-    return SamplePattern(graph, period, turns, read_initial(document, graph, machine) or ())
+    return ModuloSchedule(graph, period, turns, read_initial(document, graph, machine) or ())
+
+
+def read_period(document: dict[str, Any], units: Units, entries: str) -> tuple[Number, list[Any]]:
+    """Read the period and the list of entries of a pattern."""
+    period = _read_time(document.get("period"), units, "$.period")
+    if period <= 0:
+        raise InstanceError("a period is longer than 0", "$.period")
+    listed = document.get("pattern")
+    if not isinstance(listed, list) or not listed:
+        raise InstanceError(f"expected a list of {entries}, each with its start and its shift", "$.pattern")
+    return period, listed
+
+
+def read_start(entry: dict[str, Any], period: Number, units: Units, path: str) -> tuple[Number, int]:
+    """Read the start and the shift of an entry of a pattern."""
+    start, shift = _read_time(entry["start"], units, f"{path}.start"), entry["shift"]
+    if start >= period:
+        raise InstanceError(f"starts at {start}, and the period is {period}: later periods are shifts", f"{path}.start")
+    if type(shift) is not int or not 0 <= shift <= MOST_SHIFTS:
+        raise InstanceError(f"a shift is a whole number of periods, 0 to {MOST_SHIFTS:,}", f"{path}.shift")
+    return start, shift
+
+
+def _read_time(value: object, units: Units, path: str) -> Number:
+    try:
+        return parse_time(value, units, largest=LARGEST_TOTAL)
+    except ValueError as error:
+        raise InstanceError(str(error), path) from None
 
 
 @dataclass(frozen=True)
@@ -164,12 +221,7 @@ class _Reader:
         return int(found)
 
     def _when(self, entry: dict[str, Any], path: str) -> tuple[Number, int, int]:
-        start, shift = read_time(entry["start"], self.units, f"{path}.start"), entry["shift"]
-        if start >= self.period:
-            message = f"starts at {start}, and the period is {self.period}: later periods are shifts"
-            raise InstanceError(message, f"{path}.start")
-        if type(shift) is not int or not 0 <= shift <= MOST_SHIFTS:
-            raise InstanceError(f"a shift is a whole number of periods, 0 to {MOST_SHIFTS:,}", f"{path}.shift")
+        start, shift = read_start(entry, self.period, self.units, path)
         sample = entry.get("sample", 0)
         if type(sample) is not int or not 0 <= sample < MOST_SAMPLES:
             raise InstanceError(f"a sample of a period is a whole number, 0 to {MOST_SAMPLES - 1:,}", f"{path}.sample")

@@ -1,8 +1,9 @@
-"""Check modulo (periodic) schedules of pipelines without unrolling them.
+"""Check modulo (periodic) schedules without unrolling them.
 
-A pattern gives the start times of all operations of micro-batch 0. Each further micro-batch repeats them one period
-later. One micro-batch is checked like any other schedule. Its repetitions interact through times modulo the period:
-occupied resources (rule `period-overlap`), copies of each value (rule `capacity`), and versions of the parameters
+A modulo schedule gives the start times of all steps for the samples of one period. Each further period repeats them.
+The samples of one period are checked like any other schedule. Their repetitions interact through times modulo the
+period: occupied resources (rule `period-overlap`) and copies of each value (rule `capacity`). If the samples are
+micro-batches that change the parameters of a pipeline's stages, each stage also needs enough versions of its parameters
 (rule `version-mismatch`).
 """
 
@@ -10,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph, instant_array
+from remat.schedule.modulo import ModuloSchedule
 from remat.schedule.orders import Pass, Phase, PipelineTasks
 from remat.schedule.patterns import Pattern
 from remat.schedule.steps import Steps
@@ -33,11 +35,15 @@ PRECEDENCE = frozenset({"read-missing", "value-busy", "free-missing"})
 
 
 @dataclass(frozen=True, slots=True)
-class Updates:
-    """Schedule of parameter updates.
+class Training:
+    """Stages whose parameters change while micro-batches are in flight.
 
     Attributes
     ----------
+    tasks : PipelineTasks
+        Maps operations to tasks of the graph of one micro-batch.
+    pattern : Pattern
+        The stages and their operations, which `check_beats` must have accepted.
     mode : str
         ``stash``, ``double``, ``single`` or ``predicted`` (see `PipelineInstance`).
     every : int
@@ -46,9 +52,22 @@ class Updates:
         For each layer, bytes that exist once, for any number of parameter versions.
     """
 
+    tasks: PipelineTasks
+    pattern: Pattern
     mode: str
     every: int
     once: tuple[int, ...]
+
+    def stage_of(self, steps: Steps) -> IntArray:
+        """Return the stage of each run; -1 for copies."""
+        owner = {
+            task: index
+            for index, stage in enumerate(self.pattern.stages)
+            for phase in (Phase.F, Phase.BW)
+            for task in self.tasks.of(Pass(phase, index, 0), stage)
+        }
+        runs = zip((steps.kind == RUN).tolist(), steps.item.tolist(), strict=True)
+        return np.array([owner.get(item, -1) if is_run else -1 for is_run, item in runs], dtype=np.int64)
 
     def versions(self, in_flight: int) -> int:
         """Return the number of parameter versions that exist at once, for a number of micro-batches in flight."""
@@ -104,23 +123,29 @@ def _miscounted(tasks: PipelineTasks, pattern: Pattern) -> Iterator[str]:
             yield f"{halves} must stand there once; found B {apart[0]}, W {apart[1]} and BW {whole} times"
 
 
-def check_pattern(
-    graph: TaskGraph, machine: Machine, tasks: PipelineTasks, pattern: Pattern, steps: Steps, updates: Updates
+def check_modulo(
+    graph: TaskGraph,
+    machine: Machine,
+    schedule: ModuloSchedule,
+    steps: Steps,
+    sample: IntArray,
+    training: Training | None = None,
 ) -> tuple[Steady, tuple[Violation, ...]]:
-    """Check and measure a pattern without unrolling it.
+    """Check and measure a modulo schedule without unrolling it.
 
     Parameters
     ----------
     graph : TaskGraph
-        Of one micro-batch.
+        Of the samples of one period.
     machine : Machine
-    tasks : PipelineTasks
-        Maps operations to tasks of that graph.
-    pattern : Pattern
-        `check_beats` must have accepted its operations.
+    schedule : ModuloSchedule
+        Its period, and which steps come first at one instant.
     steps : Steps
-        Steps of micro-batch 0, with start times.
-    updates : Updates
+        Steps for the samples of one period, with start times.
+    sample : (steps,) int64
+        The sample of each step.
+    training : Training, optional
+        Stages whose parameters change. Their samples are micro-batches, one per period.
 
     Returns
     -------
@@ -130,91 +155,56 @@ def check_pattern(
 
     Notes
     -----
-    O(n log n) for the n steps of one micro-batch: a value that exists from s to e has
+    O(n log n) for the n steps of one period: a value that exists from s to e has
     ``floor((x - s) / T) - floor((x - e) / T)`` copies at instant x. The count changes only at s and e modulo T.
     """
-    findings = Findings()
-    followed = _followed(graph, machine, steps, findings)
-    busy = check_overlaps(machine, pattern.period, followed, findings)
-    in_flight = _in_flight(tasks, pattern, followed, steps)
-    versions = _check_versions(pattern, updates, in_flight, findings)
-    with_versions = versioned(followed.graph, pattern, versions, updates.once)
-    steady = Steady(
-        period=pattern.period,
-        peaks=_peaks(with_versions, machine, pattern.period, followed, steps, findings, earlier_first=True),
-        busy=busy,
-        processors=tuple(machine.processors[k].name for k in sorted({stage.device for stage in pattern.stages})),
-        in_flight=in_flight,
-        versions=versions,
-        staleness=tuple(updates.staleness(count) for count in in_flight),
-    )
-    return steady, findings.sorted()
-
-
-def check_samples(
-    graph: TaskGraph, machine: Machine, period: Number, steps: Steps, sample: IntArray
-) -> tuple[Steady, tuple[Violation, ...]]:
-    """Check and measure a periodic schedule of samples without unrolling it.
-
-    Parameters
-    ----------
-    graph : TaskGraph
-        Of the samples of one period.
-    machine : Machine
-    period : int or float
-    steps : Steps
-        Steps for these samples, with start times.
-    sample : (steps,) int64
-        The sample of each step.
-
-    Returns
-    -------
-    Steady, tuple of Violation
-        The violations name no step: rules `period-precedence`, `period-overlap`, `capacity`, and those that any step
-        may break.
-    """
-    findings = Findings()
+    findings, period = Findings(), schedule.period
     stays = np.isin(steps.item, list(graph.available)) & (steps.kind == COPY)
     for step in np.flatnonzero(stays).tolist():
         name = graph.values[int(steps.item[step])]
         findings.add(None, "bad-step", f"{name} is copied: the inputs of a stream stay where they are")
     followed = _followed(graph, machine, steps, findings)
     busy = check_overlaps(machine, period, followed, findings)
-    latency, at_once = _of_samples(period, followed, sample)
-    _, used = followed.uses
-    working = {int(k) for k in used[steps.kind[followed.uses[0]] == RUN]}
+    row, used = followed.uses
+    group = np.zeros(len(steps), dtype=np.int64) if training is None else training.stage_of(steps)
+    flights = [
+        _flights(period, followed, sample, np.flatnonzero(group == k))
+        for k in range(1 if training is None else len(training.pattern.stages))
+    ]
+    in_flight = tuple(at_once for at_once, _ in flights)
+    versions: tuple[int, ...] = ()
+    sized = followed.graph
+    if training is not None:
+        versions = _check_versions(training, in_flight, findings)
+        sized = versioned(sized, training.pattern, versions, training.once)
     steady = Steady(
         period=period,
-        peaks=_peaks(followed.graph, machine, period, followed, steps, findings),
+        peaks=peaks_of(machine, period, followed, steps, findings, sized=sized, earlier_first=schedule.earlier_first),
         busy=busy,
-        processors=tuple(machine.processors[k].name for k in sorted(working)),
-        in_flight=(at_once,),
-        versions=(),
-        staleness=(),
+        processors=tuple(machine.processors[k].name for k in sorted({*used[steps.kind[row] == RUN].tolist()})),
+        in_flight=in_flight,
+        versions=versions,
+        staleness=() if training is None else tuple(training.staleness(count) for count in in_flight),
         samples=int(sample.max(initial=0)) + 1,
-        latency=latency,
-        what="sample",
+        latency=flights[0][1] if training is None else None,
+        what="sample" if training is None else "micro-batch",
     )
     return steady, findings.sorted()
 
 
-def _of_samples(period: Number, followed: Followed, sample: IntArray) -> tuple[Number, int]:
-    """Return the longest time of a sample, and the maximum number of samples in flight."""
-    start, end = followed.timeline.start, followed.timeline.end
-    begins = instant_array(start[sample == one].min().item() for one in np.unique(sample))
-    ends = instant_array(end[sample == one].max().item() for one in np.unique(sample))
+def _flights(period: Number, followed: Followed, sample: IntArray, steps: IntArray) -> tuple[int, Number]:
+    """Return the maximum number of samples between their first and last step, and the longest time of a sample."""
+    timeline, mine = followed.timeline, [steps[sample[steps] == one] for one in np.unique(sample[steps])]
+    begins = instant_array(timeline.start[own].min().item() for own in mine)
+    ends = instant_array(timeline.end[own].max().item() for own in mine)
     slack = 0 if isinstance(period, int) and begins.dtype == ends.dtype == np.int64 else TOLERANCE * float(period)
-    events: list[tuple[Number, int]] = []
-    at_once = 0
-    for times, change in ((begins, 1), (ends, -1)):
-        whole, offset = within(times, period, slack)
-        at_once -= change * int((whole + 1).sum())
-        events += [(when, change) for when in offset.tolist()]
-    most = at_once
-    for _, change in sorted(events):  # at one instant, what ends comes first
-        at_once += change
+    whole, offset = within(np.concatenate((begins, ends)), period, slack)
+    change = np.repeat((1, -1), len(begins))
+    most = at_once = -int((change * (whole + 1)).sum())
+    for _, one in sorted(zip(offset.tolist(), change.tolist(), strict=True)):  # at one instant, what ends comes first
+        at_once += one
         most = max(most, at_once)
-    return (ends - begins).max().item(), max(1, most)
+    return max(1, most), (ends - begins).max(initial=0).item()
 
 
 def _followed(graph: TaskGraph, machine: Machine, steps: Steps, findings: Findings) -> Followed:
@@ -304,50 +294,24 @@ def highest(resident: int, when: NumberArray, rank: IntArray, change: NumberArra
     return int(most)
 
 
-def _in_flight(tasks: PipelineTasks, pattern: Pattern, followed: Followed, steps: Steps) -> tuple[int, ...]:
-    """Return the micro-batches in flight per stage: between the start of the forward and the last backward."""
-    start, end = followed.timeline.start, followed.timeline.end
-    owner = {
-        task: index
-        for index, stage in enumerate(pattern.stages)
-        for phase in (Phase.F, Phase.BW)
-        for task in (*tasks.of(Pass(phase, index, 0), stage), *tasks.of(Pass(Phase.B, index, 0), stage))
-    }
-    first: list[Number] = [math.inf] * len(pattern.stages)
-    last: list[Number] = [-math.inf] * len(pattern.stages)
-    for step in np.flatnonzero(steps.kind == RUN).tolist():
-        index = owner.get(int(steps.item[step]))
-        if index is not None:
-            first[index] = min(first[index], start[step].item())
-            last[index] = max(last[index], end[step].item())
-    found = []
-    for begin, until in zip(first, last, strict=True):
-        length = until - begin
-        if isinstance(length, int) and isinstance(pattern.period, int):
-            found.append(max(1, -(-length // pattern.period)))
-        else:
-            found.append(max(1, math.ceil(length / pattern.period - TOLERANCE)) if math.isfinite(length) else 1)
-    return tuple(found)
-
-
-def _check_versions(
-    pattern: Pattern, updates: Updates, in_flight: tuple[int, ...], findings: Findings
-) -> tuple[int, ...]:
-    needed = tuple(updates.versions(count) for count in in_flight)
+def _check_versions(training: Training, in_flight: tuple[int, ...], findings: Findings) -> tuple[int, ...]:
+    """Return the versions that each stage keeps: those of the pattern, or as many as its micro-batches need."""
+    needed = tuple(training.versions(count) for count in in_flight)
     for index, count in enumerate(in_flight):
-        if updates.mode == "double" and count > updates.every:
+        if training.mode == "double" and count > training.every:
             message = (
-                f"stage {index} has {count} micro-batches in flight, and its parameters change every {updates.every}: "
+                f"stage {index} has {count} micro-batches in flight, and its parameters change every {training.every}: "
                 "two versions are not enough"
             )
             findings.add(None, "version-mismatch", message)
-    if pattern.versions is None:
+    given = training.pattern.versions
+    if given is None:
         return needed
-    for index, (kept, wanted) in enumerate(zip(pattern.versions, needed, strict=True)):
+    for index, (kept, wanted) in enumerate(zip(given, needed, strict=True)):
         if kept < wanted:
             message = f"stage {index} keeps {kept} versions, and its micro-batches in flight read {wanted}"
             findings.add(None, "version-mismatch", message)
-    return pattern.versions
+    return given
 
 
 def versioned(graph: TaskGraph, pattern: Pattern, versions: Sequence[int], once: Sequence[int]) -> TaskGraph:
@@ -364,45 +328,66 @@ def versioned(graph: TaskGraph, pattern: Pattern, versions: Sequence[int], once:
     return replace(graph, size=size)
 
 
-def _peaks(
-    graph: TaskGraph,
+def peaks_of(
     machine: Machine,
     period: Number,
     followed: Followed,
     steps: Steps,
     findings: Findings,
     *,
+    sized: TaskGraph,
     earlier_first: bool = False,
+    at_ends: Callable[[int], tuple[int, int, int]] | None = None,
 ) -> dict[str, int]:
-    """Return the peak bytes of each memory within a period.
+    """Return the peak bytes of each memory within a period; report bytes that grow, or exceed a capacity.
 
-    Of steps of no length at one instant, those of earlier repetitions come first if `earlier_first` holds. Otherwise
-    the order within one repetition decides.
+    Parameters
+    ----------
+    machine : Machine
+    period : int or float
+    followed : Followed
+        The simulated steps of one period.
+    steps : Steps
+    findings : Findings
+    sized : TaskGraph
+        The graph with the bytes of each value.
+    earlier_first : bool
+        Of steps of zero duration at one instant, those of earlier repetitions come first. Otherwise the order within
+        one repetition decides.
+    at_ends : callable, optional
+        For the index of a memory: bytes that are always resident in addition, bytes that appear at time 0 of each
+        repetition, and bytes that are removed at its end.
     """
     timeline = followed.timeline
-    memory, position, change = changes(graph, machine, steps, timeline, followed.residency, followed.valid)
+    memory, position, change = changes(sized, machine, steps, timeline, followed.residency, followed.valid)
+    undropped = "what was read" if at_ends is None else "something"
     peaks: dict[str, int] = {}
     for index, place in enumerate(machine.memories):
         mine = memory == index
-        always = mine & (position < 0)
-        resident = int(change[always].sum()) + graph.static_bytes(machine, index)
+        resident = int(change[mine & (position < 0)].sum()) + sized.static_bytes(machine, index)
         passing = mine & (position >= 0)
         at, delta = position[passing], change[passing].astype(object)
-        left = sum(delta.tolist())
-        if left:
-            message = f"{place.name} holds {left} more after each period: what was read is not dropped"
-            findings.add(None, "capacity", message)
         step = timeline.step_at[at]
         begins = timeline.start_position[step] == at
         when = np.where(begins, timeline.start[step], timeline.end[step]) if len(step) else timeline.start[:0]
         slack = 0 if isinstance(period, int) and when.dtype == np.int64 else TOLERANCE * float(period)
         instantly = timeline.end[step] - timeline.start[step] <= slack
         # At one instant: steps that end free, then steps of zero duration run, then starting steps allocate.
-        rank = np.where(instantly, 1, np.where(begins, 2, 0))
         turn = -within(when, period, slack)[0] if earlier_first else np.zeros(len(at), dtype=np.int64)
-        most = highest(resident, when, np.column_stack((rank, turn, at)), delta, period, slack)
-        peaks[place.name] = most
+        rank = np.column_stack((np.where(instantly, 1, np.where(begins, 2, 0)), turn, at))
+        if at_ends is not None:
+            kept, begun, ended = at_ends(index)
+            resident += kept - begun
+            end = timeline.end.max() if len(timeline.end) else 0
+            when = np.concatenate((when, np.array([0, end], dtype=when.dtype)))
+            delta = np.concatenate((delta, np.array([begun, -ended], dtype=object)))
+            rank = np.concatenate((rank, np.array([[2, 0, -1], [0, 0, 0]])))
+        left = sum(delta.tolist())
+        if left:
+            message = f"{place.name} holds {left} more after each period: {undropped} is not dropped"
+            findings.add(None, "capacity", message)
+        peaks[place.name] = most = highest(resident, when, rank, delta, period, slack)
         if place.capacity is not None and most > place.capacity:
-            unit = "bytes" if graph.units.memory == "B" else "units"
+            unit = "bytes" if sized.units.memory == "B" else "units"
             findings.add(None, "capacity", f"{place.name} would hold {most} of {place.capacity} {unit}")
     return peaks
