@@ -168,8 +168,8 @@ def join(
     Parameters
     ----------
     chains : sequence of ChainInstance, or of dict
-        Each as `remat.chain` returns it, or a dict of its arguments. Units, machine, loss and what else belongs to the
-        whole are those of the join.
+        Each as `remat.chain` returns it, or a dict of its arguments. Machine, loss and what else belongs to the whole
+        are those of the join. Units default to those of the first chain of `remat.chain`; all must be equal.
     loss_time, loss_workspace, in_place, backward_reads, input_gradient, **common
         As in `remat.chain`.
 
@@ -182,14 +182,21 @@ def join(
     remat.InstanceError
         Names the argument, the index and the value.
     """
-    document = head("join", dict(common)) | {"in_place": native(in_place), "input_gradient": native(input_gradient)}
+    branches = sequence_of("chains", chains, "chains")
+    document = head("join", _units_of_chains(branches) | dict(common))
+    document |= {"in_place": native(in_place), "input_gradient": native(input_gradient)}
     if backward_reads is not None:
         document["backward_reads"] = native(backward_reads)
-    branches = sequence_of("chains", chains, "chains")
     document["chains"] = [_branch(number, each, document) for number, each in enumerate(branches)]
     document["loss"] = {"time": native(loss_time), "workspace": native(loss_workspace)}
     rules = ((r"^\$\.chains\[(\d+)\]\.stages\[(\d+)\]\.(\w+)", r"chains[\1].\3[\2]"), *OF_STAGES)
     return cast("JoinInstance", build(document, rules))
+
+
+def _units_of_chains(branches: Sequence[Any]) -> dict[str, Any]:
+    """Return the units of the first chain that is built already."""
+    built = next((each.units for each in branches if isinstance(each, ChainInstance)), None)
+    return {} if built is None else {"time_unit": built.time, "size_unit": built.memory}
 
 
 def _branch(number: int, given: ChainInstance | Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:

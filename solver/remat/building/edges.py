@@ -140,5 +140,18 @@ def attribute(argument: str, given: Any, edges: Edges, nodes: Iterable[int]) -> 
             return [given[own[node]] for node in nodes]
         except KeyError:
             node = next(node for node in nodes if own[node] not in given)
-            raise InstanceError("there is no entry for this node", f"{argument}[{edges.shown(node)}]") from None
+            raise InstanceError(_MISSING, f"{argument}[{edges.shown(node)}]") from None
     return given
+
+
+_MISSING = "there is no entry for it; a mapping has one for each row, or for each type of processor of machine="
+
+
+def by_name(argument: str, given: Any, names: Iterable[str]) -> Any:
+    """Return a mapping of name -> entry as a column; anything else unchanged."""
+    if not isinstance(given, Mapping):
+        return given
+    try:
+        return [given[name] for name in names]
+    except KeyError as error:
+        raise InstanceError(_MISSING, f"{argument}[{elided(repr(error.args[0]))}]") from None

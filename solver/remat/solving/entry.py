@@ -15,7 +15,7 @@ from remat.plugin.applicability import check_reach
 from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Author, Proposal, Termination
-from remat.plugin.registry import Algorithm
+from remat.plugin.registry import Algorithm, name_of
 from remat.solving import portfolio
 from remat.solving.budget import Budget, apply_budget
 from remat.solving.conclusion import conclude
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 def solve(
     instance: AnyInstance,
     *,
-    algorithm: str = "auto",
+    algorithm: str | Algorithm = "auto",
     budget: Budget = None,
     machine: AnyMachine = None,
     options: Mapping[str, Any] | None = None,
@@ -63,8 +63,9 @@ def solve(
     Parameters
     ----------
     instance : path, open file, dict or instance
-    algorithm : str
-        A registry name, or ``auto`` (see `remat.solving.portfolio`).
+    algorithm : str or Algorithm
+        A name that `remat.algorithms` lists, ``auto`` (see `remat.solving.portfolio`), or an algorithm of yours that is
+        not registered.
     budget : int, float, str or mapping, optional
         Capacity of the working memory (of the quickest storage level, for an adjoint with storage), or of each
         named memory: ``8_000_000``, ``"8GB"``, ``{"host": "64GB"}`` (the name ``""`` is the working memory again).
@@ -109,7 +110,7 @@ def solve(
     """
     started = time.monotonic()
     loaded = load(instance)
-    context = Control(time_limit, gap, patience, seed, threads, progress, cancel).context(algorithm, started)
+    context = Control(time_limit, gap, patience, seed, threads, progress, cancel).context(name_of(algorithm), started)
     # An interrupt ends no program that calls this, and loses no schedule, from the first import to verification.
     with interruptible(context):
         setup = Setup.of(loaded, algorithm, machine, options or {})
@@ -137,7 +138,7 @@ class Setup:
     known: Known | None = field(default=None, repr=False)
 
     @staticmethod
-    def of(instance: Instance, algorithm: str, machine: AnyMachine, options: Mapping[str, Any]) -> Setup:
+    def of(instance: Instance, algorithm: str | Algorithm, machine: AnyMachine, options: Mapping[str, Any]) -> Setup:
         """Put an instance on its machine, and find the algorithm.
 
         Raises
