@@ -37,7 +37,8 @@ class InstanceError(RematError):
     message : str
         The error, with the figure and the remedy.
     path : str
-        JSON path of the error (``$.stages[3].forward_time``); empty if there is none. Long keys in it are shortened.
+        JSON path of the error (``$.stages[3].forward_time``), or the argument of a builder (``forward_time[3]``); empty
+        if there is none. Long keys in it are shortened.
     more : sequence of str
         Further errors in the document, one line each: notes of the exception, which a traceback shows.
     """

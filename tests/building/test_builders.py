@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import re
 
 import networkx as nx
 import numpy as np
@@ -13,7 +14,12 @@ from hypothesis import strategies as st
 import remat
 from remat import InstanceError
 from remat.instance import digest, instance_document
+from remat.instance.adjoint import Step
+from remat.instance.chain import Stage
+from remat.instance.cluster import ClusterModel
+from remat.instance.layers import Layer
 from remat.instance.lowering import lower
+from remat.instance.tasks import Task
 from tests.building.builder_calls import builder_call, is_column
 from tests.instance import documents
 from tests.test_calls import keywords_of
@@ -413,6 +419,48 @@ def test_a_pair_of_lists_is_a_pair_of_csr_arrays():
     pair = remat.dag(reads=([0, 0, 1, 3], [0, 0, 1]), writes=((0, 1, 2, 3), [0, 1, 2]), time=[1, 2, 3], size=[5, 6, 7])
     assert digest(pair) == digest(rows)
     assert remat.dag(reads=([], [0]), writes=([0], [1]), time=[1, 2], size=[1, 1]).tasks[1].reads == ("v0",)
+
+
+@pytest.mark.parametrize("kind", [*KINDS])
+def test_help_explains_every_argument(kind):
+    explained = getattr(remat, kind).__doc__.partition("Parameters\n")[2].partition("\nReturns\n")[0]
+    listed = re.findall(r"^(\w[\w, ]*)(?: : .*)?$", explained, re.MULTILINE)
+    named = {name.strip() for line in listed for name in line.split(",")}
+    assert set(keywords_of(kind)) - named == set()
+    assert "**" not in explained
+
+
+CALLED = {
+    "chain": ({"name": "names", "backward_reads": "stage_backward_reads"}, {"stages": "", "loss": "loss_time"}),
+    "adjoint": ({}, {"steps": "steps"}),
+    "dag": ({"id": "names", "writes": "writes"}, {"tasks": "time", "values": "size"}),
+    "tree": ({}, {}),
+    "pipeline": ({"name": "names", "backward_reads": "layer_backward_reads"}, {"layers": "", "cluster": "devices"}),
+    "join": ({}, {"loss": "loss_time"}),
+}
+"""Arguments for fields of a row and of an instance that have another name; empty for those that only documents have."""
+
+ROWS = {"chain": Stage, "dag": Task, "pipeline": Layer, "adjoint": Step}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_of_a_document_is_an_argument(kind):
+    (of_rows, of_instances), known = CALLED[kind], {*keywords_of(kind), "", "schema_", "kind", "units"}
+    instance = getattr(remat, f"{kind.capitalize()}Instance")
+    fields = {of_instances.get(key, key) for key in instance.model_fields}
+    if kind in ROWS:
+        fields |= {of_rows.get(key, key) for key in ROWS[kind].model_fields}
+    if kind == "pipeline":  # the machine follows from the cluster
+        fields |= set(ClusterModel.model_fields)
+    assert fields - known == set()
+
+
+def test_tensors_and_origins_are_columns():
+    common = {"forward_time": [4, 4], "backward_time": 4, "parameter_size": 8, "devices": 2, "micro_batches": 2}
+    shared = remat.pipeline(**common, tensor=[{"2": {"forward_time": 2, "backward_time": 3}}, None])
+    assert [[one.backward_time for one in layer.tensor.values()] for layer in shared.layers] == [[3], []]
+    built = remat.chain(forward_time=[1, 2], backward_time=2, output_size=4, origin=[[{"module": "stem"}], None])
+    assert [[one.module for one in stage.origin] for stage in built.stages] == [["stem"], []]
 
 
 def test_a_join_takes_the_units_of_its_chains():

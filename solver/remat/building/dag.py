@@ -57,8 +57,14 @@ class DagArguments(Common, total=False):
     ----------
     workspace : column
         Bytes that a task needs while it runs, in addition to its reads and writes.
-    in_place, required, recomputable, once : column of bool
-        As in documents: see docs/reference/graphs.md.
+    in_place : column of bool
+        The outputs of a task may take the space of inputs that it frees at its end. Default: False.
+    required : column of bool
+        The task runs at least once. Default: True. False: only if a schedule needs its values.
+    recomputable : column of bool
+        The task may run more than once. Default: True.
+    once : column of bool
+        The task runs exactly once. Default: False.
     phase : column of str
         ``forward``, ``loss`` or ``backward``.
     energy : column

@@ -78,18 +78,21 @@ class Transfer:
 class Decision:
     """Decision for one value.
 
+    Times and sizes are in the instance's units.
+
     Attributes
     ----------
     value : str
+        Name of the value.
     module : str
         The stage, layer or module of its producer; empty if there is none.
     size : int
     decision : str
-        ``recomputed``: made more than once. ``offloaded``: it lies for a time where no task uses it, such as in a
-        host memory. ``kept``: neither, and some task reads it, or it is there at the end. ``dropped``: no task reads
-        it. ``unused``: never there.
+        ``recomputed``: computed more than once. ``offloaded``: stored for a time in a memory where no task uses it,
+        such as the host. ``kept``: neither, and some task reads it, or it is present at the end. ``dropped``: no task
+        reads it. ``unused``: never present.
     runs : int
-        Runs of tasks that make it.
+        Number of runs that compute it.
     recompute_time : int or float
         Time of these runs beyond the first one.
     recomputations : tuple of Run
