@@ -214,6 +214,9 @@ REMEDIES = {
     ("dag", "budget"): "give it to remat.solve, or a capacity to machine=remat.device('8GB')",
     ("dag", "edges"): "they are the first argument, graph",
     ("pipeline", "layers"): "the columns have an entry for each layer; if all are scalars, write length=",
+    ("solve", "batch"): "ask remat.largest_batch",
+    ("solve", "max_makespan"): "ask remat.least_budget",
+    ("solve", "max_overhead"): "ask remat.least_budget",
     ("solve", "memory"): "write budget=",
     ("solve", "timeout"): "write time_limit=",
 }

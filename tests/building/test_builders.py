@@ -414,6 +414,23 @@ def test_streams_and_times_by_type_are_built_from_graphs_and_lists():
     assert remat.dag(graph, time=times, **shared).tasks[1].time == {"a100": 4, "t4": 9}
 
 
+def test_a_text_is_an_attribute_or_one_size_for_all():
+    graph = nx.DiGraph([("a", "b")])
+    assert remat.dag(graph, time="2s", size="8MB") == remat.dag(graph, time=2, size=8_000_000)
+    nx.set_node_attributes(graph, 5, "8MB")
+    assert [task.size for task in remat.dag(graph, time=2, size="8MB").tasks] == [5, 5]
+
+
+def test_edges_may_be_a_data_frame():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"source": [0, 0, 1], "target": [1, 2, 2], "weight": 1})
+    columns = {"time": [1, 2, 3], "size": pandas.Series([4, 5, 6])}
+    built = remat.dag(frame[["source", "target"]], **columns)
+    assert digest(built) == digest(remat.dag([(0, 1), (0, 2), (1, 2)], **columns))
+    with pytest.raises(InstanceError, match="graph: an array of shape"):
+        remat.dag(frame, **columns)
+
+
 def test_a_pair_of_lists_is_a_pair_of_csr_arrays():
     rows = remat.dag(reads=[[], [0], [0, 1]], writes=[[0], [1], [2]], time=[1, 2, 3], size=[5, 6, 7])
     pair = remat.dag(reads=([0, 0, 1, 3], [0, 0, 1]), writes=((0, 1, 2, 3), [0, 1, 2]), time=[1, 2, 3], size=[5, 6, 7])
