@@ -308,6 +308,10 @@ CALLS = [
     (remat.dag, {**LISTS, "parts": [[{"reads": [0]}], None]}, "parts[0]: a collective reads and writes in its parts"),
     (remat.dag, {**LISTS, "parallel": {"max": 0}}, "parallel[0].max: 0"),
     (remat.dag, {**LISTS, "stream": 0}, "stream: 0"),
+    (remat.dag, {**LISTS, "origin": [None, {"modul": "a"}]}, "origin[1].modul: unknown key; an origin has module, op"),
+    (remat.dag, {**LISTS, "origin": [None, {"op": 3}]}, "origin[1].op: 3 is no text"),
+    (remat.dag, {**LISTS, "origin": [3, None]}, "origin[0]: expected a dict, or the name of a module, not 3"),
+    (remat.dag, {**LISTS, "origin": ["a"]}, "origin: 1 entries, and 2 are expected"),
     (remat.dag, {"graph": [(0, 1)], "time": 1, "size": 1, "parts": [None, [{}]]}, "parts[1]: a collective reads"),
     (remat.adjoint, {"steps": 9, "slots": 3}, "slots: remat.adjoint has no such argument; write storage="),
     (remat.pipeline, {"layers": 8}, "layers: remat.pipeline has no such argument; the columns have an entry for each"),
@@ -412,6 +416,20 @@ def test_streams_and_times_by_type_are_built_from_graphs_and_lists():
     nx.set_node_attributes(graph, by_node, "cost")
     assert digest(remat.dag(graph, time="cost", **shared)) == digest(remat.dag(graph, time=times, **shared))
     assert remat.dag(graph, time=times, **shared).tasks[1].time == {"a100": 4, "t4": 9}
+
+
+def test_origins_are_modules_or_dicts():
+    lists = {"reads": [[], [0]], "writes": [[0], [1]], "time": [1, 2], "size": [5, 6]}
+    built = remat.dag(**lists, origin=["stem", {"module": "head", "op": "add"}])
+    assert [(task.origin.module, task.origin.op) for task in built.tasks] == [("stem", ""), ("head", "add")]
+    assert [row.module for row in remat.solve(built).decisions] == ["stem", "head"]
+    assert {task.origin.module for task in remat.dag(**lists, origin={"module": "all"}).tasks} == {"all"}
+    assert {task.origin.module for task in remat.dag(**lists, origin="all").tasks} == {"all"}
+    bare = remat.dag(**lists, origin=[None, None], on=[None, "processor"])
+    assert [task.origin.module for task in bare.tasks] == ["", ""]
+    graph = nx.DiGraph([("a", "b")])
+    nx.set_node_attributes(graph, {"a": "stem", "b": "head"}, "layer")
+    assert [task.origin.module for task in remat.dag(graph, time=1, size=1, origin="layer").tasks] == ["stem", "head"]
 
 
 def test_a_text_is_an_attribute_or_one_size_for_all():

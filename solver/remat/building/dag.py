@@ -20,6 +20,7 @@ from remat.building.task_fields import (
     is_one_for_all,
     lists_of,
     named_parts,
+    origins,
     types_of,
     written_by,
 )
@@ -27,7 +28,7 @@ from remat.errors import InstanceError
 from remat.graph.names import Names, NumberedNames
 from remat.graph.taskgraph import BoolArray, Ragged
 from remat.instance.column_parser import can_all_run
-from remat.instance.columns import FLAGS, GraphColumns, Tasks, Values, given_energies
+from remat.instance.columns import FLAGS, OPTIONAL, GraphColumns, Tasks, Values, given_energies
 from remat.instance.fields import LONGEST_NAME
 from remat.instance.native import native
 from remat.messages import brief
@@ -78,8 +79,9 @@ class DagArguments(Common, total=False):
         arguments `reads` and `writes` are empty.
     busy : column of bool
         Whether a collective also occupies its processors.
-    origin : column of dict
-        Where a task comes from: ``{"module": "layer3.conv2"}``, or also `op` and `source`. Decisions name the module.
+    origin : column of str or dict
+        Where a task comes from: a module of the program, or ``{"module": "layer3.conv2", "op": "conv", "source":
+        "net.py:9"}``. Decisions name the module.
     stream : int
         All tasks run for one sample after the other, without end; so many samples are checked step by step.
     """
@@ -159,7 +161,7 @@ def dag(
     ('t1', 't2')
     """
     given = dict(more)
-    own = {key: given.pop(key) for key in ("workspace", *FLAGS, "phase", "energy", *FIELDS) if key in given}
+    own = {key: given.pop(key) for key in ("workspace", *FLAGS, "phase", "energy", "origin", *FIELDS) if key in given}
     document = head("dag", given)
     if "stream" in given:
         document["stream"] = native(given["stream"])
@@ -215,6 +217,10 @@ def _further(shape: _Shape, own: dict[str, Any], types: frozenset[str]) -> dict[
 def _columns(shape: _Shape, own: Mapping[str, Any], units: Units) -> GraphColumns:
     count, flags = len(shape.tasks), _flags(shape, own, len(shape.tasks))
     energy = arrays.energies("energy", own["energy"], count) if "energy" in own else None
+    origin = _origins(shape, own.get("origin"), count)
+    given = np.zeros(count, dtype=np.int64) if energy is None else given_energies(energy)
+    if origin is not None:
+        given |= np.array([one is not None for one in origin], dtype=np.int64) << OPTIONAL.index("origin")
     return GraphColumns(
         tasks=shape.tasks,
         values=shape.values,
@@ -228,11 +234,18 @@ def _columns(shape: _Shape, own: Mapping[str, Any], units: Units) -> GraphColumn
         required=flags["required"],
         recomputable=flags["recomputable"],
         once=flags["once"],
-        given=np.zeros(count, dtype=np.int64) if energy is None else given_energies(energy),
+        given=given,
         listed=0 if shape.declares else len(shape.values),
         phase=_texts("phase", shape.of_tasks("phase", own.get("phase", "")), count),
         energy=energy,
+        origin=cast("Any", origin),
     )
+
+
+def _origins(shape: _Shape, given: Any, count: int) -> tuple[Any, ...] | None:
+    if given is None:
+        return None
+    return origins(given if is_one_for_all("origin", given) else shape.of_tasks("origin", given), count)
 
 
 def _built(document: dict[str, Any], columns: GraphColumns, rules: tuple[Rule, ...]) -> DagInstance:

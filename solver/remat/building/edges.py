@@ -134,9 +134,7 @@ def attribute(argument: str, given: Any, edges: Edges, nodes: Iterable[int]) -> 
             return list(map(itemgetter(given), map(edges.attributes.__getitem__, nodes)))
         except KeyError:
             node = next(node for node in nodes if given not in edges.attributes[node])
-            hint = (
-                f"node {edges.shown(node)} has no attribute {given!r}; for one entry for all, give a quantity"
-            )
+            hint = f"node {edges.shown(node)} has no attribute {given!r}; for one entry for all, give a quantity"
             raise InstanceError(hint, f"{argument}[{edges.shown(node)}]") from None
     if isinstance(given, Mapping):
         own: tuple[Any, ...] = tuple(range(edges.count)) if edges.nodes is None else edges.nodes

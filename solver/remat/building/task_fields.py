@@ -1,4 +1,4 @@
-"""Fields of tasks that have no column: entries by type of processor, processors, collectives and their origin."""
+"""Fields of tasks that have no column (entries by type of processor, processors, collectives), and their origin."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 from remat.building.columns import entries, is_scalar, listed
 from remat.errors import InstanceError
 from remat.instance.columns import GraphColumns, Tasks, Values
+from remat.instance.fields import LONGEST_NAME
 from remat.instance.native import native
 from remat.instance.tasks import Origin, Parallel
 from remat.messages import brief
 
-FIELDS = ("on", "parallel", "parts", "busy", "origin")
+FIELDS = ("on", "parallel", "parts", "busy")
 """Arguments of `remat.dag` whose entries are those of documents."""
 
 _OF_ALL = {"parallel": frozenset(Parallel.model_fields), "origin": frozenset(Origin.model_fields)}
@@ -66,6 +67,33 @@ def fields(argument: str, given: Any, count: int) -> dict[int, Any]:
     if argument == "on":
         every = [[one] if isinstance(one, str) else one for one in every]
     return {index: one for index, one in enumerate(every) if one is not None and not (argument == "busy" and not one)}
+
+
+def origins(given: Any, count: int) -> tuple[tuple[str | None, ...] | None, ...]:
+    """Return the column of origins: module, operator and source of each task; a text is the module."""
+    one = isinstance(given, Mapping) or is_scalar(given)
+    listed_entries = [native(given)] if one else entries("origin", given)
+    if not one and len(listed_entries) != count:
+        raise InstanceError(f"{len(listed_entries):,} entries, and {count:,} are expected", "origin")
+    found = [_origin(entry, "origin" if one else f"origin[{at}]") for at, entry in enumerate(listed_entries)]
+    return tuple(found * count if one else found)
+
+
+_ORIGIN = tuple(Origin.model_fields)
+
+
+def _origin(entry: Any, at: str) -> tuple[str | None, ...] | None:
+    if entry is None:
+        return None
+    texts = {"module": entry} if isinstance(entry, str) else entry
+    if not isinstance(texts, dict):
+        raise InstanceError(f"expected a dict, or the name of a module, not {brief(entry)}", at)
+    for key, text in texts.items():
+        if key not in _ORIGIN:
+            raise InstanceError(f"unknown key; an origin has {', '.join(_ORIGIN)}", f"{at}.{key}")
+        if not isinstance(text, str) or len(text) > LONGEST_NAME:
+            raise InstanceError(f"{brief(text)} is no text of at most {LONGEST_NAME} characters", f"{at}.{key}")
+    return tuple(texts.get(key) for key in _ORIGIN)
 
 
 def named_parts(parts: dict[int, Any], names: Sequence[str]) -> dict[int, Any]:
