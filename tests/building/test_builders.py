@@ -27,7 +27,7 @@ from tests.test_calls import keywords_of
 KINDS = {
     "chain": documents.chains() | documents.chains(trained=True, sharded=True),
     "adjoint": documents.adjoints(),
-    "dag": documents.dags(),
+    "dag": documents.dags() | documents.annotated().map(lambda pair: pair[1]),
     "tree": documents.trees(),
     "pipeline": documents.pipelines(),
     "join": documents.joins(),
