@@ -37,7 +37,8 @@ class InstanceError(RematError):
     message : str
         The error, with the figure and the remedy.
     path : str
-        JSON path of the error (``$.stages[3].forward_time``); empty if there is none. Long keys in it are shortened.
+        JSON path of the error (``$.stages[3].forward_time``), or the argument of a builder (``forward_time[3]``); empty
+        if there is none. Long keys in it are shortened.
     more : sequence of str
         Further errors in the document, one line each: notes of the exception, which a traceback shows.
     """
@@ -147,6 +148,10 @@ def _is_text(value: object) -> bool:
     return value is None or isinstance(value, str)
 
 
+def _is_algorithm(value: object) -> bool:
+    return isinstance(value, str) or type(value).__name__ == "Algorithm"
+
+
 def _is_mapping(value: object) -> bool:
     return value is None or (isinstance(value, Mapping) and all(isinstance(key, str) for key in value))
 
@@ -162,12 +167,12 @@ def _is_several(value: object) -> bool:
 
 
 def _is_names(value: object) -> bool:
-    listed = isinstance(value, (list, tuple)) and not all(isinstance(name, str) for name in value)
-    return isinstance(value, str) or (_is_several(value) and not listed)
+    listed = isinstance(value, (list, tuple)) and not all(map(_is_algorithm, value))
+    return _is_algorithm(value) or (_is_several(value) and not listed)
 
 
 TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
-    "algorithm": (_is_text, "a text"),
+    "algorithm": (_is_algorithm, "a name, or a remat.plugin.Algorithm"),
     "algorithms": (_is_names, "a name or several"),
     "any_instance": (_is_flag, "true or false"),
     "available": (_is_flag, "true or false"),
@@ -180,7 +185,6 @@ TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
     "name": (lambda value: isinstance(value, str), "a text"),
     "objective": (_is_text, "a text"),
     "options": (_is_mapping, "a mapping of names to values"),
-    "runs": (_is_several, "names of tasks in order"),
 }
 """Arguments that mean the same in all functions that raise `OptionError`."""
 
@@ -202,7 +206,27 @@ def _name(function: Callable[..., Any]) -> str:
     return qualified if "." in qualified else f"remat.{qualified}"
 
 
+REMEDIES = {
+    ("adjoint", "slots"): "write storage=[{'name': 'ram', 'slots': 5}]",
+    ("adjoint", "levels"): "write storage=[{'name': 'ram', 'slots': 5}, {'name': 'disk', 'bandwidth': '2GB/s'}]",
+    ("chain", "budget"): "give it to remat.solve, or a capacity to machine=remat.device('8GB')",
+    ("chain", "layers"): "the columns have an entry for each stage; if all are scalars, write length=",
+    ("dag", "budget"): "give it to remat.solve, or a capacity to machine=remat.device('8GB')",
+    ("dag", "edges"): "they are the first argument, graph",
+    ("pipeline", "layers"): "the columns have an entry for each layer; if all are scalars, write length=",
+    ("solve", "batch"): "ask remat.largest_batch",
+    ("solve", "max_makespan"): "ask remat.least_budget",
+    ("solve", "max_overhead"): "ask remat.least_budget",
+    ("solve", "memory"): "write budget=",
+    ("solve", "timeout"): "write time_limit=",
+}
+"""Remedies for arguments that other libraries have: function, argument -> text."""
+
+
 def _unknown(function: Callable[..., Any], wrong: str, named: Sequence[str]) -> str:
+    remedy = REMEDIES.get((function.__name__, wrong))
+    if remedy is not None:
+        return f"{_name(function)} has no such argument; {remedy}"
     known = [name for name in named if name != "self"]
     near = nearest(wrong, known)
     if near is not None:
@@ -211,7 +235,7 @@ def _unknown(function: Callable[..., Any], wrong: str, named: Sequence[str]) -> 
     alike = [name for name in known if words & _words(name)]
     if alike:
         return f"{_name(function)} has no such argument; similar ones are {listing(alike)}"
-    return f"{_name(function)} has no such argument; its arguments are {listing(known)}"
+    return f"{_name(function)} has no such argument; its arguments are {listing(known)} (see help({_name(function)}))"
 
 
 def _words(name: str) -> set[str]:

@@ -129,17 +129,21 @@ def pipeline_arguments(document, draw):
 def dag_arguments(document, draw):
     """The arguments of `remat.dag` with `reads` and `writes`."""
     names = [value["id"] for value in document["values"]]
-    number = {name: index for index, name in enumerate(names)}
+    number = {name: name if draw.random() < 0.2 else index for index, name in enumerate(names)}
     tasks = document["tasks"]
     lists = {key: [[number[name] for name in task.get(key, ())] for task in tasks] for key in ("reads", "writes")}
-    if draw.random() < 0.5:
+    if draw.random() < 0.5 and not any(isinstance(called, str) for called in number.values()):
         lists = {key: csr(rows) for key, rows in lists.items()}
     optional = {"workspace": 0, "in_place": False, "required": True, "recomputable": True, "once": False, "phase": ""}
     own = {key: column(draw, [task.get(key, default) for task in tasks]) for key, default in optional.items()}
     own["time"] = column(draw, [task["time"] for task in tasks])
+    further = {key: [task.get(key) for task in tasks] for key in ("parallel", "origin")}
+    own |= {key: entries for key, entries in further.items() if any(entries)}
     given = common(document) | lists | own | rest(document, *PLACES, "pinned_inputs")
-    given["size"] = column(draw, [value["size"] for value in document["values"]])
-    return given | {"names": [task["id"] for task in tasks], "value_names": names}
+    given |= {"names": [task["id"] for task in tasks], "value_names": names}
+    if draw.random() < 0.2:
+        return given | {"size": {value["id"]: value["size"] for value in document["values"]}}
+    return given | {"size": column(draw, [value["size"] for value in document["values"]])}
 
 
 def csr(rows):
@@ -149,12 +153,12 @@ def csr(rows):
 
 
 def listed_dag(document):
-    """A task graph with all its values listed, and no field that only documents have."""
+    """A task graph with all its values listed."""
     sizes = {value["id"]: value["size"] for value in document["values"]}
     sizes |= {task["id"]: task["size"] for task in document["tasks"] if "size" in task}
     tasks = []
     for task in document["tasks"]:
-        kept = {key: value for key, value in task.items() if key not in ("size", "parallel")}
+        kept = {key: value for key, value in task.items() if key != "size"}
         tasks.append(kept | {"writes": task.get("writes", [task["id"]])})
     values = [{"id": name, "size": size} for name, size in sizes.items()]
     return document | {"values": values, "tasks": tasks}

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import re
 
 import networkx as nx
 import numpy as np
@@ -13,7 +14,12 @@ from hypothesis import strategies as st
 import remat
 from remat import InstanceError
 from remat.instance import digest, instance_document
+from remat.instance.adjoint import Step
+from remat.instance.chain import Stage
+from remat.instance.cluster import ClusterModel
+from remat.instance.layers import Layer
 from remat.instance.lowering import lower
+from remat.instance.tasks import Task
 from tests.building.builder_calls import builder_call, is_column
 from tests.instance import documents
 from tests.test_calls import keywords_of
@@ -21,7 +27,7 @@ from tests.test_calls import keywords_of
 KINDS = {
     "chain": documents.chains() | documents.chains(trained=True, sharded=True),
     "adjoint": documents.adjoints(),
-    "dag": documents.dags(),
+    "dag": documents.dags() | documents.annotated().map(lambda pair: pair[1]),
     "tree": documents.trees(),
     "pipeline": documents.pipelines(),
     "join": documents.joins(),
@@ -188,6 +194,7 @@ def test_nodes_may_be_values(seed):
 
 EDGES = [(0, 1), (1, 2)]
 G = nx.DiGraph([("a", "b")])
+LISTS = {"reads": [[], [0]], "writes": [[0], [1]], "time": [1, 2], "size": [5, 6]}
 CALLS = [
     (remat.dag, {"graph": EDGES, "time": [1, 2, -3], "size": 1}, "time[2]: -3"),
     (remat.dag, {"graph": EDGES, "time": 1, "size": np.array([1, 2.5, 3])}, "size[1]: 2.5"),
@@ -292,6 +299,23 @@ CALLS = [
     ),
     (remat.machine, {"memories": {"a": -1}, "processors": {"p": "a"}}, "memories[0].capacity: -1"),
     (remat.machine, {"memories": {"a": 1}, "processors": {"p": "b"}}, "processors[0].memory: unknown memory 'b'"),
+    (remat.machine, {"memories": {"a": {"size": 1}}, "processors": {"p": "a"}}, "memories[0].size"),
+    (remat.machine, {"memories": {"a": 1}, "processors": {"p": {"memory": "a", "speed": 0}}}, "processors[0].speed: 0"),
+    (remat.dag, {**LISTS, "on": ["gpu", None]}, "on[0][0]: unknown processor 'gpu'; the machine has"),
+    (remat.dag, {**LISTS, "on": ["gpu"]}, "on: 1 entries, and 2 are expected"),
+    (remat.dag, {**LISTS, "time": {"a100": 1}}, "time['t0']: there is no entry for it; a mapping has one for each row"),
+    (remat.dag, {**LISTS, "reads": [[], ["v"]]}, "reads[1][0]: 'v' is no value; "),
+    (remat.dag, {**LISTS, "parts": [[{"reads": [0]}], None]}, "parts[0]: a collective reads and writes in its parts"),
+    (remat.dag, {**LISTS, "parallel": {"max": 0}}, "parallel[0].max: 0"),
+    (remat.dag, {**LISTS, "stream": 0}, "stream: 0"),
+    (remat.dag, {**LISTS, "origin": [None, {"modul": "a"}]}, "origin[1].modul: unknown key; an origin has module, op"),
+    (remat.dag, {**LISTS, "origin": [None, {"op": 3}]}, "origin[1].op: 3 is no text"),
+    (remat.dag, {**LISTS, "origin": [3, None]}, "origin[0]: expected a dict, or the name of a module, not 3"),
+    (remat.dag, {**LISTS, "origin": ["a"]}, "origin: 1 entries, and 2 are expected"),
+    (remat.dag, {"graph": [(0, 1)], "time": 1, "size": 1, "parts": [None, [{}]]}, "parts[1]: a collective reads"),
+    (remat.adjoint, {"steps": 9, "slots": 3}, "slots: remat.adjoint has no such argument; write storage="),
+    (remat.pipeline, {"layers": 8}, "layers: remat.pipeline has no such argument; the columns have an entry for each"),
+    (remat.dag, {**LISTS, "colour": 3}, "colour: remat.dag has no such argument; its arguments are graph, time"),
     (remat.device, {"capacity": "8 bananas"}, "capacity: '8 bananas'"),
     (remat.device, {"capacity": 8, "host": 64}, "link: a host needs a link"),
 ]
@@ -321,6 +345,167 @@ def test_machines_work_in_the_units_of_the_instance():
         links={pair: {"bandwidth": "12GB/s", "latency": "1us"} for pair in (("device", "host"), ("host", "device"))},
     )
     assert digest(remat.chain(**arguments | {"machine": named}, time_unit="ms")) == digest(milliseconds)
+
+
+DEVICES = {
+    "memories": {"big": {"capacity": "16GB", "static": "1GB"}, "small": "4GB"},
+    "processors": {"gpu0": {"memory": "big", "type": "a100"}, "gpu1": {"memory": "small", "type": "t4"}},
+    "links": {("big", "small"): "12GB/s", ("small", "big"): "12GB/s"},
+}
+
+
+def devices_document(**more):
+    """The document of a graph on two devices."""
+    machine = {
+        "memories": [{"name": "big", "capacity": "16GB", "static": "1GB"}, {"name": "small", "capacity": "4GB"}],
+        "processors": [
+            {"name": "gpu0", "memory": "big", "type": "a100"},
+            {"name": "gpu1", "memory": "small", "type": "t4"},
+        ],
+        "links": [{"source": a, "target": b, "bandwidth": "12GB/s"} for a, b in (("big", "small"), ("small", "big"))],
+    }
+    values = [{"id": name, "size": size} for name, size in (("x", 120), ("g0", 4), ("g1", 4), ("sum", 4), ("y", 2))]
+    return {"schema": "remat.instance/3", "kind": "dag", "machine": machine, "values": values, "inputs": ["x"]} | more
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_tasks_have_types_processors_and_parts(by_name):
+    tasks = [
+        {"id": "left", "time": {"a100": 3, "t4": 9}, "reads": ["x"], "writes": ["g0"], "on": ["gpu0"]},
+        {"id": "right", "time": {"a100": 4}, "reads": ["x"], "writes": ["g1"], "origin": {"module": "right.conv"}},
+        {
+            "id": "reduce", "time": 6, "busy": True,
+            "parts": [{"reads": ["g0"], "writes": ["sum"]}, {"reads": ["g1"], "writes": ["sum"]}],
+        },
+        {"id": "end", "time": 1, "reads": ["sum"], "writes": ["y"], "on": ["gpu0", "gpu1"]},
+    ]  # fmt: skip
+    document = devices_document(tasks=tasks, outputs=[{"value": "y", "memory": "big"}])
+    names, times = ["left", "right", "reduce", "end"], {"a100": [3, 4, None, None], "t4": np.array([9, 0, 0, 0])}
+    parts = [{"reads": ["g0"], "writes": ["sum"]}, {"reads": [2], "writes": [np.int64(3)]}]
+    built = remat.dag(
+        reads=[["x"], ["x"], [], ["sum"]] if by_name else [[0], [0], [], [3]],
+        writes=[["g0"], ["g1"], [], ["y"]] if by_name else [[1], [2], [], [4]],
+        time=[{"a100": 3, "t4": 9}, {"a100": times["a100"][1]}, 6, np.int64(1)],
+        size={"x": 120, "g0": 4, "g1": np.int32(4), "sum": 4, "y": 2},
+        names=names,
+        on=["gpu0", None, None, ("gpu0", "gpu1")],
+        parts={"left": None, "right": None, "reduce": parts, "end": None} if by_name else [None, None, parts, None],
+        busy=[False, False, True, False],
+        origin=[None, {"module": "right.conv"}, None, None],
+        outputs={"y": "big"},
+        machine=remat.machine(**DEVICES),
+    )
+    assert digest(built) == digest(remat.load(document))
+    assert built.tasks[1].origin.module == "right.conv"
+
+
+def test_streams_and_times_by_type_are_built_from_graphs_and_lists():
+    tasks = [
+        {"id": "0", "time": {"a100": 3, "t4": 9}, "writes": ["0"]},
+        {"id": "1", "time": {"a100": 4, "t4": 9}, "reads": ["0"], "writes": ["1"]},
+    ]
+    values = [{"id": "0", "size": 8}, {"id": "1", "size": 4}]
+    expected = digest(remat.load(devices_document(tasks=tasks, values=values, inputs=[], stream=4)))
+    graph = nx.DiGraph([(0, 1)])
+    shared = {"size": [8, 4], "machine": remat.machine(**DEVICES), "stream": 4}
+    times = {"a100": [3, 4], "t4": 9}
+    lists = {"reads": [[], [0]], "writes": [[0], [1]], "names": ["0", "1"], "value_names": ["0", "1"]}
+    assert digest(remat.dag(**lists, time=times, **shared)) == expected
+    by_node = {0: {"a100": 3, "t4": 9}, 1: {"a100": 4, "t4": 9}}
+    assert digest(remat.dag(graph, time=times, **shared)) == digest(remat.dag(graph, time=by_node, **shared))
+    nx.set_node_attributes(graph, by_node, "cost")
+    assert digest(remat.dag(graph, time="cost", **shared)) == digest(remat.dag(graph, time=times, **shared))
+    assert remat.dag(graph, time=times, **shared).tasks[1].time == {"a100": 4, "t4": 9}
+
+
+def test_origins_are_modules_or_dicts():
+    lists = {"reads": [[], [0]], "writes": [[0], [1]], "time": [1, 2], "size": [5, 6]}
+    built = remat.dag(**lists, origin=["stem", {"module": "head", "op": "add"}])
+    assert [(task.origin.module, task.origin.op) for task in built.tasks] == [("stem", ""), ("head", "add")]
+    assert [row.module for row in remat.solve(built).decisions] == ["stem", "head"]
+    assert {task.origin.module for task in remat.dag(**lists, origin={"module": "all"}).tasks} == {"all"}
+    assert {task.origin.module for task in remat.dag(**lists, origin="all").tasks} == {"all"}
+    bare = remat.dag(**lists, origin=[None, None], on=[None, "processor"])
+    assert [task.origin.module for task in bare.tasks] == ["", ""]
+    graph = nx.DiGraph([("a", "b")])
+    nx.set_node_attributes(graph, {"a": "stem", "b": "head"}, "layer")
+    assert [task.origin.module for task in remat.dag(graph, time=1, size=1, origin="layer").tasks] == ["stem", "head"]
+
+
+def test_a_text_is_an_attribute_or_one_size_for_all():
+    graph = nx.DiGraph([("a", "b")])
+    assert remat.dag(graph, time="2s", size="8MB") == remat.dag(graph, time=2, size=8_000_000)
+    nx.set_node_attributes(graph, 5, "8MB")
+    assert [task.size for task in remat.dag(graph, time=2, size="8MB").tasks] == [5, 5]
+
+
+def test_edges_may_be_a_data_frame():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"source": [0, 0, 1], "target": [1, 2, 2], "weight": 1})
+    columns = {"time": [1, 2, 3], "size": pandas.Series([4, 5, 6])}
+    built = remat.dag(frame[["source", "target"]], **columns)
+    assert digest(built) == digest(remat.dag([(0, 1), (0, 2), (1, 2)], **columns))
+    with pytest.raises(InstanceError, match="graph: an array of shape"):
+        remat.dag(frame, **columns)
+
+
+def test_a_pair_of_lists_is_a_pair_of_csr_arrays():
+    rows = remat.dag(reads=[[], [0], [0, 1]], writes=[[0], [1], [2]], time=[1, 2, 3], size=[5, 6, 7])
+    pair = remat.dag(reads=([0, 0, 1, 3], [0, 0, 1]), writes=((0, 1, 2, 3), [0, 1, 2]), time=[1, 2, 3], size=[5, 6, 7])
+    assert digest(pair) == digest(rows)
+    assert remat.dag(reads=([], [0]), writes=([0], [1]), time=[1, 2], size=[1, 1]).tasks[1].reads == ("v0",)
+
+
+@pytest.mark.parametrize("kind", [*KINDS])
+def test_help_explains_every_argument(kind):
+    explained = getattr(remat, kind).__doc__.partition("Parameters\n")[2].partition("\nReturns\n")[0]
+    listed = re.findall(r"^(\w[\w, ]*)(?: : .*)?$", explained, re.MULTILINE)
+    named = {name.strip() for line in listed for name in line.split(",")}
+    assert set(keywords_of(kind)) - named == set()
+    assert "**" not in explained
+
+
+CALLED = {
+    "chain": ({"name": "names", "backward_reads": "stage_backward_reads"}, {"stages": "", "loss": "loss_time"}),
+    "adjoint": ({}, {"steps": "steps"}),
+    "dag": ({"id": "names", "writes": "writes"}, {"tasks": "time", "values": "size"}),
+    "tree": ({}, {}),
+    "pipeline": ({"name": "names", "backward_reads": "layer_backward_reads"}, {"layers": "", "cluster": "devices"}),
+    "join": ({}, {"loss": "loss_time"}),
+}
+"""Arguments for fields of a row and of an instance that have another name; empty for those that only documents have."""
+
+ROWS = {"chain": Stage, "dag": Task, "pipeline": Layer, "adjoint": Step}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_of_a_document_is_an_argument(kind):
+    (of_rows, of_instances), known = CALLED[kind], {*keywords_of(kind), "", "schema_", "kind", "units"}
+    instance = getattr(remat, f"{kind.capitalize()}Instance")
+    fields = {of_instances.get(key, key) for key in instance.model_fields}
+    if kind in ROWS:
+        fields |= {of_rows.get(key, key) for key in ROWS[kind].model_fields}
+    if kind == "pipeline":  # the machine follows from the cluster
+        fields |= set(ClusterModel.model_fields)
+    assert fields - known == set()
+
+
+def test_tensors_and_origins_are_columns():
+    common = {"forward_time": [4, 4], "backward_time": 4, "parameter_size": 8, "devices": 2, "micro_batches": 2}
+    shared = remat.pipeline(**common, tensor=[{"2": {"forward_time": 2, "backward_time": 3}}, None])
+    assert [[one.backward_time for one in layer.tensor.values()] for layer in shared.layers] == [[3], []]
+    built = remat.chain(forward_time=[1, 2], backward_time=2, output_size=4, origin=[[{"module": "stem"}], None])
+    assert [[one.module for one in stage.origin] for stage in built.stages] == [["stem"], []]
+
+
+def test_a_join_takes_the_units_of_its_chains():
+    branch = remat.chain(forward_time=[1, 2], backward_time=2, output_size=8, time_unit="ms", size_unit="unit")
+    plain = {"forward_time": [1, 2], "backward_time": 2, "output_size": 8}
+    named = {"time_unit": "ms", "size_unit": "unit"}
+    expected = digest(remat.join([plain, plain], **named))
+    assert digest(remat.join([branch, plain])) == digest(remat.join([plain, branch])) == expected
+    with pytest.raises(InstanceError, match=r"chains\[0\]: it counts in ms and unit, and the join in s and unit"):
+        remat.join([branch], time_unit="s")
 
 
 def test_devices_of_a_pipeline_are_a_number_capacities_or_dicts():

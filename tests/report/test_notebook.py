@@ -127,11 +127,13 @@ def test_instances():
 def test_frames(monkeypatch):
     pandas = pytest.importorskip("pandas")
     result = remat.solve(LECTURE, budget=4)
-    frame = result.frame()
+    frame = result.to_frame()
     assert isinstance(frame, pandas.DataFrame)
     assert list(frame.columns) == ["kind", "start", "what", "where"]
     assert len(frame) == len(result.steps)
-    assert len(remat.sweep(LECTURE, budgets=[3, 4]).frame()) == 2
+    assert len(remat.sweep(LECTURE, budgets=[3, 4]).to_frame()) == 2
+    with pytest.warns(DeprecationWarning, match="to_frame"):
+        assert len(result.frame()) == len(frame)
     without(monkeypatch, "pandas")
     with pytest.raises(remat.RematError, match="pip install pandas"):
-        result.frame()
+        result.to_frame()

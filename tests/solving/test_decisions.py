@@ -93,6 +93,23 @@ def test_without_a_schedule_there_is_nothing():
     assert {len(column) for column in result.timeline().values()} == {0}
 
 
+def test_what_is_not_there_is_named():
+    none, found = remat.solve(CHAIN, budget=1), remat.solve(CHAIN, algorithm="keep-all")
+    assert not none.decisions
+    with pytest.raises(KeyError, match="there is no schedule"):
+        none.decisions["x1"]
+    for rows in (none.decisions, none.stage_decisions):
+        with pytest.raises(IndexError, match="there is no schedule"):
+            rows[0]
+    with pytest.raises(KeyError, match=r"there is no value 'x11'; did you mean 'x1'\?"):
+        found.decisions["x11"]
+    with pytest.raises(IndexError):
+        found.decisions[99]
+    assert found.decisions[np.int64(1)] == found.decisions[1]
+    with pytest.raises(remat.OptionError, match="memory: unknown memory 'hots'"):
+        found.peak_of("hots")
+
+
 def test_the_timeline_and_the_graph_have_the_verified_times():
     result = remat.solve(CHAIN, algorithm="offload-greedy", machine=HOST, budget={"device": 150})
     steps = result.timeline()

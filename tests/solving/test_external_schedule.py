@@ -48,7 +48,7 @@ def test_a_budget_below_the_peak_names_it():
         (["a", "b"], "^runs: schedule: output-missing: c is not in memory at the end$"),
         (["a", "b", "c", "c"], "^runs: step 3: not-recomputable: task c may run only once"),
         ([], "^runs: schedule: output-missing"),
-        ("abc", "^runs: expected names of tasks in order, not 'abc'$"),
+        (3, "^runs: expected names of tasks in order, or a schedule, not 3$"),
     ],
 )
 def test_what_cannot_be_done_is_named(runs, message):

@@ -114,6 +114,35 @@ def read(join: remat.Instance) -> int:
     return len(waits) + len(numbers) + len(records) + len(listed)
 
 
+def devices() -> tuple[bool, float]:
+    """Assign tasks to processors, verify steps, and read a saved schedule."""
+    machine = remat.machine(
+        memories={"big": "16GB", "small": {"capacity": "4GB", "static": "1GB"}},
+        processors={"gpu0": {"memory": "big", "type": "a100"}, "gpu1": {"memory": "small", "type": "t4"}},
+        links={("big", "small"): "12GB/s", ("small", "big"): "12GB/s"},
+    )
+    graph = remat.dag(
+        reads=[[], ["x"]],
+        writes=[["x"], ["y"]],
+        size={"x": "20MB", "y": 4},
+        time={"a100": [1, 2], "t4": np.array([3, 4])},
+        on=["gpu0", None],
+        origin=[{"module": "stem"}, None],
+        outputs=["y"],
+        machine=machine,
+    )
+    steps: list[dict[str, Any]] = [{"run": "t0", "on": ["gpu0"]}, {"run": "t1", "on": ["gpu0"], "drop": ["x"]}]
+    report = assert_type(remat.verify(graph, steps), remat.Report)
+    saved = assert_type(remat.schedule_of(graph, steps), remat.Result)
+    assert saved.makespan is not None
+    mine = next(one for one in remat.algorithms("dag") if one.name == "keep-all")
+    plain = remat.chain(forward_time=[1, 2], backward_time=2, output_size=4)
+    found: remat.Result = remat.solve(plain, algorithm=mine, warm_start=[{"run": "F1"}] if not report.ok else None)
+    curves: tuple[remat.Curve, ...] = remat.sweep(plain, [mine, "rotor"], budgets=[0.9]).curves
+    assert found.makespan is not None
+    return report.ok, saved.makespan + len(curves)
+
+
 def stream(loop: remat.Instance) -> int:
     """Stream a time loop, prepare it, and ask for its smallest budget."""
     steps = assert_type(remat.stream(loop), remat.Stream)
@@ -132,6 +161,7 @@ async def wait(instance: remat.Instance) -> remat.Result:
 def main() -> None:
     """Run all of it."""
     instances = build()
+    assert devices() == (True, 5.0)
     for instance in instances[:4]:
         solve(instance)
     ask(instances[0])

@@ -37,12 +37,20 @@ def adjoint(
     ----------
     steps : int, optional
         Number of steps; not needed where an argument has an entry for each.
-    forward_time, backward_time, state_size, adjoint_size, tape_size, tape_time : column
-        An entry for all steps, or a sequence or array with one for each.
+    forward_time, backward_time : column
+        Time of each step: an entry for all steps, or a sequence or array with one for each. Default: 1.
+    state_size : column
+        Bytes of a state. Default: 1.
+    adjoint_size : column, optional
+        Bytes of an adjoint. Default: as the state.
+    tape_size, tape_time : column, optional
+        Bytes that the backward of a step needs of its forward, and the time of the forward that records them. Default:
+        the backward recomputes them.
     storage : sequence of dict
-        Storage levels, as in documents: ``{"name": "disk", "slots": 8, "write_time": 2, "read_time": 2}``.
+        Storage levels from fast to slow, as in documents: ``{"name": "ram", "slots": 8}``, or ``{"name": "disk",
+        "capacity": "1TB", "bandwidth": "2GB/s"}``, or with `write_time` and `read_time` instead of a bandwidth.
     initial_state : str
-        The level in which the initial state lies as well; ``live`` for none.
+        The level that also holds the initial state; ``live`` for none.
     **common
         `time_unit`, `size_unit`, `machine`, `static_memory`, `name`, `description`, `source`.
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from remat.building.columns import entries, is_scalar
 from remat.errors import InstanceError
+from remat.graph.names import Names
 from remat.graph.taskgraph import BoolArray, IntArray, Ragged
 from remat.instance.native import native
-from remat.messages import brief
+from remat.messages import brief, nearest
 from remat.units import LARGEST_SIZE, LARGEST_TIME, Number, Units, parse_energy, parse_size, parse_time
 
 
@@ -70,13 +71,33 @@ def flags(argument: str, values: Any, count: int) -> BoolArray:
     return np.array(found, dtype=bool)
 
 
+def indices_of(argument: str, given: Any, names: Names) -> Any:
+    """Return lists whose items may be names with the indices of these; anything else unchanged."""
+    if not isinstance(given, (list, tuple)) or not any(
+        isinstance(item, str) for row in given if isinstance(row, (list, tuple)) for item in row
+    ):
+        return given
+    found = []
+    for at, row in enumerate(given):
+        own = entries(f"{argument}[{at}]", row)
+        for place, item in enumerate(own):
+            index = names.find(item) if isinstance(item, str) else item
+            if index is None:
+                near = nearest(item, names)
+                remedy = f"did you mean {near!r}?" if near else "give value_names, or a mapping as size"
+                raise InstanceError(f"{brief(item)} is no value; {remedy}", f"{argument}[{at}][{place}]")
+            own[place] = index
+        found.append(own)
+    return found
+
+
 def ragged(argument: str, given: Any, count: int | None, limit: int) -> Ragged:
     """Return lists of indices below a limit: CSR arrays (start, items), a sparse matrix, or a sequence of sequences.
 
-    With a sequence of two arrays, the first is `start` if it has one entry more than there are rows.
+    A tuple of two lists is a pair of CSR arrays, too, unless there may be two rows.
     """
     pair = (given.indptr, given.indices) if hasattr(given, "indptr") and hasattr(given, "indices") else given
-    if isinstance(pair, tuple) and len(pair) == 2 and all(hasattr(one, "dtype") for one in pair):
+    if _is_csr(pair, count):
         rows = Ragged(_indices(f"{argument}[0]", pair[0], None), _indices(f"{argument}[1]", pair[1], limit))
         _check_start(f"{argument}[0]", rows)
     else:
@@ -98,6 +119,14 @@ def ragged(argument: str, given: Any, count: int | None, limit: int) -> Ragged:
         raise InstanceError(f"{len(rows):,} rows, and there are {count:,} tasks", argument)
     check_once(argument, rows, limit)
     return rows
+
+
+def _is_csr(given: Any, count: int | None) -> bool:
+    if not isinstance(given, tuple) or len(given) != 2:
+        return False
+    if all(hasattr(one, "dtype") for one in given):
+        return True
+    return count not in (None, 2) and all(isinstance(one, (list, tuple)) or hasattr(one, "dtype") for one in given)
 
 
 def check_once(argument: str, rows: Ragged, limit: int) -> None:

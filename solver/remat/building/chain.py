@@ -33,18 +33,41 @@ class ChainArguments(Common, total=False):
     Attributes
     ----------
     repeat : column
-        Each entry stands for so many equal stages.
-    forward_workspace, backward_workspace, saving_workspace, saving_forward_time, gradient_size : column
-    parameter_size, parameter_gradient_size, bucket_size, optimizer_size, update_time : column
+        Number of equal stages that each entry stands for. Default: 1.
+    forward_workspace, backward_workspace : column
+        Bytes of extra memory during a forward, or a backward. Default: 0.
+    saving_workspace, saving_forward_time : column
+        Of the forward that saves. Default: as of the forward.
+    gradient_size : column
+        Bytes of the gradient of the stage's output. Default: as the output.
+    parameter_size, parameter_gradient_size, bucket_size : column
+        Bytes of the parameters (default: 0), of their gradient (as the parameters), and of the gradient as the backward
+        creates it (as the gradient).
+    optimizer_size, update_time : column
+        Bytes of the optimizer's state, and time of the update. Default: 0.
     variants : sequence of sequences of dict
-        The alternatives of each stage, as in documents.
+        Alternatives of each stage, such as ``{"name": "save some", "saved_size": 10, "backward_time": 8}``.
+    origin : sequence of sequences of dict
+        Operators of each forward, for people: ``{"module": "layer1", "op": "aten.convolution"}``.
     backward_reads : sequence of str
-        What backwards read beside the gradient: any of ``input``, ``output``, ``saved``.
+        What backwards read in addition to the gradient: any of ``input``, ``output``, ``saved``. Default: all three.
     stage_backward_reads : sequence of sequences of str
-        The same for each stage by itself; None for what `backward_reads` says.
+        The same for each stage. Default, and for None: as `backward_reads`.
     loss_time, loss_workspace : time, size
-    in_place, input_gradient, parameter_memory, optimizer_memory, master_copy, sharding, staleness
-        As in documents: see docs/reference/formats.md.
+        Time of the loss, and bytes of extra memory meanwhile. Default: 0.
+    in_place : bool
+        The output of a run may take the space of inputs that it frees. Default: False.
+    input_gradient : bool
+        The gradient of the input is an output. Default: True.
+    parameter_memory, optimizer_memory : str
+        Memory of parameters, or optimizer states, at start and end of the step; ``any``: the schedule chooses. Default:
+        the working memory.
+    master_copy : bool
+        Optimizer states contain the parameters, as in mixed precision. Default: False.
+    sharding : dict
+        Equal ranks that share the batch: ``{"data": 4, "zero": 2}``.
+    staleness : int
+        Steps follow each other without end, with the parameters from so many updates before the newest.
     """
 
     repeat: Column
@@ -59,6 +82,7 @@ class ChainArguments(Common, total=False):
     optimizer_size: Column
     update_time: Column
     variants: Sequence[Sequence[Mapping[str, Any]]]
+    origin: Sequence[Sequence[Mapping[str, Any]]]
     backward_reads: Sequence[str]
     stage_backward_reads: Sequence[Sequence[str] | None]
     loss_time: Time
@@ -101,11 +125,11 @@ def chain(
     input_size : size
         Bytes of the input of the first stage.
     names : sequence of str, optional
+        Of the stages.
     length : int, optional
-        Number of entries, where all columns are scalars.
+        Number of stages, if all columns are scalars.
     **more
-        See `remat.building.chain.ChainArguments` and `remat.building.common.Common`: workspaces, parameters, variants;
-        `time_unit`, `size_unit`, `machine`, `static_memory`, `name` and others.
+        See `remat.building.chain.ChainArguments` and `remat.building.common.Common`.
 
     Returns
     -------
@@ -168,10 +192,12 @@ def join(
     Parameters
     ----------
     chains : sequence of ChainInstance, or of dict
-        Each as `remat.chain` returns it, or a dict of its arguments. Units, machine, loss and what else belongs to the
-        whole are those of the join.
-    loss_time, loss_workspace, in_place, backward_reads, input_gradient, **common
+        Each as `remat.chain` returns it, or a dict of its arguments. Machine, loss and what else belongs to the whole
+        are those of the join. Units default to those of the first chain of `remat.chain`; all must be equal.
+    loss_time, loss_workspace, in_place, backward_reads, input_gradient
         As in `remat.chain`.
+    **common
+        See `remat.building.common.Common`.
 
     Returns
     -------
@@ -182,14 +208,21 @@ def join(
     remat.InstanceError
         Names the argument, the index and the value.
     """
-    document = head("join", dict(common)) | {"in_place": native(in_place), "input_gradient": native(input_gradient)}
+    branches = sequence_of("chains", chains, "chains")
+    document = head("join", _units_of_chains(branches) | dict(common))
+    document |= {"in_place": native(in_place), "input_gradient": native(input_gradient)}
     if backward_reads is not None:
         document["backward_reads"] = native(backward_reads)
-    branches = sequence_of("chains", chains, "chains")
     document["chains"] = [_branch(number, each, document) for number, each in enumerate(branches)]
     document["loss"] = {"time": native(loss_time), "workspace": native(loss_workspace)}
     rules = ((r"^\$\.chains\[(\d+)\]\.stages\[(\d+)\]\.(\w+)", r"chains[\1].\3[\2]"), *OF_STAGES)
     return cast("JoinInstance", build(document, rules))
+
+
+def _units_of_chains(branches: Sequence[Any]) -> dict[str, Any]:
+    """Return the units of the first chain that is built already."""
+    built = next((each.units for each in branches if isinstance(each, ChainInstance)), None)
+    return {} if built is None else {"time_unit": built.time, "size_unit": built.memory}
 
 
 def _branch(number: int, given: ChainInstance | Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:

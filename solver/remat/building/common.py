@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -103,9 +104,26 @@ def builder(more: type | None = None) -> Callable[[Callable[P, R]], Callable[P, 
                 refused = _of_python(error)
             raise refused
 
+        if function.__doc__ and more is not None:
+            build.__doc__ = _with_arguments(inspect.cleandoc(function.__doc__), more)
         return build
 
     return decorated
+
+
+_FURTHER = re.compile(r"^\*\*\w+\n(?: +.*\n)+", re.MULTILINE)
+"""The entry of a docstring for further keyword arguments."""
+
+
+def _with_arguments(text: str, more: type) -> str:
+    """Return a docstring that explains the arguments of a `TypedDict` instead of naming it."""
+    parts = (more,) if more is Common else (more, Common)
+    return _FURTHER.sub("".join(map(_attributes, parts)).replace("\\", r"\\"), text, count=1)
+
+
+def _attributes(arguments: type) -> str:
+    listed = inspect.cleandoc(arguments.__doc__ or "").partition("----------\n")[2]
+    return f"{listed.rstrip()}\n" if listed else ""
 
 
 def _of_python(error: InstanceError) -> InstanceError:

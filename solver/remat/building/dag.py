@@ -11,12 +11,24 @@ import numpy as np
 from remat.building import arrays
 from remat.building.columns import entries, is_scalar, sequence_of
 from remat.building.common import Column, Common, Rule, build, builder, head, units_of
-from remat.building.edges import Edges, attribute, edges_of
+from remat.building.edges import Edges, attribute, by_name, edges_of
+from remat.building.task_fields import (
+    FIELDS,
+    by_type,
+    divided,
+    fields,
+    is_one_for_all,
+    lists_of,
+    named_parts,
+    origins,
+    types_of,
+    written_by,
+)
 from remat.errors import InstanceError
 from remat.graph.names import Names, NumberedNames
 from remat.graph.taskgraph import BoolArray, Ragged
 from remat.instance.column_parser import can_all_run
-from remat.instance.columns import FLAGS, GraphColumns, Tasks, Values, given_energies
+from remat.instance.columns import FLAGS, OPTIONAL, GraphColumns, Tasks, Values, given_energies
 from remat.instance.fields import LONGEST_NAME
 from remat.instance.native import native
 from remat.messages import brief
@@ -46,12 +58,32 @@ class DagArguments(Common, total=False):
     ----------
     workspace : column
         Bytes that a task needs while it runs, in addition to its reads and writes.
-    in_place, required, recomputable, once : column of bool
-        As in documents: see docs/reference/graphs.md.
+    in_place : column of bool
+        The outputs of a task may take the space of inputs that it frees at its end. Default: False.
+    required : column of bool
+        The task runs at least once. Default: True. False: only if a schedule needs its values.
+    recomputable : column of bool
+        The task may run more than once. Default: True.
+    once : column of bool
+        The task runs exactly once. Default: False.
     phase : column of str
         ``forward``, ``loss`` or ``backward``.
     energy : column
-        Energy of one run of each task, in any one unit.
+        Energy of one run of each task, in any one unit. Like `time`, it may be given by type of processor.
+    on : column
+        Names of the processors on which a task may run: a name, a list of names, or None for any.
+    parallel : column of dict
+        How a task may run on several processors: ``{"max": 4, "alpha": 0.9}``, or None.
+    parts : column of list of dict
+        The parts of a collective, each with `reads`, `writes` and `memory`; None for other tasks. Its rows of the
+        arguments `reads` and `writes` are empty.
+    busy : column of bool
+        Whether a collective also occupies its processors.
+    origin : column of str or dict
+        Where a task comes from: a module of the program, or ``{"module": "layer3.conv2", "op": "conv", "source":
+        "net.py:9"}``. Decisions name the module.
+    stream : int
+        All tasks run for one sample after the other, without end; so many samples are checked step by step.
     """
 
     workspace: Column
@@ -61,6 +93,12 @@ class DagArguments(Common, total=False):
     once: Column
     phase: Column
     energy: Column
+    on: Column
+    parallel: Column
+    parts: Column
+    busy: Column
+    origin: Column
+    stream: int
 
 
 @builder(DagArguments)
@@ -89,11 +127,11 @@ def dag(
         nodes are numbers from 0.
     time : column
         Of each task: a number for all, a sequence or array, a mapping of node to time, or the name of an attribute of a
-        networkx graph.
+        networkx graph. If it depends on the type of the processor: a mapping of type to column.
     size : column
-        Of each value, or of the value of each task.
+        Of each value, or of the value of each task. With `reads` and `writes`, a mapping of name to size is possible.
     reads, writes : lists, optional
-        Instead of a graph: indices of the values that each task reads and writes.
+        Instead of a graph: indices or names of the values that each task reads and writes.
     names, value_names : sequence of str, optional
         Of tasks and values. Default: t0, t1, ... and v0, v1, ...
     values : str or collection, optional
@@ -123,36 +161,71 @@ def dag(
     ('t1', 't2')
     """
     given = dict(more)
-    own = {key: given.pop(key) for key in ("workspace", *FLAGS, "phase", "energy") if key in given}
+    own = {key: given.pop(key) for key in ("workspace", *FLAGS, "phase", "energy", "origin", *FIELDS) if key in given}
     document = head("dag", given)
+    if "stream" in given:
+        document["stream"] = native(given["stream"])
+    shape = _shape_of(graph, (reads, writes), time, size, (names, value_names), values)
+    if not len(shape.tasks):
+        raise InstanceError("there are no tasks", "graph" if reads is None else "reads")
+    own |= {"time": time, "size": size}
+    further = _further(shape, own, types_of(document.get("machine")))
+    columns = _columns(shape, own, units_of(document))
+    places = _Places(shape)
+    made = written_by(further.get("parts", {}))
+    document["inputs"] = shape.unwritten(made) if inputs is None else places.listed("inputs", inputs)
+    document["outputs"] = places.listed("outputs", outputs)
+    document["pinned_inputs"] = [place["value"] for place in places.listed("pinned_inputs", pinned_inputs)]
+    rules = _RULES if shape.edges is None else _GRAPH_RULES
+    if further:
+        return cast("DagInstance", build(document | lists_of(columns, further), rules))
+    return _built(document, columns, rules)
+
+
+def _shape_of(graph: Any, lists: tuple[Any, Any], time: Any, size: Any, named: tuple[Any, Any], values: Any) -> _Shape:
+    """Return tasks and values from a graph, or from what tasks read and write."""
+    (reads, writes), (names, value_names) = lists, named
     if graph is None and values is not None:
         raise InstanceError("only nodes of a networkx graph may be values, and no graph is given", "values")
     if graph is None:
-        shape = _of_lists(reads, writes, time, size, names, value_names)
-    elif reads is not None or writes is not None:
+        called = list(size) if value_names is None and isinstance(size, Mapping) else value_names
+        return _of_lists(reads, writes, time, size, names, called)
+    if reads is not None or writes is not None:
         raise InstanceError("give either a graph, or reads and writes", "writes" if reads is None else "reads")
-    elif values is None:
-        shape = _of_tasks(graph, time, size, names, value_names)
-    else:
-        shape = _of_both(graph, values)
-    if not len(shape.tasks):
-        raise InstanceError("there are no tasks", "graph" if reads is None else "reads")
-    columns = _columns(shape, time, size, own, units_of(document))
-    places = _Places(shape)
-    document["inputs"] = shape.unwritten() if inputs is None else places.listed("inputs", inputs)
-    document["outputs"] = places.listed("outputs", outputs)
-    document["pinned_inputs"] = [place["value"] for place in places.listed("pinned_inputs", pinned_inputs)]
-    return _built(document, columns, _RULES if shape.edges is None else _GRAPH_RULES)
+    if values is None:
+        return _of_tasks(graph, time, size, names, value_names)
+    return _of_both(graph, values)
 
 
-def _columns(shape: _Shape, time: Any, size: Any, own: Mapping[str, Any], units: Units) -> GraphColumns:
+def _further(shape: _Shape, own: dict[str, Any], types: frozenset[str]) -> dict[str, dict[int, Any]]:
+    """Take entries that have no column from the arguments, and return them: field -> task -> entry."""
+    count, found = len(shape.tasks), dict[str, dict[int, Any]]()
+    for key in ("time", "energy"):
+        if key in own:
+            given = by_type(key, own[key], shape.rows, types)
+            column = shape.of_tasks(key, given) if given is own[key] else given
+            own[key], found[key] = divided(key, column, count)
+    for key in FIELDS:
+        if key in own:
+            given = own.pop(key)
+            found[key] = fields(key, given if is_one_for_all(key, given) else shape.of_tasks(key, given), count)
+    if found.get("parts"):
+        found["parts"] = named_parts(found["parts"], shape.values)
+    return {key: entries for key, entries in found.items() if entries}
+
+
+def _columns(shape: _Shape, own: Mapping[str, Any], units: Units) -> GraphColumns:
     count, flags = len(shape.tasks), _flags(shape, own, len(shape.tasks))
-    energy = arrays.energies("energy", shape.of_tasks("energy", own["energy"]), count) if "energy" in own else None
+    energy = arrays.energies("energy", own["energy"], count) if "energy" in own else None
+    origin = _origins(shape, own.get("origin"), count)
+    given = np.zeros(count, dtype=np.int64) if energy is None else given_energies(energy)
+    if origin is not None:
+        given |= np.array([one is not None for one in origin], dtype=np.int64) << OPTIONAL.index("origin")
     return GraphColumns(
         tasks=shape.tasks,
         values=shape.values,
-        time=arrays.times("time", shape.of_tasks("time", time), count, units),
-        size=arrays.sizes("size", shape.of_values("size", size), len(shape.values), units),
+        time=arrays.times("time", own["time"], count, units),
+        size=arrays.sizes("size", shape.of_values("size", own["size"]), len(shape.values), units),
         reads=shape.reads,
         writes=shape.writes,
         declares=np.full(count, shape.declares),
@@ -161,11 +234,18 @@ def _columns(shape: _Shape, time: Any, size: Any, own: Mapping[str, Any], units:
         required=flags["required"],
         recomputable=flags["recomputable"],
         once=flags["once"],
-        given=np.zeros(count, dtype=np.int64) if energy is None else given_energies(energy),
+        given=given,
         listed=0 if shape.declares else len(shape.values),
         phase=_texts("phase", shape.of_tasks("phase", own.get("phase", "")), count),
         energy=energy,
+        origin=cast("Any", origin),
     )
+
+
+def _origins(shape: _Shape, given: Any, count: int) -> tuple[Any, ...] | None:
+    if given is None:
+        return None
+    return origins(given if is_one_for_all("origin", given) else shape.of_tasks("origin", given), count)
 
 
 def _built(document: dict[str, Any], columns: GraphColumns, rules: tuple[Rule, ...]) -> DagInstance:
@@ -194,19 +274,30 @@ class _Shape:
     task_nodes: Sequence[int] = ()
     value_nodes: Sequence[int] = ()
 
-    def unwritten(self) -> list[str]:
-        """Return the values that no task writes."""
+    def unwritten(self, made: Collection[str]) -> list[str]:
+        """Return the values that no task writes, without those that collectives make."""
         absent = np.ones(len(self.values), dtype=bool)
         absent[self.writes.items] = False
-        return [self.values[index] for index in np.flatnonzero(absent).tolist()]
+        return [name for index in np.flatnonzero(absent).tolist() if (name := self.values[index]) not in made]
+
+    @property
+    def rows(self) -> Collection[Hashable]:
+        """What the caller calls the tasks in a mapping."""
+        if self.edges is None:
+            return self.tasks
+        return range(self.edges.count) if self.edges.nodes is None else self.edges.nodes
 
     def of_tasks(self, argument: str, given: Any) -> Any:
-        """Return a column of tasks, where it may be an attribute of the graph."""
-        return given if self.edges is None else attribute(argument, given, self.edges, self.task_nodes)
+        """Return a column of tasks, where it may be an attribute of the graph, or a mapping."""
+        if self.edges is None:
+            return by_name(argument, given, self.tasks)
+        return attribute(argument, given, self.edges, self.task_nodes)
 
     def of_values(self, argument: str, given: Any) -> Any:
-        """Return a column of values, where it may be an attribute of the graph."""
-        return given if self.edges is None else attribute(argument, given, self.edges, self.value_nodes)
+        """Return a column of values, where it may be an attribute of the graph, or a mapping."""
+        if self.edges is None:
+            return by_name(argument, given, self.values)
+        return attribute(argument, given, self.edges, self.value_nodes)
 
 
 def _of_lists(reads: Any, writes: Any, time: Any, size: Any, names: Any, value_names: Any) -> _Shape:
@@ -215,11 +306,11 @@ def _of_lists(reads: Any, writes: Any, time: Any, size: Any, names: Any, value_n
     limit = _length("value_names", value_names, _length("size", size, None))
     if limit is None:
         raise InstanceError("a size for all; give value_names, or a size for each value", "size")
-    read = arrays.ragged("reads", reads, _length("names", names, _length("time", time, None)), limit)
-    written = arrays.ragged("writes", writes, len(read), limit)
-    return _Shape(
-        _names("names", names, len(read), "t"), _names("value_names", value_names, limit, "v"), read, written, False
-    )
+    values = _names("value_names", value_names, limit, "v")
+    count = _length("names", names, None if isinstance(time, Mapping) else _length("time", time, None))
+    read = arrays.ragged("reads", arrays.indices_of("reads", reads, values), count, limit)
+    written = arrays.ragged("writes", arrays.indices_of("writes", writes, values), len(read), limit)
+    return _Shape(_names("names", names, len(read), "t"), values, read, written, False)
 
 
 def _length(argument: str, given: Any, otherwise: int | None) -> int | None:

@@ -61,6 +61,8 @@ def edges_of(given: Any, count: int | None) -> Edges:
     """
     if is_graph(given):
         return _of_graph(given)
+    if getattr(given, "ndim", 0) == 2 and callable(getattr(given, "to_numpy", None)):
+        given = given.to_numpy()  # a data frame
     _refuse_other_layouts(given)
     if hasattr(given, "dtype") and getattr(given, "ndim", 0) == 2 and given.shape[1] == 2:
         pairs = np.asarray(given)
@@ -127,12 +129,12 @@ def _of_graph(graph: Any) -> Edges:
 def attribute(argument: str, given: Any, edges: Edges, nodes: Iterable[int]) -> Any:
     """Return the column of some nodes: a text names an attribute of the graph, a mapping has an entry for each node."""
     nodes = list(nodes)
-    if isinstance(given, str) and given and edges.attributes is not None:
+    if isinstance(given, str) and given and edges.attributes is not None and not _is_quantity(given, edges.attributes):
         try:
             return list(map(itemgetter(given), map(edges.attributes.__getitem__, nodes)))
         except KeyError:
             node = next(node for node in nodes if given not in edges.attributes[node])
-            hint = f"node {edges.shown(node)} has no attribute {given!r}; for one entry for all, give a number"
+            hint = f"node {edges.shown(node)} has no attribute {given!r}; for one entry for all, give a quantity"
             raise InstanceError(hint, f"{argument}[{edges.shown(node)}]") from None
     if isinstance(given, Mapping):
         own: tuple[Any, ...] = tuple(range(edges.count)) if edges.nodes is None else edges.nodes
@@ -140,5 +142,23 @@ def attribute(argument: str, given: Any, edges: Edges, nodes: Iterable[int]) -> 
             return [given[own[node]] for node in nodes]
         except KeyError:
             node = next(node for node in nodes if own[node] not in given)
-            raise InstanceError("there is no entry for this node", f"{argument}[{edges.shown(node)}]") from None
+            raise InstanceError(_MISSING, f"{argument}[{edges.shown(node)}]") from None
     return given
+
+
+def _is_quantity(text: str, attributes: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a text is one entry for all nodes, such as 8MB, and not the name of an attribute."""
+    return text[0].isdigit() and not any(text in data for data in attributes)
+
+
+_MISSING = "there is no entry for it; a mapping has one for each row, or for each type of processor of machine="
+
+
+def by_name(argument: str, given: Any, names: Iterable[str]) -> Any:
+    """Return a mapping of name -> entry as a column; anything else unchanged."""
+    if not isinstance(given, Mapping):
+        return given
+    try:
+        return [given[name] for name in names]
+    except KeyError as error:
+        raise InstanceError(_MISSING, f"{argument}[{elided(repr(error.args[0]))}]") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from remat.building.columns import is_scalar, sequence_of
@@ -17,8 +18,8 @@ from remat.units import Units
 @builder()
 def machine(
     *,
-    memories: Mapping[str, Size] | Sequence[Mapping[str, Any]],
-    processors: Mapping[str, str] | Sequence[Mapping[str, Any]],
+    memories: Mapping[str, Size | Mapping[str, Any]] | Sequence[Mapping[str, Any]],
+    processors: Mapping[str, str | Mapping[str, Any]] | Sequence[Mapping[str, Any]],
     links: Mapping[tuple[str, str], Any] | Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Describe a machine: memories, processors that work in them, and links between them.
@@ -26,13 +27,16 @@ def machine(
     Parameters
     ----------
     memories : mapping of name to capacity, or sequence of dict
-        Capacities are sizes; None is unbounded. A dict has the keys of documents: `name`, `capacity`, `static`.
+        Capacities are sizes; None is unbounded.
     processors : mapping of name to memory, or sequence of dict
-        The first processor of speed 1 is the one on which times are measured. A dict has the keys of documents:
-        `name`, `memory`, `count`, `speed`, `type`.
+        The first processor of speed 1 is the one on which times are measured.
     links : mapping of (source, target) to bandwidth, or sequence of dict
-        Bandwidths are texts such as ``"25GB/s"``, or bytes per time unit; None is unlimited. Instead of a bandwidth, a
-        dict with keys of documents: `bandwidth`, `latency`, `delay`, `energy`, `channel`, ...
+        Bandwidths are texts such as ``"25GB/s"``, or bytes per time unit; None is unlimited.
+
+        An entry of any of these mappings may be a dict with keys of documents. Memories have `capacity` and `static`,
+        processors `memory`, `type`, `speed` and `count`, links `bandwidth`, `latency`, `delay`, `energy`, `channel`,
+        `ratio` and `codec`. In a sequence of dicts, memories and processors also have a `name`, and links `source` and
+        `target`.
 
     Returns
     -------
@@ -57,8 +61,8 @@ def machine(
     {'name': 'device', 'capacity': '16GB'}
     """
     document = {
-        "memories": _entries("memories", memories, lambda name, size: {"name": name, "capacity": size}),
-        "processors": _entries("processors", processors, lambda name, memory: {"name": name, "memory": memory}),
+        "memories": _entries("memories", memories, partial(_entry, "capacity")),
+        "processors": _entries("processors", processors, partial(_entry, "memory")),
         "links": _entries("links", links, _link),
     }
     _check(document)
@@ -86,7 +90,7 @@ def device(
     link : bandwidth, optional
         Bandwidth between device and host in each direction: ``"25GB/s"``. Without it there is no host.
     latency : time
-        Time that each transfer takes beside size/bandwidth.
+        Time of each transfer in addition to size/bandwidth.
     name, processor : str
         Names of the memory and the processor.
 
@@ -141,6 +145,10 @@ def _entries(argument: str, given: Any, entry: Any) -> list[dict[str, Any]]:
             raise InstanceError(f"expected a dict, not {brief(one)}", f"{argument}[{index}]")
         found.append(native(dict(one)))
     return found
+
+
+def _entry(key: str, name: Any, value: Any) -> dict[str, Any]:
+    return {"name": name} | (value if isinstance(value, dict) else {key: value})
 
 
 def _link(ends: Any, value: Any) -> dict[str, Any]:

@@ -23,25 +23,57 @@ _OF_LAYERS: tuple[Rule, ...] = (
 
 
 class PipelineArguments(Common, total=False):
-    """Further arguments of `remat.pipeline`, beside those of every builder.
+    """Further arguments of `remat.pipeline`, in addition to those of every builder.
 
     Attributes
     ----------
-    weight_time, weight_saved_size, paired_time, gradient_size, forward_workspace, backward_workspace : column
-    parameter_size, parameter_gradient_size, bucket_size, optimizer_size, update_time, discrepancy_size : column
-        As in documents: see docs/reference/pipelines.md.
+    weight_time : column
+        Time of the half of the backward for the gradients of the parameters; `backward_time` is then the other half.
+        Default: 0, the backward is not divided.
+    weight_saved_size : column
+        Bytes kept from the first half of the backward to the second. Default: 0.
+    paired_time : column
+        Time of a forward and the whole backward of another micro-batch at once. Default: the sum.
+    gradient_size : column
+        Bytes of the gradient of the output. Default: as the output.
+    forward_workspace, backward_workspace : column
+        Bytes of extra memory during a forward, or a backward. Default: 0.
+    parameter_size, parameter_gradient_size, bucket_size : column
+        Bytes of the parameters (default: 0), of their gradient (as the parameters), and of the gradient as the backward
+        creates it (as the gradient).
+    optimizer_size, update_time : column
+        Bytes of the optimizer's state, and time of the update at the end of a step. Default: 0.
+    discrepancy_size : column
+        Bytes in addition to the versions of the parameters, to correct for staleness or to predict. Default: 0.
     repeat : column
-        Each entry stands for so many equal layers.
+        Number of equal layers that each entry stands for.
     reads : sequence of lists of str
         Whose outputs each layer reads; None for the layer before.
     backward_reads : sequence of str
-        What backwards read beside the gradient: any of ``input``, ``output``, ``saved``.
+        What backwards read in addition to the gradient: any of ``input``, ``output``, ``saved``.
     layer_backward_reads : sequence of sequences of str
-        The same for each layer by itself; None for what `backward_reads` says.
+        The same for each layer. Default, and for None: as `backward_reads`.
+    tensor : sequence of dict
+        Times and sizes of each layer on 2, 4, ... devices that share it: ``{"2": {"forward_time": 6,
+        "backward_time": 12}}``.
     levels : sequence of dict
-        From the smallest group to all: ``[{"devices": 8, "bandwidth": "300GB/s"}, {"bandwidth": "25GB/s"}]``.
-    transfers, host, weights, update_every, copies, exchange, sharding, samples, sizes, parts, tokens
-        As in documents.
+        Links from the smallest group of devices to all: ``[{"devices": 8, "bandwidth": "300GB/s"}, {"bandwidth":
+        "25GB/s"}]``.
+    transfers : str
+        What transfers block: ``overlap`` (default: nothing), ``blocking``, ``rendezvous`` or ``grouped``.
+    host : dict
+        A host memory of all devices, and the links to it.
+    weights : str
+        When parameters change: ``flush`` (default: between steps), ``stash``, ``double``, ``single`` or ``predicted``;
+        ``fixed``: never, there are forwards only.
+    update_every : int
+        Micro-batches from one change of the parameters to the next, for ``double``. Default: 1.
+    copies : int
+        Maximum number of devices that hold a layer at the same time. Default: 1.
+    exchange : str
+        How copies sum their gradients at the end of a step: ``none`` (default) or ``ring``.
+    sharding, samples, sizes, parts, tokens
+        Ranks, and divisions of the batch, as in documents: see docs/reference/pipelines.md.
     """
 
     weight_time: Column
@@ -60,6 +92,7 @@ class PipelineArguments(Common, total=False):
     reads: Sequence[Sequence[str] | None] | None
     backward_reads: Sequence[str]
     layer_backward_reads: Sequence[Sequence[str] | None]
+    tensor: Sequence[Mapping[str, Any]]
     levels: Sequence[Mapping[str, Any]] | None
     transfers: Literal["overlap", "blocking", "rendezvous", "grouped"]
     host: Mapping[str, Any] | None
@@ -103,10 +136,14 @@ def pipeline(
         How many equal devices, called gpu0, gpu1, ...; or a list of capacities (``["80GB", "40GB"]``); or of dicts as
         in documents: ``{"name": "a", "type": "a100", "count": 4, "memory": "80GB"}``.
     micro_batches : int
-    output_size, saved_size : column, optional
+        Of one step.
+    output_size : column, optional
+        Bytes of the input of the next layer, for one micro-batch. Default: 0.
+    saved_size : column, optional
+        Bytes that a backward needs in addition to the layer's input and output. Default: 0.
     names : sequence of str, optional
     length : int, optional
-        Number of entries, where all columns are scalars.
+        Number of layers, if all columns are scalars.
     memory : size, optional
         Capacity of each device, where `devices` is a number.
     link : bandwidth, optional

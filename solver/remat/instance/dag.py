@@ -30,7 +30,7 @@ from remat.instance.fields import (
 from remat.instance.machine import ANY, MachineModel
 from remat.instance.streaming import check_stream
 from remat.instance.tasks import Names, Task, Value
-from remat.messages import elided
+from remat.messages import elided, listing
 
 
 def _place(value: object) -> Any:
@@ -214,7 +214,7 @@ class DagInstance(BaseInstance):
             types = (self.machine or MachineModel()).types if types is None else types
             for place, name in enumerate(task.on or ()):
                 if name not in types:
-                    raise fail(f"unknown processor {name!r}", f"{at}.on[{place}]")
+                    raise fail(f"unknown processor {name!r}; the machine has {listing(types)}", f"{at}.on[{place}]")
             if len(set(task.on or ())) < len(task.on or ()):
                 raise fail("a processor is listed twice", f"{at}.on")
             if type(task.time) is dict and task.parallel is not None:

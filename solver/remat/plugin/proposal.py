@@ -77,16 +77,16 @@ class LeastBudget:
     size : int
         Capacity of the memory, in bytes or units.
     task : int or None
-        The task that sets it; None if no task does or if it is unknown.
+        Index (in `Result.graph.tasks`) of the task that sets it; None if no task does or if it is unknown.
     sufficient : bool
         Whether solving again at this budget succeeds; otherwise it is only a lower bound.
     memory : int
-        The index of the memory.
+        Index of the memory (in `Result.machine.memories`).
     scope : str or None
         The class of schedules that all need at least this budget; None if that is not proved. The core fills it in.
     values : tuple of int or None
-        The values that are resident when that task runs, in the schedule of this budget; None if they are unknown. The
-        core fills it in.
+        Indices of the values that are resident when that task runs, in the schedule of this budget; None if they are
+        unknown. The core fills it in.
     """
 
     size: int

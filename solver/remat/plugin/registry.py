@@ -366,20 +366,22 @@ def algorithms(kind: str | None = None, *, available: bool = False) -> tuple[Alg
     return tuple(sorted(chosen, key=lambda algorithm: algorithm.name))
 
 
-def find(name: str, kind: str) -> Algorithm:
-    """Return the algorithm of this name, checked for this kind of instance.
+def name_of(algorithm: str | Algorithm) -> str:
+    """Return the name of an algorithm that is given by name or as an object."""
+    return algorithm.name if isinstance(algorithm, Algorithm) else algorithm
+
+
+def find(given: str | Algorithm, kind: str) -> Algorithm:
+    """Return an algorithm, by name or as an object, checked for this kind of instance.
 
     Raises
     ------
     OptionError
-        If the name is unknown (with a suggestion), the kind is not accepted, or a package is missing.
+        If the name is unknown (with a suggestion), the metadata of an object are wrong, the kind is not accepted, or a
+        package is missing.
     """
-    known = _registered()
-    algorithm = known.get(name)
-    if algorithm is None:
-        near = nearest(name, known)
-        hint = f"; did you mean {near!r}?" if near else f"; known for {kind}: {_names(algorithms(kind))}"
-        raise OptionError(f"unknown algorithm {brief(name)}{hint}", argument="algorithm")
+    algorithm = _checked(given) if isinstance(given, Algorithm) else _named(given, kind)
+    name = algorithm.name
     if not algorithm.accepts(kind):
         raise OptionError(
             f"{name!r} solves {', '.join(algorithm.kinds)}, not {kind}; use one of {_names(algorithms(kind))}",
@@ -388,6 +390,24 @@ def find(name: str, kind: str) -> Algorithm:
     if missing := algorithm.missing():
         raise OptionError(f"{name!r} needs {', '.join(missing)}, which is not installed", argument="algorithm")
     return algorithm
+
+
+def _checked(algorithm: Algorithm) -> Algorithm:
+    fault, name = fault_of(algorithm), algorithm.name
+    if not fault and name in ("", "auto"):
+        fault = f"{name!r} is no name of an algorithm; choose another"
+    if fault:
+        raise OptionError(fault, argument="algorithm")
+    return algorithm
+
+
+def _named(name: str, kind: str) -> Algorithm:
+    known = _registered()
+    if name in known:
+        return known[name]
+    near = nearest(name, known)
+    hint = f"; did you mean {near!r}?" if near else f"; known for {kind}: {_names(algorithms(kind))}"
+    raise OptionError(f"unknown algorithm {brief(name)}{hint}", argument="algorithm")
 
 
 def _names(listed: Sequence[Algorithm]) -> str:

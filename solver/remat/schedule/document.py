@@ -16,8 +16,9 @@ from remat.graph.names import Names
 from remat.graph.taskgraph import NumberArray, TaskGraph
 from remat.instance.fields import units_scope
 from remat.instance.lazy_text import ListText
+from remat.instance.native import native
 from remat.messages import brief, listing, nearest, unknown_memory
-from remat.schedule.reading import columns_of
+from remat.schedule.reading import columns_of, read_schedule
 from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps
 from remat.units import LARGEST_SIZE, LARGEST_TOTAL, Number, Units, parse_size, parse_time
 
@@ -161,6 +162,13 @@ def _checked_head(document: Any) -> dict[str, Any]:
         raise InstanceError(f"expected {SCHEMA!r} or {SCHEMA_2!r}: {hint}", "$.schema")
     _check_keys(document)
     return document
+
+
+def read_any_schedule(given: Any) -> Any:
+    """Return a schedule document: a dict, a sequence of steps, or what a path or an open file contains."""
+    if isinstance(given, (list, tuple)):
+        return {"schema": SCHEMA_2, "steps": native(list(given))}
+    return native(given) if isinstance(given, dict) else read_schedule(given)
 
 
 def parse_steps(document: Any, graph: TaskGraph, machine: Machine, units: Units) -> Steps:

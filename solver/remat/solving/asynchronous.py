@@ -17,6 +17,7 @@ from remat.solving.problem_setup import AnyInstance, AnyMachine
 from remat.solving.result import Result
 
 if TYPE_CHECKING:
+    from remat.plugin.registry import Algorithm
     from remat.solving.warm_start import WarmStart
 
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 async def solve_async(
     instance: AnyInstance,
     *,
-    algorithm: str = "auto",
+    algorithm: str | Algorithm = "auto",
     budget: Budget = None,
     machine: AnyMachine = None,
     options: Mapping[str, Any] | None = None,

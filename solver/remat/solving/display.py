@@ -59,6 +59,13 @@ class Shown:
         return figure
 
     def frame(self) -> Any:
+        """Return what `to_frame` returns; the name until version 0.3."""
+        import warnings
+
+        warnings.warn("frame() is to_frame() now", DeprecationWarning, stacklevel=2)
+        return self.to_frame()
+
+    def to_frame(self) -> Any:
         """Return a pandas data frame with one row per step, answer or cell.
 
         Raises

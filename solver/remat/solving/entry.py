@@ -15,7 +15,7 @@ from remat.plugin.applicability import check_reach
 from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Author, Proposal, Termination
-from remat.plugin.registry import Algorithm
+from remat.plugin.registry import Algorithm, name_of
 from remat.solving import portfolio
 from remat.solving.budget import Budget, apply_budget
 from remat.solving.conclusion import conclude
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 def solve(
     instance: AnyInstance,
     *,
-    algorithm: str = "auto",
+    algorithm: str | Algorithm = "auto",
     budget: Budget = None,
     machine: AnyMachine = None,
     options: Mapping[str, Any] | None = None,
@@ -63,26 +63,32 @@ def solve(
     Parameters
     ----------
     instance : path, open file, dict or instance
-    algorithm : str
-        A registry name, or ``auto`` (see `remat.solving.portfolio`).
+    algorithm : str or Algorithm
+        A name that `remat.algorithms` lists, ``auto`` (see `remat.solving.portfolio`), or an algorithm of yours that is
+        not registered.
     budget : int, float, str or mapping, optional
-        Capacity of the working memory (of the quickest storage level, for an adjoint with storage), or of each
-        named memory: ``8_000_000``, ``"8GB"``, ``{"host": "64GB"}`` (the name ``""`` is the working memory again).
-        Integers are in the instance's unit; ``0.8`` or ``"80%"`` is a share of the peak when nothing is recomputed.
+        Capacity of the working memory (of the fastest storage level, for an adjoint with storage; of every device, for
+        a pipeline), or of each named memory: ``8_000_000``, ``"8GB"``, ``{"host": "64GB"}``. The name ``""`` means the
+        working memory. Integers are in the instance's unit. A float below 1, or ``"80%"``, is a share of the peak
+        without recomputation.
     machine : path, dict or MachineModel, optional
+        Replaces the machine of the instance: see `remat.machine`.
     options : mapping, optional
-        The algorithm's own (`remat algorithms NAME` lists them).
+        Options of the algorithm, by name: ``remat algorithms NAME`` lists them.
     time_limit : float or str, optional
         Seconds, or ``"30s"``. Default 60 s for ``auto``.
     gap : float or str, optional
         Stop at this gap to the lower bound over all schedules: ``0.01``, ``"1%"``; ``auto`` above 100 tasks: 0.1 %.
     patience : float or str, optional
-        Stop where nothing better was found for so many seconds, schedule or bound, by whichever algorithm.
+        Stop if neither schedule nor bound improves for this time: seconds, or ``"5s"``.
     warm_start : path, open file, dict or Result, optional
         A schedule of this instance, such as one for another budget: the answer is never worse, if it fits.
     layout : bool
-        Find a schedule whose addresses fit the budgets, too (`Result.addresses`).
-    seed, threads : int
+        Find a schedule whose addresses fit the budgets as well (`Result.addresses`).
+    seed : int
+        Of the random numbers. The same arguments and seed give the same answer, unless a time limit ends the solve.
+    threads : int
+        Maximum number of threads of an algorithm that can use several.
     progress : callable, optional
         Receives `remat.Progress` while an anytime algorithm runs. If it returns ``False``, the solve ends with the best
         schedule so far.
@@ -109,7 +115,7 @@ def solve(
     """
     started = time.monotonic()
     loaded = load(instance)
-    context = Control(time_limit, gap, patience, seed, threads, progress, cancel).context(algorithm, started)
+    context = Control(time_limit, gap, patience, seed, threads, progress, cancel).context(name_of(algorithm), started)
     # An interrupt ends no program that calls this, and loses no schedule, from the first import to verification.
     with interruptible(context):
         setup = Setup.of(loaded, algorithm, machine, options or {})
@@ -137,7 +143,7 @@ class Setup:
     known: Known | None = field(default=None, repr=False)
 
     @staticmethod
-    def of(instance: Instance, algorithm: str, machine: AnyMachine, options: Mapping[str, Any]) -> Setup:
+    def of(instance: Instance, algorithm: str | Algorithm, machine: AnyMachine, options: Mapping[str, Any]) -> Setup:
         """Put an instance on its machine, and find the algorithm.
 
         Raises
@@ -179,6 +185,8 @@ class Setup:
         """Compute what no budget changes."""
         known = self.problem
         _ = known.graph, known.no_recompute_time, known.least_objective, known.memory_bounds, known.unreachable
+        if known.kind in ("chain", "adjoint") and not known.instance.has_parameters:
+            _ = known.chain
 
     def asking(self, algorithm: str, options: Mapping[str, Any]) -> Setup:
         """Return the same instance and machine for another algorithm, which shares what no budget changes."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from typing import IO, Any
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from remat.solving.budget import Budget
 from remat.solving.conclusion import conclude
 from remat.solving.problem_setup import AnyInstance, AnyMachine, make_problem
 from remat.solving.result import Result
+from remat.solving.verifying import examine
 from remat.verifier import check
 
 GIVEN = Algorithm(
@@ -37,42 +40,62 @@ GIVEN = Algorithm(
 
 @checked_call(OptionError)
 def schedule_of(
-    instance: AnyInstance, runs: Iterable[str], *, budget: Budget = None, machine: AnyMachine = None
+    instance: AnyInstance,
+    runs: Iterable[str] | Iterable[dict[str, Any]] | str | os.PathLike[str] | IO[Any] | dict[str, Any],
+    *,
+    budget: Budget = None,
+    machine: AnyMachine = None,
 ) -> Result:
-    """Turn an order of runs into a verified schedule: the way in for plans that another program has made.
+    """Turn a schedule that is saved, or that another program has made, into a verified result.
 
     Parameters
     ----------
     instance : path, open file, dict or instance
-    runs : iterable of str
-        Names of tasks in execution order, repeats allowed. Every value
-        must have been made, or be an input, when it is read.
+    runs : iterable of str, or schedule
+        Names of tasks in execution order, repeats allowed. Every value must have been made, or be an input, when it is
+        read. Or a schedule as `remat.verify` accepts it: a path, an open file, a dict, or a list of steps.
     budget, machine
-        As in `remat.solve`.
+        As in `remat.solve`. A schedule has no budget.
 
     Returns
     -------
     Result
-        All runs on the first processor, one after the other; each value is dropped after its last use before it is made
-        again, so that no other schedule with these runs needs less memory. A budget below its peak is a status, with
-        the least budget for these runs.
+        For an order, all runs are on the first processor, one after the other. Each value is dropped after its last use
+        before it is made again, so that no other schedule with these runs needs less memory. If the budget is below its
+        peak, the status says so, with the minimum budget for these runs.
 
     Raises
     ------
     remat.InstanceError, remat.OptionError
-        For input that cannot be used; a run that cannot be done names the run, the value, and what is missing.
+        For input that cannot be used. The error for an impossible run names the run and the missing value; that for a
+        schedule which breaks rules names the first one (`remat.verify` lists all).
 
     Notes
     -----
     O(accesses log accesses). The status is `optimal` where the makespan meets a bound, as for any schedule.
     """
+    given = _entries(runs)
+    if given is None or (given and isinstance(given[0], dict)):
+        if budget is not None:
+            raise OptionError("a schedule has no budget; give machine=, or an order of runs", argument="budget")
+        schedule: Any = runs if given is None else given
+        return examine(instance, schedule, machine=machine).as_result()
     problem = make_problem(load(instance), budget=budget, machine=machine)
     check_reach(problem, GIVEN)
-    tasks = _tasks(problem.graph, runs)
+    tasks = _tasks(problem.graph, given)
     _check_reads(problem.graph, tasks)
     steps = run_in_order(problem.graph, problem.machine, tasks)
     _check_rules(problem, steps)
     return conclude(problem, GIVEN, Proposal(steps=steps), {})
+
+
+def _entries(runs: Any) -> list[Any] | None:
+    """Return the entries of an order or a list of steps; None for a document, or a file that contains one."""
+    if isinstance(runs, (str, os.PathLike, dict)) or callable(getattr(runs, "read", None)):
+        return None
+    if not isinstance(runs, Iterable) or isinstance(runs, (type, bytes)) or getattr(runs, "shape", None) == ():
+        raise OptionError(f"expected names of tasks in order, or a schedule, not {brief(runs)}", argument="runs")
+    return list(runs)
 
 
 def _tasks(graph: TaskGraph, runs: Iterable[str]) -> IntArray:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from remat.errors import OptionError
+from remat.messages import unknown_memory
 from remat.schedule.steps import StepKind
 from remat.units import Number
 from remat.verifier.collectives import memories_of
@@ -104,7 +106,10 @@ def peak_of(result: Result, memory: str) -> Peak | None:
     steps, report = result.columns, result.report
     if steps is None or report is None:
         return None
-    index = result.machine.memory_index[memory]
+    index = result.machine.memory_index.get(memory)
+    if index is None:
+        known = (one.name for one in result.machine.memories)
+        raise OptionError(unknown_memory(memory, known), argument="memory")
     found = report.peaks[memory]
     at = found.step
     time = 0 if at is None else report.start[at].item()

@@ -96,9 +96,9 @@ class AutoOptions(Options):
     )
 
 
-def find(name: str, kind: str) -> registry.Algorithm:
-    """Return the algorithm of this name, `auto` among them."""
-    return AUTO if name == NAME else registry.find(name, kind)
+def find(given: str | registry.Algorithm, kind: str) -> registry.Algorithm:
+    """Return an algorithm by name, `auto` among them, or as an object."""
+    return AUTO if given is AUTO or given == NAME else registry.find(given, kind)
 
 
 def read_options(problem: Problem, solver: registry.Algorithm, given: Mapping[str, Any]) -> Any:

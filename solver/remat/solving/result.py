@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """Answer of a question that uses solves (see `remat.solving.questions.least_budget`).
+    """Answer of `remat.least_budget` or `remat.largest_batch`.
 
     Attributes
     ----------
@@ -47,18 +47,18 @@ class Answer:
     quantity : str
         ``budget`` or ``batch``.
     value : int or None
-        The least budget (in bytes or units), or the largest batch; None if there is none.
+        The minimum budget (in bytes or units), or the largest batch; None if there is none.
     memory : str
         The memory that the budget is for.
     slots : int or None
         The budget in states of an adjoint, where its storage level holds states of one size.
     bound, scope : int or None, str or None
-        Nothing below this budget (above this batch) will do, for no schedule of the class `scope`.
+        No schedule of the class `scope` meets the limits with a budget below (a batch above) this one.
     ask : int or None
-        The budget for which the algorithm finds this schedule again: an algorithm that rounds sizes may want more than
-        the schedule needs. None where that is not known.
+        The budget for which the algorithm finds this schedule: an algorithm that rounds sizes may need more than the
+        schedule does. None if unknown.
     solves : int
-        Verified solves that it took.
+        Number of verified solves.
     instance : Instance or None
         For batches: the scaled instance, to which the schedule belongs.
     """
@@ -99,16 +99,16 @@ class Answer:
 class Result(Shown):
     """Result of a solve.
 
-    All times are in the instance's time unit, all sizes in its memory unit.
+    All times are in the instance's time unit and all sizes in its memory unit (`units`), except `solve_seconds`.
 
     Attributes
     ----------
     instance_name : str
         The instance's name; empty without one.
     instance : Instance or None
-        What was solved, where that is known.
+        None if it is unknown.
     instance_digest : str
-        Its digest: computed when somebody asks, as that takes a while for large ones.
+        Computed on first use, which takes a while for large instances.
     graph : TaskGraph
         The task graph to which the instance was lowered.
     machine : Machine
@@ -116,18 +116,20 @@ class Result(Shown):
     units : Units
         Of times and sizes.
     algorithm : str
-        The one that found the schedule; of `auto`, the one that it chose.
+        The algorithm that found the schedule (for `auto`, the chosen algorithm).
     options : mapping
         Its options that differ from their defaults.
     seed : int
+        Of random numbers.
     status : Status
     termination : Termination
         Why the solve ended.
     columns : Steps or None
-        The steps as arrays; None without a schedule.
+        The steps as arrays of indices; None without a schedule. `timeline` has names, `steps` has objects, and `order`
+        only the tasks.
     makespan : int, float or None
-        Verified; None without a schedule. Of a stream, which has no end, the time per sample or micro-batch: bounds and
-        gap are then of that, too.
+        Verified; None without a schedule. For a stream, makespan, bounds and gap refer to the time per sample or
+        micro-batch.
     lower_bound : int or float
         The best lower bound on the makespan that holds for all schedules.
     bounds : tuple of Bound
@@ -135,38 +137,39 @@ class Result(Shown):
     optimal_within : str or None
         The class of schedules over which the makespan is proved optimal.
     scope : str or None
-        Without a schedule: the class that was searched wholly, and has none; `ALL_SCHEDULES` where the status is
-        infeasible, a smaller class where it is unknown; None where no class was.
+        Without a schedule: the class of schedules that is proved empty. `ALL_SCHEDULES` if the status is infeasible, a
+        smaller class or None if it is unknown.
     least_budget : LeastBudget or None
         For answers without a schedule: a budget at which the algorithm finds one, or the largest proved bound on it.
-        Its `scope` is the class that does not do with less, which may be smaller than the `scope` of the answer.
+        Its `scope` is the class that needs it, which may be smaller than the `scope` of the result.
     memory_bounds : mapping of memory name to MemoryBound
-        Least bytes that any schedule needs.
+        Minimum memory of any schedule.
     total_bound : MemoryBound or None
-        Least bytes that any schedule needs in all memories together; None if unknown, or for one memory.
+        Minimum of all memories together, of any schedule; None if unknown, or for one memory.
     report : Report or None
         Everything that the verifier measured.
     no_recompute_time : int or float
+        Time of all needed tasks, each once, one after the other.
     transfer_bound : int or float
         Lower bound on the time of transfers that every schedule needs; 0 if none.
     solve_seconds : float
-        Seconds that the algorithm took.
+        Wall time of the algorithm, in seconds.
     notes : tuple of str
         Remarks of the algorithm, and remedies where there is no schedule.
     answer : Answer or None
-        If a question was asked around the solve: its answer.
+        Of `remat.least_budget` or `remat.largest_batch`.
     history : tuple of Progress
-        Each better schedule and each better bound on the way, with its time; as the algorithms reported them.
+        Each improvement of schedule or bound, with its time, as the algorithms reported it.
     orders : Orders or None
-        Of a pipeline: what each device runs, in order; the steps follow from that.
+        For a pipeline: the operations of each device, in order, from which the steps follow.
     log : tuple of str
-        What went wrong on the way: an algorithm that `auto` asked and that failed, or a claim that was refuted. Each
-        line that begins with ``bug:`` is a fault of an algorithm, not of the input.
+        Failures of algorithms that `auto` asked, and refuted claims. A line that begins with ``bug:`` is a fault of an
+        algorithm, not of the input.
     pattern : Pattern, ModuloSchedule or None
-        Of a stream, whose micro-batches or samples follow each other without end: what is done for each of them; the
-        steps are those of as many as the instance looks at. What each period takes is `report.steady`.
+        For a stream: the work for one micro-batch or sample. The steps cover as many as the instance checks, and
+        `report.steady` has the figures of a period.
     addresses : AddressTable or None
-        Where values and workspaces lie (`with_addresses`).
+        Addresses of values and workspaces (`with_addresses`).
     """
 
     _short_by: ClassVar[str] = "remat.solving.shortfall"
@@ -203,7 +206,7 @@ class Result(Shown):
 
     @property
     def instance_digest(self) -> str:
-        """Digest of the instance; empty where that is not known."""
+        """Digest of the instance; empty if that is unknown."""
         return "" if self.instance is None else digest(self.instance)
 
     @property
@@ -246,20 +249,20 @@ class Result(Shown):
         return None if memory is None else self.peak_of(memory)
 
     def peak_of(self, memory: str) -> Peak | None:
-        """Return the values at the peak of a memory: size, producer, since when, and whom each waits for."""
+        """Return the values at the peak of a memory: size, producer, since when, and which tasks each waits for."""
         from remat.solving.peak import peak_of
 
         return peak_of(self, memory)
 
     @cached_property
     def shortfall(self) -> Shortfall | None:
-        """Why there is no schedule: what is needed, what it consists of, what would help; None if there is one."""
+        """Why there is no schedule: the needed memory by purpose, and remedies; None if there is a schedule."""
         found: Shortfall | None = import_module(self._short_by).shortfall_of(self)
         return found
 
-    @property
+    @cached_property
     def stage_decisions(self) -> StageDecisions:
-        """What the schedule decides for each stage, of a pipeline for each stage and micro-batch.
+        """What the schedule decides for each stage (of a pipeline, for each stage and micro-batch).
 
         Empty without a schedule, and for trees and task graphs. Numbers count from 0, as indices do.
 
@@ -282,7 +285,11 @@ class Result(Shown):
         return order_of(self)
 
     def timeline(self) -> Mapping[str, Any]:
-        """Return the steps as plain arrays: kind, name, start, end, source, target and on."""
+        """Return the steps as arrays with these keys: kind, name, start, end, source, target and on.
+
+        `kind` is ``run``, ``copy`` or ``drop``, and `name` the task or the copied value (empty for a drop). `source`
+        and `target` are memories, `on` is the processor of a run. Times are in the instance's unit.
+        """
         from remat.solving.decisions.orders import timeline_of
 
         return timeline_of(self)
@@ -294,7 +301,7 @@ class Result(Shown):
         return graph_of(self)
 
     def actions(self) -> list[str]:
-        """Return the schedule of a chain or an adjoint as actions, a line each; empty without a schedule.
+        """Return the schedule of a chain or an adjoint as lines of actions; empty without a schedule.
 
         Their grammar is that of `remat.report.text.actions`.
 
@@ -308,12 +315,12 @@ class Result(Shown):
 
     @property
     def makespan(self) -> Number | None:
-        """The verified makespan; of a stream the time per sample (`report.makespan` is that of those looked at)."""
+        """The verified makespan; for a stream, the time per sample (`report.makespan`: of all checked samples)."""
         return None if self.report is None else self.report.objective
 
     @property
     def peak_memory(self) -> dict[str, int]:
-        """Verified peak per memory; empty without a schedule."""
+        """Verified peak of each memory, by its name; empty without a schedule."""
         return {} if self.report is None else self.report.peak_memory
 
     @property
@@ -323,7 +330,7 @@ class Result(Shown):
 
     @property
     def recompute_time(self) -> Number | None:
-        """Recomputation time."""
+        """Time of all runs minus the no-recompute time."""
         return None if self.report is None else self.report.recompute_time
 
     @property

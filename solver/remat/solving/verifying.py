@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
 
@@ -18,11 +18,10 @@ from remat.messages import brief, elided
 from remat.placement import Unplaceable, place
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.addresses import read_addresses
-from remat.schedule.document import parse_steps, read_head, read_initial
+from remat.schedule.document import parse_steps, read_any_schedule, read_head, read_initial
 from remat.schedule.modulo import read_modulo
 from remat.schedule.orders import Orders, read_orders
 from remat.schedule.patterns import PeriodicSchedule, read_pattern
-from remat.schedule.reading import read_schedule
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.batch_splitting import of_schedule
 from remat.solving.result import Result
@@ -47,7 +46,7 @@ AS_STATED = "status and lower bound are as the file states them"
 @checked_call(OptionError)
 def verify(
     instance: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Instance,
-    schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Result,
+    schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Sequence[dict[str, Any]] | Result,
     *,
     machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
     any_instance: bool = False,
@@ -57,8 +56,9 @@ def verify(
     Parameters
     ----------
     instance : path, open file, dict or instance
-    schedule : path, open file, dict or Result
-        A `remat.schedule/1` document, or a result, whose document is verified.
+    schedule : path, open file, dict, sequence of dict, or Result
+        A schedule document, its steps alone (``[{"run": "F1"}, {"run": "F2", "drop": ["x1"]}, ...]``), or a result,
+        whose document is verified.
     machine : path, dict or MachineModel, optional
         Judge on this machine; default is the schedule's own, else the instance's.
     any_instance : bool
@@ -196,14 +196,14 @@ class Examined:
 
 def examine(
     instance: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Instance,
-    schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any],
+    schedule: str | os.PathLike[str] | IO[Any] | dict[str, Any] | Sequence[dict[str, Any]],
     *,
     machine: str | os.PathLike[str] | dict[str, Any] | MachineModel | None = None,
     any_instance: bool = False,
 ) -> Examined:
     """Verify a schedule as `verify` does, and return what was judged as well."""
     loaded = load(instance)
-    document = schedule if isinstance(schedule, dict) else read_schedule(schedule)
+    document = read_any_schedule(schedule)
     loaded = of_schedule(loaded, read_head(document))
     units = loaded.units.build()
     used, notes = _machine_of(loaded, document, machine)

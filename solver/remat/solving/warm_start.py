@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
@@ -10,15 +11,14 @@ from remat.errors import InstanceError, OptionError
 from remat.instance import digest
 from remat.placement import Unplaceable, place
 from remat.plugin.problem import Problem
-from remat.schedule.document import parse_steps
-from remat.schedule.reading import read_schedule
+from remat.schedule.document import parse_steps, read_any_schedule
 from remat.schedule.steps import Steps
 from remat.solving.result import Result
 from remat.units import Number, format_size
 from remat.verifier import check
 
-WarmStart = str | os.PathLike[str] | IO[Any] | dict[str, Any] | Result | None
-"""A schedule document, or where it lies, or a result."""
+WarmStart = str | os.PathLike[str] | IO[Any] | dict[str, Any] | Sequence[dict[str, Any]] | Result | None
+"""A schedule document, its steps alone, the file that contains it, or a result."""
 
 AUTHOR = "warm start"
 """Who is said to have found a schedule that was given."""
@@ -56,7 +56,7 @@ def read_warm_start(problem: Problem, given: WarmStart) -> Warm | None:
     if isinstance(given, Result):
         document = given.to_dict()
     else:
-        document = given if isinstance(given, dict) else read_schedule(given)
+        document = read_any_schedule(given)
     named = document.get("instance") if isinstance(document, dict) else None
     stated = named.get("digest") if isinstance(named, dict) else None
     if stated is not None and stated != digest(problem.instance):

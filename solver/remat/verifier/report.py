@@ -113,7 +113,7 @@ class Steady:
 
 @dataclass(frozen=True)
 class Report:
-    """Figures and violations of a schedule.
+    """Figures and violations of a schedule; times and sizes are in the instance's units.
 
     Attributes
     ----------

@@ -131,7 +131,8 @@ def _in_halves(problem: Problem, rule: Callable[[int, int], rules.Lists], option
     """Solve with a rule that runs the halves of backwards separately."""
     if not _has_halves(problem):
         raise OptionError(
-            "this schedule runs the two halves of a backward apart, and no layer gives a weight_time",
+            "this schedule runs the two halves of a backward separately, and no layer gives a weight_time; give one "
+            "(the part of the backward for the gradients of the parameters), or use 1f1b",
             argument="algorithm",
         )
     return _solved(problem, rule, options)

@@ -34,6 +34,8 @@ class Rows(Sequence[R]):
     def __getitem__(self, index: slice) -> Sequence[R]: ...
     def __getitem__(self, index: int | slice) -> R | Sequence[R]:
         """Return a row by its number, or several by a slice."""
+        if isinstance(index, int) and not self._rows:
+            raise IndexError("there are no rows: there is no schedule, or the instance has no stages")
         return self._rows[index]
 
     def __iter__(self) -> Iterator[R]:

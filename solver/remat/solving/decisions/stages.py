@@ -42,7 +42,7 @@ class StageDecision:
     """Decision for a stage of a chain or of a join's chain, or for a stage and micro-batch of a pipeline.
 
     All numbers are indices, counted from 0: `stage` 2 of a chain is the stage of `forward_time[2]`, whose tasks are
-    called F3, Fe3 and B3.
+    called F3, Fe3 and B3. Times are in the instance's unit.
 
     Attributes
     ----------
@@ -60,8 +60,8 @@ class StageDecision:
     device : str
         The processor that runs the stage; the first one of several.
     decision : str
-        ``recomputed``: a layer runs forwards more than once. ``offloaded``: what a forward makes waits in another
-        memory. ``kept``: neither.
+        ``recomputed``: a layer runs forwards more than once. ``offloaded``: an output of a forward is stored in
+        another memory. ``kept``: neither.
     recomputed : tuple of int
         The layers whose forwards are recomputed.
     variant : int or None
@@ -71,7 +71,7 @@ class StageDecision:
     recompute_time : int or float
         Time of all forward runs except the last one of each layer.
     offloaded : tuple of str
-        The offloaded values of its forwards.
+        Names of the offloaded values of its forwards.
     transfer_time : int or float
         Time of their copies.
     start, end : int or float

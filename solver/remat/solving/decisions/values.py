@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
@@ -78,18 +78,21 @@ class Transfer:
 class Decision:
     """Decision for one value.
 
+    Times and sizes are in the instance's units.
+
     Attributes
     ----------
     value : str
+        Name of the value.
     module : str
         The stage, layer or module of its producer; empty if there is none.
     size : int
     decision : str
-        ``recomputed``: made more than once. ``offloaded``: it lies for a time where no task uses it, such as in a
-        host memory. ``kept``: neither, and some task reads it, or it is there at the end. ``dropped``: no task reads
-        it. ``unused``: never there.
+        ``recomputed``: computed more than once. ``offloaded``: stored for a time in a memory where no task uses it,
+        such as the host. ``kept``: neither, and some task reads it, or it is present at the end. ``dropped``: no task
+        reads it. ``unused``: never present.
     runs : int
-        Runs of tasks that make it.
+        Number of runs that compute it.
     recompute_time : int or float
         Time of these runs beyond the first one.
     recomputations : tuple of Run
@@ -143,12 +146,25 @@ class Decisions(Rows[Decision]):
 
         The name of a node is its text, so a tuple or an integer of a networkx graph finds its value. A whole number
         that names no value is a position.
+
+        Raises
+        ------
+        KeyError
+            If there is no value of this name; the text suggests a similar one.
+        IndexError
+            If a position is too large, or if there is no schedule.
         """
         if isinstance(index, slice):
             return self._rows[index]
-        if isinstance(index, int) and str(index) not in self._index:
-            return self._rows[index]
-        return self._rows[self._index[str(index)]]
+        name = str(index)
+        if name in self._index:
+            return self._rows[self._index[name]]
+        if isinstance(index, SupportsIndex):
+            return super().__getitem__(int(index))
+        if not self._rows:
+            raise KeyError("there is no schedule, and so there are no decisions")
+        near = nearest(name, self._index)
+        raise KeyError(f"there is no value {brief(index)}" + (f"; did you mean {near!r}?" if near else ""))
 
     def __repr__(self) -> str:
         counts = {kind: len(self.of(kind)) for kind in DECISIONS}

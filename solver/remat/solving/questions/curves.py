@@ -127,7 +127,7 @@ class Least:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Time-memory curve of one algorithm.
+    """Time-memory curve of one algorithm; times and sizes are in the instance's units.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class Curve:
     answers : tuple of Point
         All answers by ascending budget, including those without a schedule.
     least : Least or None
-        None if unknown.
+        The minimum budget; None if unknown.
     exhaustive : bool
         Whether the answers are all breakpoints of the algorithm.
     termination : Termination
@@ -158,7 +158,7 @@ class Curve:
 
     @cached_property
     def knee(self) -> Point | None:
-        """The point after which more memory saves little time; see `knee`."""
+        """The point after which more memory saves little time; memory is measured in ratios."""
         return knee(self.points)
 
     def to_dict(self) -> dict[str, Any]:

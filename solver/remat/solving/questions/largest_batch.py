@@ -30,6 +30,7 @@ from remat.units import format_size
 
 if TYPE_CHECKING:
     from remat.plugin.cancel import Cancel
+    from remat.plugin.registry import Algorithm
 
 LARGEST_BATCH = 2**31 - 1
 
@@ -45,7 +46,7 @@ def largest_batch(
     batch: int | str = 1,
     max_overhead: float | str | None = None,
     max_makespan: float | str | None = None,
-    algorithm: str = "auto",
+    algorithm: str | Algorithm = "auto",
     machine: AnyMachine = None,
     options: Mapping[str, Any] | None = None,
     time_limit: float | str | None = None,

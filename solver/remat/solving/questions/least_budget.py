@@ -26,6 +26,7 @@ from remat.units import format_time
 
 if TYPE_CHECKING:
     from remat.plugin.cancel import Cancel
+    from remat.plugin.registry import Algorithm
 
 FASTEST_SHARE = 0.25
 """Share of the time left in which the fastest schedule at the answer's budget is searched."""
@@ -40,7 +41,7 @@ def least_budget(
     *,
     max_overhead: float | str | None = None,
     max_makespan: float | str | None = None,
-    algorithm: str = "auto",
+    algorithm: str | Algorithm = "auto",
     budget: Budget = None,
     machine: AnyMachine = None,
     options: Mapping[str, Any] | None = None,
@@ -93,7 +94,7 @@ def least_budget(
 
 def least_budget_of(
     problem: Problem,
-    algorithm: str,
+    algorithm: str | Algorithm,
     price: tuple[object, object],
     budget: Budget,
     options: Mapping[str, Any],

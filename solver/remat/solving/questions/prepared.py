@@ -16,6 +16,7 @@ from remat.solving.result import Result
 if TYPE_CHECKING:
     from remat.instance import Instance
     from remat.plugin.cancel import Cancel
+    from remat.plugin.registry import Algorithm
     from remat.solving.questions.curves import Curve
     from remat.solving.warm_start import WarmStart
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def prepare(
     instance: AnyInstance,
     *,
-    algorithm: str = "auto",
+    algorithm: str | Algorithm = "auto",
     machine: AnyMachine = None,
     options: Mapping[str, Any] | None = None,
 ) -> Prepared:
@@ -141,7 +142,7 @@ class Prepared:
 
         control = Control(time_limit, gap, patience, seed, threads, progress, cancel)
         setup = self._setup
-        found = sweep_of(setup.problem, (self.algorithm,), budgets, points, setup.options, control, setup.forms)
+        found = sweep_of(setup.problem, (setup.solver,), budgets, points, setup.options, control, setup.forms)
         return found.curves[0]
 
     @checked_call(OptionError)
@@ -172,4 +173,4 @@ class Prepared:
         control = Control(time_limit, gap, patience, seed, threads, progress, cancel)
         setup, price = self._setup, (max_overhead, max_makespan)
         problem = apply_budget(setup.problem, budget, setup.wholes)
-        return least_budget_of(problem, self.algorithm, price, budget, setup.options, control, setup.forms)
+        return least_budget_of(problem, setup.solver, price, budget, setup.options, control, setup.forms)

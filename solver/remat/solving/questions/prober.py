@@ -55,6 +55,8 @@ class Effort:
         Prepared forms of algorithms, if all solves are of one instance.
     outer : Context
         Receives interrupts between solves.
+    given : str or Algorithm
+        The algorithm as it was given; empty: by its name.
     """
 
     algorithm: str
@@ -71,13 +73,18 @@ class Effort:
     seconds: float = 0.0
     forms: Forms | None = None
     outer: Context = field(default_factory=Context)
+    given: str | registry.Algorithm = ""
 
     @staticmethod
-    def of(algorithm: str, options: Mapping[str, Any], control: Control, forms: Forms | None = None) -> Effort:
+    def of(
+        algorithm: str | registry.Algorithm, options: Mapping[str, Any], control: Control, forms: Forms | None = None
+    ) -> Effort:
         """Check the arguments, which are those of `remat.solve`."""
-        checked = control.context(algorithm, time.monotonic())
+        name = registry.name_of(algorithm)
+        checked = control.context(name, time.monotonic())
         return Effort(
-            algorithm=algorithm,
+            algorithm=name,
+            given=algorithm,
             options=options,
             deadline=checked.deadline,
             gap=checked.gap,
@@ -104,7 +111,7 @@ class Effort:
 
     def solver(self, problem: Problem) -> registry.Algorithm:
         """Return the algorithm for a problem."""
-        found = portfolio.find(self.algorithm, problem.kind)
+        found = portfolio.find(self.given or self.algorithm, problem.kind)
         check_reach(problem, found)
         return found
 

@@ -11,6 +11,7 @@ from remat.instance import digest, load
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.forms import Forms
 from remat.plugin.problem import Problem
+from remat.plugin.registry import Algorithm, name_of
 from remat.solving import portfolio
 from remat.solving.batch_splitting import one_division
 from remat.solving.budget import budget_memory, read_capacity
@@ -37,7 +38,7 @@ RESOLUTION = 0.01
 @checked_call(OptionError)
 def sweep(
     instance: AnyInstance,
-    algorithms: str | Sequence[str] = ("auto",),
+    algorithms: str | Algorithm | Sequence[str | Algorithm] = ("auto",),
     *,
     budgets: Iterable[float | str] | None = None,
     points: int | None = None,
@@ -56,8 +57,8 @@ def sweep(
     Parameters
     ----------
     instance : path, open file, dict or instance
-    algorithms : sequence of str
-        Registry names, or ``auto``; a curve each.
+    algorithms : str, Algorithm or sequence of these
+        As in `remat.solve`; a curve each.
     budgets : iterable of int, float or str, optional
         Capacities of the working memory (of the quickest storage level, for an adjoint with storage), or shares such as
         0.8 or ``"80%"``. Default: between the least feasible budget and the peak of the schedule without a budget.
@@ -88,15 +89,15 @@ def sweep(
     anything can change (module `grid`). Where the least budget has the time of the largest, that is the
     whole curve.
     """
-    names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
+    asked = (algorithms,) if isinstance(algorithms, (str, Algorithm)) else tuple(algorithms)
     problem = make_problem(one_division(load(instance)), machine=machine)
     control = Control(time_limit, gap, patience, seed, threads, progress, cancel)
-    return sweep_of(problem, names, budgets, points, options or {}, control)
+    return sweep_of(problem, asked, budgets, points, options or {}, control)
 
 
 def sweep_of(
     problem: Problem,
-    names: Sequence[str],
+    asked: Sequence[str | Algorithm],
     budgets: Iterable[float | str] | None,
     points: int | None,
     options: Mapping[str, Any],
@@ -115,8 +116,8 @@ def sweep_of(
     count = None if points is None else min(read_whole(points, "points", 2), MOST_POINTS)
     unbounded = with_budget(problem, memory, None)
     curves = []
-    for name, own in zip(names, _options(problem, names, options), strict=True):
-        effort = Effort.of(name, own, control, forms)
+    for algorithm, own in zip(asked, _options(problem, asked, options), strict=True):
+        effort = Effort.of(algorithm, own, control, forms)
         with interruptible(effort.outer):
             curves.append(_Sweeping(Prober(unbounded, memory, effort), chosen, count).curve())
         if effort.outer.interrupted:
@@ -148,19 +149,20 @@ def _budgets(given: Iterable[float | str] | None, problem: Problem, memory: str)
     return tuple(sorted(sizes, reverse=True))
 
 
-def _options(problem: Problem, names: Sequence[str], given: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _options(problem: Problem, asked: Sequence[str | Algorithm], given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Share the options among the algorithms."""
+    names = [name_of(algorithm) for algorithm in asked]
     if not names:
         raise OptionError("there are none", argument="algorithms")
     if len(set(names)) < len(names):
-        raise OptionError(f"{max(names, key=list(names).count)!r} is given twice", argument="algorithms")
+        raise OptionError(f"{max(names, key=names.count)!r} is given twice", argument="algorithms")
     shares: list[dict[str, Any]] = [{} for _ in names]
     fields: list[set[str]] = []
-    for name in names:
+    for algorithm, name in zip(asked, names, strict=True):
         if name == portfolio.NAME:
             fields.append(portfolio.option_names(problem) - QUESTIONS if given else set())
             continue
-        effort = Effort.of(name, {}, Control())
+        effort = Effort.of(algorithm, {}, Control())
         model = Prober(problem, budget_memory(problem.instance, problem.machine), effort).solver.load_options()
         fields.append(set() if model is None else set(model.model_fields))
     for key, value in given.items():

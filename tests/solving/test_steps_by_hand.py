@@ -1,0 +1,74 @@
+"""A schedule that a caller has written by hand: a list of steps, verified or used as a warm start."""
+
+import numpy as np
+import pytest
+
+import remat
+from remat import InstanceError, OptionError
+
+GRAPH = remat.dag(
+    reads=[[], [0], [0, 1]],
+    writes=[[0], [1], [2]],
+    time=[1, 2, 3],
+    size=[5, 6, 7],
+    names=["a", "b", "c"],
+    value_names=["va", "vb", "vc"],
+    outputs=["vc"],
+    time_unit="unit",
+    size_unit="unit",
+)
+STEPS = [{"run": "a"}, {"run": "b", "drop": ["va"]}, {"run": "a"}, {"run": "c", "drop": ["va", "vb"]}]
+
+
+@pytest.mark.parametrize("form", [list, tuple])
+def test_steps_alone_are_a_schedule(form):
+    report = remat.verify(GRAPH, form(STEPS))
+    assert report.ok
+    assert (report.makespan, report.recompute_time, report.peak_memory) == (7, 1, {"memory": 18})
+
+
+def test_steps_may_have_numbers_of_numpy():
+    starts = np.array([0, 1, 3, 4])
+    assert remat.verify(GRAPH, [step | {"start": starts[k]} for k, step in enumerate(STEPS)]).ok
+    late = remat.verify(GRAPH, [step | {"start": starts[k] // 2} for k, step in enumerate(STEPS)])
+    assert {found.rule for found in late.violations} >= {"resource-busy"}
+
+
+def test_a_saved_schedule_is_a_result_again(tmp_path):
+    solved = remat.solve(GRAPH)
+    solved.save(tmp_path / "plan.json")
+    for schedule in (tmp_path / "plan.json", str(tmp_path / "plan.json"), solved.to_dict()):
+        read = remat.schedule_of(GRAPH, schedule)
+        assert (read.makespan, read.order, list(read.decisions)) == (6, solved.order, list(solved.decisions))
+
+
+def test_steps_and_orders_are_results():
+    result = remat.schedule_of(GRAPH, STEPS)
+    assert result.decisions.of("recomputed") == ["va"]
+    assert remat.schedule_of(GRAPH, [step["run"] for step in STEPS]).order == result.order
+    assert remat.schedule_of(GRAPH, (step["run"] for step in STEPS), budget=17).shortfall.need == 18
+    with pytest.raises(OptionError, match=r"breaks rules; the first of 2: "):
+        remat.schedule_of(GRAPH, [*STEPS[:2], STEPS[3]])
+    with pytest.raises(OptionError, match="budget: a schedule has no budget"):
+        remat.schedule_of(GRAPH, STEPS, budget=17)
+
+
+def test_machines_of_a_solve_are_named_in_errors():
+    with pytest.raises(InstanceError, match=r"machine\.memories\[0\]\.capacity: '1MB' is in bytes"):
+        remat.solve(GRAPH, machine=remat.device("1MB"))
+
+
+def test_violations_name_the_step():
+    report = remat.verify(GRAPH, [*STEPS[:2], STEPS[3]])
+    assert {(found.step, found.rule) for found in report.violations} == {(2, "read-missing"), (2, "free-missing")}
+
+
+def test_steps_alone_are_a_warm_start():
+    result = remat.solve(GRAPH, warm_start=STEPS, algorithm="keep-all")
+    assert result.makespan == 6
+
+
+@pytest.mark.parametrize("steps", [[3], ["a"], [{"start": 1}], [{"run": "a", "begin": 0}]])
+def test_wrong_steps_are_named(steps):
+    with pytest.raises(InstanceError, match=r"\$\.steps\[0\]"):
+        remat.verify(GRAPH, steps)
