@@ -1,19 +1,10 @@
-"""Common functions of the local search kernels over pipeline orders: random numbers, readiness, and moves of keys.
-
-Each kernel has separate records, `Facts` and `State`, and is compiled with the functions that it calls from here. These
-functions use the fields with the same names and meanings as in `local_search`.
-"""
+"""Random numbers of the local search over pipeline orders, and moves of its keys."""
 
 from __future__ import annotations
 
-import ctypes
 import math
-from typing import Any
 
-from remat_algorithms.kit.compile.records import cells
-
-Facts = Any
-State = Any
+from remat_algorithms.parallel.pipeline.local_search.records import Facts, Progress, State
 
 LAST_64, LAST_53, LAST_52, LAST_37 = (2**count - 1 for count in (64, 53, 52, 37))
 MULTIPLIER = 2685821657736338717
@@ -31,17 +22,6 @@ this and earlier stages.
 """
 
 
-@cells
-class Progress(ctypes.Structure):
-    """Random state, values of the current and the best schedule, period of a regular one, and number of moves."""
-
-    random: int
-    current: float
-    best: float
-    period: float
-    moves: int
-
-
 def random(progress: Progress) -> float:
     """Return a random number in [0, 1) (xorshift64*, as Vigna 2016)."""
     number = progress.random
@@ -50,80 +30,6 @@ def random(progress: Progress) -> float:
     number ^= (number >> 27) & LAST_37
     progress.random = number
     return float(((number * MULTIPLIER >> 11) & LAST_53) / PARTS)
-
-
-def find_ready(facts: Facts, state: State, index: int) -> None:
-    """Compute when the data of a class's next operation are available, if its sources have been scheduled."""
-    stages = facts.stages
-    batch = state.done[index]
-    state.ready[index] = -1
-    if batch >= facts.runs[index]:
-        return
-    stage = index % stages
-    if index < stages:
-        if facts.head[stage]:
-            state.ready[index] = 0
-        elif state.done[index - 1] > batch:
-            state.ready[index] = state.end[index - 1, batch] + facts.delay[stage]
-    elif index >= 2 * stages:
-        if state.done[index - stages] > batch:
-            state.ready[index] = state.end[index - stages, batch]
-    elif facts.tail[stage]:
-        if state.done[stage] > batch:
-            state.ready[index] = state.end[stage, batch]
-    elif state.done[index + 1] > batch:
-        state.ready[index] = state.end[index + 1, batch] + facts.delay[stage + 1]
-
-
-def put(facts: Facts, state: State, index: int) -> None:
-    """Append the next operation of a class, whose times are known, to the order of its device."""
-    stages = facts.stages
-    device = facts.device[index]
-    state.order[device, state.used[device]] = index
-    state.used[device] += 1
-    state.done[index] += 1
-    find_ready(facts, state, index)
-    stage = index % stages
-    if index < stages:
-        after = index + stages if facts.tail[stage] else index + 1
-        find_ready(facts, state, after)
-    elif index < 2 * stages:
-        if not facts.head[stage]:
-            find_ready(facts, state, index - 1)
-        if 3 * stages <= len(facts.runs):
-            find_ready(facts, state, index + stages)
-
-
-def take_times(facts: Facts, state: State, value: float) -> None:
-    """Accept the times of the last schedule as the current ones, and as the best ones if they are better."""
-    progress = state.progress
-    better = value < progress.best
-    for index in range(len(facts.runs)):
-        for batch in range(facts.runs[index]):
-            state.current[index, batch] = state.start[index, batch]
-            if better:
-                state.best[index, batch] = state.start[index, batch]
-    progress.current = value
-    if better:
-        progress.best = value
-        for device in range(facts.devices):
-            for number in range(state.used[device]):
-                state.best_order[device, number] = state.order[device, number]
-
-
-def recall(facts: Facts, state: State) -> None:
-    """Restore the best times as the current ones."""
-    for index in range(len(facts.runs)):
-        for batch in range(facts.runs[index]):
-            state.current[index, batch] = state.best[index, batch]
-    state.progress.current = state.progress.best
-
-
-def set_keys(facts: Facts, state: State) -> None:
-    """Set the keys to the current times."""
-    for index in range(len(facts.runs)):
-        for batch in range(facts.runs[index]):
-            state.key[index, batch] = state.current[index, batch]
 
 
 def draw_shift(facts: Facts, progress: Progress) -> float:
@@ -166,6 +72,7 @@ def copy_gaps(facts: Facts, state: State, source: int, target: int) -> None:
         state.gap[target, index] = state.gap[source, index]
     for index in range(facts.stages):
         state.late[target, index] = state.late[source, index]
+        state.share[target, index] = state.share[source, index]
 
 
 def vary_gaps(facts: Facts, state: State, kind: float, several: float, first: int, shift: float) -> None:
