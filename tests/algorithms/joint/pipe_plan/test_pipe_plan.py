@@ -1,6 +1,7 @@
 """Test `pipe-plan` against exhaustive search, its bounds, its kernel's twin, and simpler planners."""
 
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -91,22 +92,15 @@ def test_the_plain_twin_of_the_kernel(shape):
     twins = []
     for compiled in (True, False):
         state = state_of(facts, 5)
-        calls = {
-            name: (getattr(kernel, name.upper()).bind(facts, state) if compiled else _plain(name, facts, state))
-            for name in ("drift", "walk")
-        }
+        go = kernel.ACT.bind(facts, state) if compiled else partial(moves.act, facts, state)
         state.progress.best = np.inf
-        calls["drift"](12, 0.1, 0.0)
-        calls["walk"](12, 1.0, 0.0)
+        go(moves.DRIFT, 12, 0.1, 0.0)
+        go(moves.WALK, 12, 1.0, 0.0)
         twins.append(state)
     one, other = twins
     assert one.progress.best == other.progress.best < np.inf
     for name in ("best", "best_option", "best_order", "current", "current_option", "share", "gap"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
-
-
-def _plain(name, facts, state):
-    return lambda *given: getattr(moves, name)(facts, state, *given)
 
 
 @pytest.mark.parametrize("shape", ["v", "chain", "interleaved"])

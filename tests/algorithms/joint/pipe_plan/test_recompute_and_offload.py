@@ -14,7 +14,7 @@ from remat.solving.problem_setup import make_problem
 from remat_algorithms.joint.pipe_plan.encoding import Outline
 from remat_algorithms.joint.pipe_plan.recompute_and_offload import search_both, ways_of
 from remat_algorithms.joint.pipe_plan.recompute_options import StageCosts
-from remat_algorithms.parallel.pipeline.local_search import kernel, moves
+from remat_algorithms.parallel.pipeline.local_search import kernel, moves, objective
 from remat_algorithms.parallel.pipeline.local_search.arrays import state_of
 from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps, search_hosted
 from remat_algorithms.parallel.pipeline.offload.offload_model import Choice, Hosting
@@ -117,7 +117,7 @@ def test_the_kernels_times_are_those_of_what_is_played(shape):
             if sequence is not None:
                 found += 1
                 played = hosting.play(sequence, choice)
-                assert played.makespan == search.kernel.figure()
+                assert played.makespan == objective.figure(search.facts, search.kernel.state)
                 assert not any(played.excess)
     assert found > 10
 
@@ -129,13 +129,13 @@ def test_compiled_as_interpreted():
     states = [state_of(facts, 5) for _ in range(2)]
     keys = keys_of(hosting, hosting.staged.starts[0], 1.0)
     walks = (
-        kernel.WALK.bind(facts, states[0]),
-        lambda *given: moves.walk(facts, states[1], *given),
+        kernel.ACT.bind(facts, states[0]),
+        lambda *given: moves.act(facts, states[1], *given),
     )
     choice = drawn(hosting, random.Random(1))
     for state, go in zip(states, walks, strict=True):
         state.current[:], state.current_option[:] = keys, choice.level * facts.width + choice.part
-        go(60, 1.0, 0.0)
+        go(moves.WALK, 60, 1.0, 0.0)
     one, other = states
     assert one.progress.best == other.progress.best < np.inf
     assert len(np.unique(one.best_option // facts.width)) > 1

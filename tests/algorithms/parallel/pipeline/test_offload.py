@@ -8,7 +8,7 @@ import remat
 from remat.plugin import Context
 from remat.solving.problem_setup import make_problem
 from remat.testing.strategies import pipelines
-from remat_algorithms.parallel.pipeline.local_search import kernel, moves
+from remat_algorithms.parallel.pipeline.local_search import kernel, moves, objective
 from remat_algorithms.parallel.pipeline.local_search.arrays import state_of
 from remat_algorithms.parallel.pipeline.model import B, F, W
 from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps, search_hosted
@@ -168,7 +168,7 @@ def test_the_kernels_times_are_those_of_what_is_played(devices, bandwidth, budge
                     played = None if sequence is None else hosting.play(sequence)
                     assert (sequence is None) == (played is None)
                     if played is not None:
-                        assert played.makespan == search.kernel.figure()
+                        assert played.makespan == objective.figure(search.facts, search.kernel.state)
                         assert not any(played.excess)
 
 
@@ -181,13 +181,13 @@ def test_compiled_as_interpreted(bandwidth):
     states = [state_of(facts, 5) for _ in range(2)]
     keys = keys_of(hosting, hosting.staged.starts[0], 1.0)
     walks = (
-        kernel.WALK.bind(facts, states[0]),
-        lambda *given: moves.walk(facts, states[1], *given),
+        kernel.ACT.bind(facts, states[0]),
+        lambda *given: moves.act(facts, states[1], *given),
     )
     for state, go in zip(states, walks, strict=True):
         state.current[:] = keys
         state.current_option[:] = worth_sending(hosting, keys, 1.0)
-        go(30, 1.0, 0.0)
+        go(moves.WALK, 30, 1.0, 0.0)
         assert state.progress.moves == 30
     for one, other in zip(*states, strict=True):
         if one is states[0].progress:

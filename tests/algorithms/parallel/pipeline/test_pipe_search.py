@@ -3,6 +3,7 @@
 import math
 import random
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -217,19 +218,11 @@ def test_compiled_as_interpreted(number):
         model = replace(model, forward=tuple(time + 0.25 for time in model.forward))
     facts = arrays.facts_of(model, span=span)
     states = [arrays.state_of(facts, 5) for _ in range(2)]
-    for state, (drift, go) in zip(
-        states,
-        [
-            (kernel.DRIFT.bind(facts, states[0]), kernel.WALK.bind(facts, states[0])),
-            (
-                lambda *more: moves.drift(facts, states[1], *more),
-                lambda *more: moves.walk(facts, states[1], *more),
-            ),
-        ],
-        strict=True,
+    for state, go in zip(
+        states, (kernel.ACT.bind(facts, states[0]), partial(moves.act, facts, states[1])), strict=True
     ):
-        drift(8, 0.2, 0.0)
-        go(8, 1.0, 0.0)
+        go(moves.DRIFT, 8, 0.2, 0.0)
+        go(moves.WALK, 8, 1.0, 0.0)
         assert state.progress.moves == 16
     for one, other in zip(*states, strict=True):
         if one is states[0].progress:

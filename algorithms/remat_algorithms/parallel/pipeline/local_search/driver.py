@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any
 
 from remat.plugin import IntArray
 from remat_algorithms.parallel.pipeline.local_search.arrays import LARGEST, state_of
+from remat_algorithms.parallel.pipeline.local_search.moves import BUILD, DRIFT, TAKE, WALK
 from remat_algorithms.parallel.pipeline.local_search.records import Facts
 
 
@@ -31,22 +30,24 @@ class LocalSearch:
         self.facts, self.at_once, self.left = facts, max(1, at_once), left
         self.state = state = state_of(facts, seed)
         self.progress = state.progress
-        self.schedule = kernel.SCHEDULE.bind(facts, state)
-        self.figure = kernel.FIGURE.bind(facts, state)
-        self.take = kernel.TAKE.bind(facts, state)
-        self.walk = kernel.WALK.bind(facts, state)
-
-    @cached_property
-    def drift(self) -> Callable[..., Any]:
-        """Search for regular schedules; compiled on first use, because not all searches look for them."""
-        from remat_algorithms.parallel.pipeline.local_search import kernel
-
-        return kernel.DRIFT.bind(self.facts, self.state)
+        self._act: Callable[[int, int, float, float], float] = kernel.ACT.bind(facts, state)
 
     def build(self, keys: Any, patience: float, option: Any = 0) -> float:
         """Build a schedule from keys and options; return its objective value, infinite if it fails."""
         self.state.key[:], self.state.option[:] = keys, option
-        return float(self.figure()) if self.schedule(patience) else math.inf
+        return self._act(BUILD, 0, patience, 0.0)
+
+    def take(self, value: float) -> None:
+        """Accept the last schedule as the current one, and as the best one if it is better."""
+        self._act(TAKE, 0, value, 0.0)
+
+    def drift(self, moves: int, spread: float, bound: float) -> None:
+        """Look for regular schedules, without a host (`moves.drift`)."""
+        self._act(DRIFT, moves, spread, bound)
+
+    def walk(self, moves: int, heat: float, bound: float) -> None:
+        """Change the current schedule (`moves.walk`)."""
+        self._act(WALK, moves, heat, bound)
 
     @property
     def order(self) -> IntArray:

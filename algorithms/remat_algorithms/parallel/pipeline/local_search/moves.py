@@ -31,6 +31,38 @@ from remat_algorithms.parallel.pipeline.local_search.priority_keys import (
 from remat_algorithms.parallel.pipeline.local_search.records import Facts, State
 from remat_algorithms.parallel.pipeline.local_search.transfers import date_returns
 
+BUILD, TAKE, DRIFT, WALK = range(4)
+"""Actions of `act`."""
+
+
+def act(facts: Facts, state: State, action: int, moves: int, amount: float, bound: float) -> float:
+    """Build a schedule, accept the last one, or search; return the objective value of a built schedule.
+
+    One entry point saves compile time.
+
+    Parameters
+    ----------
+    facts : Facts
+    state : State
+    action : int
+        `BUILD` builds a schedule from the keys and options, `TAKE` accepts the last one, the others search.
+    moves : int
+        Of a search.
+    amount : float
+        `patience` of a schedule, objective value of an accepted one, `spread` of `drift`, or `heat` of `walk`.
+    bound : float
+        Objective value at which a search stops.
+    """
+    if action == BUILD:
+        return _built(facts, state, amount)
+    if action == TAKE:
+        take(facts, state, amount)
+    elif not facts.offloads and action == DRIFT:
+        drift(facts, state, moves, amount, bound)
+    else:
+        walk(facts, state, moves, amount, bound)
+    return state.progress.current
+
 
 def walk(facts: Facts, state: State, moves: int, heat: float, bound: float) -> None:
     """Make the given number of moves, or fewer if the bound is reached."""
