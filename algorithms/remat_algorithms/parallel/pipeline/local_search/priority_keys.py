@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 
+from remat_algorithms.kit.random_numbers import next_state, number_of
 from remat_algorithms.parallel.pipeline.local_search.records import Facts, Progress, State
-
-LAST_64, LAST_53, LAST_52, LAST_37 = (2**count - 1 for count in (64, 53, 52, 37))
-MULTIPLIER = 2685821657736338717
-PARTS = 2.0**53
 
 BACK = 0.002
 """Share of the moves that start from the best schedule."""
@@ -23,13 +20,9 @@ this and earlier stages.
 
 
 def random(progress: Progress) -> float:
-    """Return a random number in [0, 1) (xorshift64*, as Vigna 2016)."""
-    number = progress.random
-    number ^= (number >> 12) & LAST_52
-    number = (number ^ (number << 25)) & LAST_64
-    number ^= (number >> 27) & LAST_37
-    progress.random = number
-    return float(((number * MULTIPLIER >> 11) & LAST_53) / PARTS)
+    """Return a random number in [0, 1)."""
+    progress.random = next_state(progress.random)
+    return number_of(progress.random)
 
 
 def draw_shift(facts: Facts, progress: Progress) -> float:
