@@ -161,8 +161,8 @@ def _end(facts: Facts, state: State, index: int, begin: float) -> float:
     stages = facts.stages
     if not facts.chooses or index < stages or index >= 2 * stages:
         return float(begin + facts.duration[index])
-    again = facts.recompute_time[index - stages, option_of(facts, state, index - stages, state.done[index])]
-    return float(max(begin + again, state.ready[index]) + facts.duration[index])
+    recompute = facts.recompute_time[index - stages, option_of(facts, state, index - stages, state.done[index])]
+    return float(max(begin + recompute, state.ready[index]) + facts.duration[index])
 
 
 def _run(facts: Facts, state: State, index: int) -> None:

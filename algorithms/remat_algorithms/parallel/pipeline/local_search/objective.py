@@ -17,11 +17,11 @@ def figure(facts: Facts, state: State) -> float:
         most = max(most, float(state.clock[device]))
     if facts.recompute_weight == 0.0:
         return most
-    again = 0.0
+    recompute = 0.0
     for stage in range(facts.stages):
         for batch in range(facts.batches):
-            again += facts.recompute_time[stage, option_of(facts, state, stage, batch)]
-    return most + facts.recompute_weight * again / facts.devices
+            recompute += facts.recompute_time[stage, option_of(facts, state, stage, batch)]
+    return most + facts.recompute_weight * recompute / facts.devices
 
 
 def span(facts: Facts, state: State) -> float:

@@ -48,19 +48,20 @@ def wait_for_memory(facts: Facts, state: State, index: int) -> None:
     ready, clock = state.ready[index], state.clock[device]
     if index >= 3 * stages:
         size = facts.offloaded_bytes[stage, option]
-        _place(facts, state, index, max(ready, state.coming[device]), size, facts.return_time[stage, option])
+        _place(facts, state, index, max(ready, state.coming[device]), size, 0.0, facts.return_time[stage, option])
     elif index >= 2 * stages:
-        _place(facts, state, index, max(ready, clock), 0, facts.duration[index])
+        _place(facts, state, index, max(ready, clock), 0, 0.0, facts.duration[index])
     elif index >= stages:
         _place_backward(facts, state, index, option)
     else:
-        _place(facts, state, index, max(ready, clock), facts.forward_bytes[stage, option], facts.duration[index])
+        size = facts.forward_bytes[stage, option]
+        _place(facts, state, index, max(ready, clock), size, 0.0, facts.duration[index])
 
 
-def _place(facts: Facts, state: State, index: int, ready: float, size: int, time: float) -> None:
+def _place(facts: Facts, state: State, index: int, ready: float, size: int, recompute: float, time: float) -> None:
     start = _first_fit(facts, state, facts.device[index], ready, size)
     state.ready[index] = start
-    state.finish[index] = start + time
+    state.finish[index] = start + recompute + time
     state.needs[index] = size
 
 
@@ -99,12 +100,12 @@ def _place_backward(facts: Facts, state: State, index: int, option: int) -> None
         # Recomputation does not replace a value before it has arrived at the next stage.
         own = max(own, state.end[stage, batch] + facts.delay[stage + 1])
     clock, time = float(state.clock[device]), float(facts.duration[index])
-    again = float(facts.recompute_time[stage, option])
-    _place(facts, state, index, max(ready, clock), facts.backward_bytes[stage, option], again + time)
-    if again > 0.0 and ready > clock:
+    recompute = float(facts.recompute_time[stage, option])
+    _place(facts, state, index, max(ready, clock), facts.backward_bytes[stage, option], recompute, time)
+    if recompute > 0.0 and ready > clock:
         size = facts.early_bytes[stage, option]
-        early = _first_fit(facts, state, device, max(max(own, ready - again), clock), size)
-        end = max(early + again, ready) + time
+        early = _first_fit(facts, state, device, max(max(own, ready - recompute), clock), size)
+        end = max(early + recompute, ready) + time
         if early >= 0.0 and (state.ready[index] < 0.0 or end < state.finish[index]):
             state.ready[index] = early
             state.finish[index] = end
