@@ -12,6 +12,7 @@ from remat.plugin import BoolArray, IntArray
 from remat_algorithms.chain.phase_matrix import Phases
 from remat_algorithms.kit.compile.lowering import Kernel
 from remat_algorithms.kit.compile.records import cells
+from remat_algorithms.kit.random_numbers import next_state, number_of
 
 Array = Any
 FloatArray = NDArray[np.float64]
@@ -27,10 +28,6 @@ LATE = 0.3
 
 SMALL, DEEPEST = 15, 100
 """Size below which ranges are sorted by insertion, and the maximum number of ranges that wait to be sorted."""
-
-LAST_64, LAST_53, LAST_52, LAST_37 = (2**count - 1 for count in (64, 53, 52, 37))
-MULTIPLIER = 2685821657736338717
-PARTS = 2.0**53
 
 
 class Facts(NamedTuple):
@@ -190,13 +187,9 @@ def peak(facts: Facts, walk: Walk, runs: Array) -> int:
 
 
 def _random(walk: Walk) -> float:
-    """Return the next number from [0, 1) (xorshift64*), with arithmetic on 64 bits."""
-    bits = walk.progress.random
-    bits ^= (bits >> 12) & LAST_52
-    bits ^= (bits << 25) & LAST_64
-    bits ^= (bits >> 27) & LAST_37
-    walk.progress.random = bits
-    return float(((bits * MULTIPLIER) & LAST_64) >> 11 & LAST_53) / PARTS
+    """Return the next number from [0, 1)."""
+    walk.progress.random = next_state(walk.progress.random)
+    return number_of(walk.progress.random)
 
 
 def _squared(number: float) -> float:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
 
 from remat.plugin import IntArray, Orders, Pass, Phase, PipelineInstance, Problem, Segment, Stage
-from remat_algorithms.joint.pipe_plan.local_search import Facts, State
 from remat_algorithms.joint.pipe_plan.recompute_options import Level, StageCosts
-from remat_algorithms.parallel.pipeline.kernel_arrays import shared_facts, shared_state, whole
+from remat_algorithms.parallel.pipeline.local_search.arrays import LARGEST, Rules, facts_of
+from remat_algorithms.parallel.pipeline.local_search.records import Facts
 from remat_algorithms.parallel.pipeline.model import Lists, PipelineModel
 from remat_algorithms.parallel.pipeline.stages import model_of
 
-UNLIMITED = 2**62
+UNLIMITED = LARGEST
+
+RULES = Rules(recompute_weight=0.02, one=0.3, some=0.5, onwards=0.55, so_far=0.6, several=0.15, gaps=0.6, stretch=0.3)
+"""Shares of the moves of the local search, and the weight of recomputation relative to the makespan."""
 
 
 @dataclass(frozen=True)
@@ -77,22 +77,8 @@ class Outline:
 
     def facts(self) -> Facts:
         """Encode the outline for the kernel."""
-        most = max(map(len, self.levels))
-
-        def table(name: str, kind: type) -> Any:
-            rows = [[getattr(levels[min(k, len(levels) - 1)], name) for k in range(most)] for levels in self.levels]
-            return np.array(rows, dtype=kind)
-
-        return Facts(
-            **shared_facts(self.model, np.float64),
-            levels=np.array([len(levels) for levels in self.levels], dtype=np.int64),
-            again=table("again", np.float64),
-            held=table("held", np.int64),
-            forward=table("forward", np.int64),
-            backward=table("backward", np.int64),
-            ahead=table("ahead", np.int64),
-            kept=np.array(self.model.kept, dtype=np.int64),
-            room=np.array(self.room, dtype=np.int64),
+        return facts_of(
+            self.model, [[[level] for level in levels] for levels in self.levels], free=self.room, rules=RULES
         )
 
     def orders(self, lists: Lists, level: IntArray, advance: IntArray) -> Orders:
@@ -118,19 +104,3 @@ class Outline:
                 device.append(Pass(Phase(phase), stage, batch))
             found.append(tuple(device))
         return Orders(tuple(stages), tuple(found))
-
-
-def state_of(facts: Facts, seed: int) -> State:
-    """Allocate the arrays of a local search."""
-    batches, devices, stages = facts.batches, facts.devices, facts.stages
-    return State(
-        **shared_state(facts, seed),
-        level=whole(stages, batches),
-        advance=whole(stages, batches),
-        current_level=whole(stages, batches),
-        best_level=whole(stages, batches),
-        best_advance=whole(stages, batches),
-        use=whole(devices),
-        spared=whole(devices),
-        share=np.zeros((2, stages)),
-    )

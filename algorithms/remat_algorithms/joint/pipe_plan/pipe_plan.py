@@ -4,7 +4,7 @@
    other planners. The recompute options of each stage are a list of levels (`recompute_options`), shared by stages of
    equal layers.
 2. The orders of the named rules for these places, each with the minimum recomputation that fits (`search`).
-3. Local search over orders and levels at once (`local_search`): first a share of the moves for all outlines, then the
+3. Local search over orders and levels at once (`search`): first a share of the moves for all outlines, then the
    rest for the best two.
 4. Each result is placed and compared by its true makespan. If transient values do not fit next to the others, the
    missing bytes of that device are left free, and the search continues.

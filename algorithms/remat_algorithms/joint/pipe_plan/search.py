@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from remat.plugin import IntArray
-from remat_algorithms.joint.pipe_plan.encoding import Outline, state_of
-from remat_algorithms.parallel.pipeline.kernel_arrays import lists_of, start_keys
+from remat_algorithms.joint.pipe_plan.encoding import Outline
+from remat_algorithms.parallel.pipeline.local_search.arrays import lists_of, start_keys
+from remat_algorithms.parallel.pipeline.local_search.driver import LocalSearch
 from remat_algorithms.parallel.pipeline.model import B, F, Lists, W, complete
 from remat_algorithms.parallel.pipeline.successive_halving import halve
 
@@ -54,17 +55,10 @@ class Walks:
     """Searches of one outline; deterministic for a seed and a number of moves."""
 
     def __init__(self, outline: Outline, seed: int, stop: Callable[[], bool]) -> None:
-        from remat_algorithms.joint.pipe_plan import local_search_kernel as kernel
-
         self.outline, self.stop = outline, stop
         self.facts = facts = outline.facts()
-        self.state = state = state_of(facts, seed)
         self.size = max(1, int(facts.runs.sum()) * len(facts.runs))
-        self.schedule = kernel.SCHEDULE.bind(facts, state)
-        self.figure = kernel.FIGURE.bind(facts, state)
-        self.take = kernel.TAKE.bind(facts, state)
-        self.drifting = kernel.DRIFT.bind(facts, state)
-        self.walking = kernel.WALK.bind(facts, state)
+        self.kernel = LocalSearch(facts, seed, AT_ONCE // self.size)
         self.walked = 0
 
     def begin(self, starts: Sequence[Lists]) -> list[Entry]:
@@ -95,67 +89,53 @@ class Walks:
             yield np.repeat(level[:, None], self.facts.batches, axis=1)
 
     def _schedule(self, keys: Any, level: IntArray, patience: float) -> Entry | None:
-        state = self.state
-        state.key[:] = keys
-        state.level[:] = level
-        self.schedule(patience)
-        figure = self.figure()
+        figure = self.kernel.build(keys, patience, level)
         if figure == math.inf:
             return None
-        state.progress.best = math.inf
-        self.take(figure)
+        self.kernel.progress.best = math.inf
+        self.kernel.take(figure)
         return self._entry()
 
     def _entry(self) -> Entry:
-        state = self.state
-        lists = lists_of(self.facts, state.best_order)
-        return Entry(state.progress.best, state.best.copy(), state.best_level.copy(), lists, state.best_advance.copy())
+        state = self.kernel.state
+        lists = lists_of(self.facts, self.kernel.best_order)
+        best = self.kernel.progress.best
+        return Entry(best, state.best.copy(), state.best_option.copy(), lists, state.best_early.copy())
 
     def walk(self, number: int, entry: Entry, moves: int) -> Entry:
         """Continue from a schedule."""
-        state, progress = self.state, self.state.progress
-        state.key[:], state.level[:] = entry.keys, entry.level
-        self.schedule(-1.0)
-        figure = self.figure()
+        progress = self.kernel.progress
+        figure = self.kernel.build(entry.keys, -1.0, entry.level)
         if figure == math.inf:
             return entry
         progress.best = math.inf
-        self.take(figure)
+        self.kernel.take(figure)
         self.walked += 1
         heat = HEATS[(number + self.walked) % len(HEATS)]
-        self._in_parts(moves, lambda part: self.walking(part, heat, BOUND))
+        for part in self.kernel.parts(moves, self._over):
+            self.kernel.walk(part, heat, BOUND)
         return self._entry() if progress.best < entry.figure else entry
 
     def drift(self, number: int, entry: Entry, moves: int) -> Entry:
         """Search for a regular schedule with recomputation similar to another's, or continue from a regular one."""
-        state, progress = self.state, self.state.progress
+        state, progress = self.kernel.state, self.kernel.progress
         progress.best = math.inf
-        spread = [SPREADS[number % len(SPREADS)]]
-        state.current_level[:] = entry.level
+        spread = SPREADS[number % len(SPREADS)]
+        state.current_option[:] = entry.level
         if entry.regular is not None:
-            spread[0] = -1.0
+            spread = -1.0
             state.gap[1], state.late[1], state.share[1], progress.period = entry.regular
             progress.current = entry.figure
-
-        def go_on(part: int) -> None:
-            self.drifting(part, spread[0], BOUND)
-            spread[0] = -1.0
-
-        self._in_parts(moves, go_on)
+        for part in self.kernel.parts(moves, self._over):
+            self.kernel.drift(part, spread, BOUND)
+            spread = -1.0
         if progress.best == math.inf or (entry.regular is not None and progress.best >= entry.figure):
             return entry
         regular = (state.gap[1].copy(), state.late[1].copy(), state.share[1].copy(), float(progress.period))
         return replace(self._entry(), regular=regular)
 
-    def _in_parts(self, moves: int, act: Callable[[int], object]) -> None:
-        progress = self.state.progress
-        at_once = max(1, AT_ONCE // self.size)
-        while moves > 0 and not self.stop():
-            before = progress.moves
-            act(min(moves, at_once))
-            moves -= max(1, progress.moves - before)
-            if progress.best <= BOUND:
-                return
+    def _over(self) -> bool:
+        return self.kernel.progress.best <= BOUND or self.stop()
 
     def improve(self, entries: list[Entry], moves: int) -> Entry:
         """Continue from several schedules, and repeatedly drop half of them, until one is left."""

@@ -28,11 +28,14 @@ class Kind(NamedTuple):
         cells.
     dimensions : int
         0 if the field is not an array.
+    value : bool, optional
+        Value of a ``bool``, which is a constant of the compiled code.
     """
 
     name: str
     type: str
     dimensions: int
+    value: bool | None = None
 
 
 def cells(kind: type[Structure]) -> type[Structure]:
@@ -76,7 +79,9 @@ def _kind_of(name: str, value: Any) -> Kind:
         if value.dtype not in ELEMENTS or not value.flags.c_contiguous or not value.ndim:
             raise TypeError(f"{name} is an array of {value.dtype}, of strides {value.strides}")
         return Kind(name, ELEMENTS[value.dtype], value.ndim)
-    for number in (bool, int, float):
+    if isinstance(value, bool):
+        return Kind(name, "bool", 0, value)
+    for number in (int, float):
         if isinstance(value, number):
             return Kind(name, number.__name__, 0)
     if isinstance(value, ctypes.Structure):

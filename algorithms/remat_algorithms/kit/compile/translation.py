@@ -286,8 +286,12 @@ class Body:
         return self.numbers.truth(value) if value.type == BYTE else value
 
     def _if(self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> None:
+        decided = self.numbers.truth(self._any(test))
+        if isinstance(decided, ir.Constant):
+            self._block(body if decided.constant else orelse)
+            return
         then, other, end = (self.target.append_basic_block(name) for name in ("then", "else", "end"))
-        self.builder.cbranch(self.numbers.truth(self._any(test)), then, other)
+        self.builder.cbranch(decided, then, other)
         for block, statements in ((then, body), (other, orelse)):
             self.builder.position_at_end(block)
             self._block(statements)
@@ -368,7 +372,9 @@ class Body:
                     self.builder.fsub(ir.Constant(REAL, -0.0), value) if value.type == REAL else self.builder.neg(value)
                 )
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return self.builder.not_(self.numbers.truth(self._any(operand)))
+                value = self.numbers.truth(self._any(operand))
+                known = isinstance(value, ir.Constant)
+                return ir.Constant(TRUTH, int(not value.constant)) if known else self.builder.not_(value)
             case ast.BinOp(left=left, op=operator, right=right):
                 return self.numbers.arithmetic(operator, self._any(left), self._any(right))
             case ast.BoolOp(op=operator, values=values):
@@ -413,6 +419,8 @@ class Body:
     def _attribute(self, node: ast.Attribute) -> Any:
         """Return a field: an array, cells within a named tuple, or a number."""
         record, (kind, place) = self._owner(node)
+        if kind.value is not None:
+            return ir.Constant(TRUTH, int(kind.value))
         if kind.dimensions:
             pointer = self.builder.inttoptr(self._fixed(record, place), ELEMENTS[kind.type].as_pointer())
             lengths = [partial(self._fixed, record, place + 1 + axis) for axis in range(kind.dimensions)]
@@ -421,8 +429,7 @@ class Body:
             return self._record(self.builder.inttoptr(self._fixed(record, place), INT.as_pointer()), kind.type)
         if record.changes:
             return self.builder.load(self._part(record, place, kind.type))
-        value = self._fixed(record, place, kind.type)
-        return self.numbers.truth(value) if kind.type == "bool" else value
+        return self._fixed(record, place, kind.type)
 
     def _view(self, node: ast.expr) -> View:
         found = self._any(node)
@@ -490,10 +497,13 @@ class Body:
 
     def _shortened(self, both: bool, values: Sequence[ast.expr]) -> Any:
         """Evaluate `and` or `or` with short-circuiting."""
+        found = self.numbers.truth(self._any(values[0]))
+        if isinstance(found, ir.Constant):
+            return self._shortened(both, values[1:]) if bool(found.constant) == both and values[1:] else found
         place = self.head.alloca(TRUTH)
         end = self.target.append_basic_block("decided")
         for number, value in enumerate(values):
-            found = self.numbers.truth(self._any(value))
+            found = found if number == 0 else self.numbers.truth(self._any(value))
             self.builder.store(found, place)
             if number == len(values) - 1:
                 self.builder.branch(end)
@@ -505,8 +515,11 @@ class Body:
         return self.builder.load(place)
 
     def _choice(self, test: ast.expr, body: ast.expr, orelse: ast.expr) -> Any:
+        decided = self.numbers.truth(self._any(test))
+        if isinstance(decided, ir.Constant):
+            return self._any(body if decided.constant else orelse)
         then, other, end = (self.target.append_basic_block(name) for name in ("then", "else", "end"))
-        self.builder.cbranch(self.numbers.truth(self._any(test)), then, other)
+        self.builder.cbranch(decided, then, other)
         values, blocks = [], []
         for block, value in ((then, body), (other, orelse)):
             self.builder.position_at_end(block)

@@ -1,6 +1,6 @@
 """Makespans of orders of runs with offloading, by compiled functions over arrays; the steps only on demand.
 
-They support the usual machine (`Columns.known`). Their results equal those of `choice.Choice` to the bit.
+They support the usual machine (`Columns.known`). Their results equal those of `gap_selection.Choice` to the bit.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
     The search starts from all named schedules, so it is never slower than any of them that fits. It uses a relaxation
     (`Staging.model`); the results are placed and measured. If transient values exceed a device's capacity, the next
     round has that much less memory there. If devices have a host, the algorithm also searches for orders with host
-    offloading (`offload.local_search`).
+    offloading (`offload.search`).
     """
     best, hosted = searched(problem, options, context)
     if hosted is not None and hosted.steps is not None:

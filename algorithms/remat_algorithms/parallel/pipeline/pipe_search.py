@@ -1,9 +1,9 @@
 """`pipe-search`: list scheduling and local search under the memory of each device, with a deadlock-free look-ahead.
 
 A move is a schedule built in O(operations * stages). The search has three phases, each limited by a number of moves.
-The first uses rules and given orders. The second looks for regular schedules (`local_search.drift`), which pay for many
-micro-batches. The third runs local searches (`local_search.walk`) from the best orders found. Successive halving drops
-half of the searches in each round, and continues the others for twice as long.
+The first uses rules and given orders. The second looks for regular schedules (`local_search.moves.drift`), which pay
+for many micro-batches. The third runs local searches (`local_search.moves.walk`) from the best orders found. Successive
+halving drops half of the searches in each round, and continues the others for twice as long.
 
 The search ends early if a lower bound proves that no improvement is possible.
 """
@@ -18,8 +18,9 @@ import numpy as np
 
 from remat_algorithms.parallel.pipeline.bounds import lower_bound
 from remat_algorithms.parallel.pipeline.device_span import least_span
-from remat_algorithms.parallel.pipeline.kernel_arrays import facts_of, lists_of, start_keys, state_of
-from remat_algorithms.parallel.pipeline.local_search import Facts
+from remat_algorithms.parallel.pipeline.local_search.arrays import facts_of, lists_of, start_keys
+from remat_algorithms.parallel.pipeline.local_search.driver import LocalSearch
+from remat_algorithms.parallel.pipeline.local_search.records import Facts
 from remat_algorithms.parallel.pipeline.model import Lists, Op, PipelineModel, complete, evaluate, one_by_one
 from remat_algorithms.parallel.pipeline.successive_halving import halve
 
@@ -129,29 +130,16 @@ class _Search:
         self.bound = lower_bound(model, span=self.span)
         if self.best.figure <= self.bound or moves == 0:
             return self.best
-        self.facts = facts_of(model, span=self.span)
-        self.state = state_of(self.facts, self.seed)
-        size = int(self.facts.runs.sum()) * len(self.facts.runs)
-        self.left = min(MOVES, max(1000, WORK // size)) if moves is None else moves
-        self.at_once = max(1, AT_ONCE // size)
-        self._bind()
-        halve(self._begin(starts), self.left, self._walk, lambda: self.over)
+        self.facts = facts = facts_of(model, span=self.span)
+        size = int(facts.runs.sum()) * len(facts.runs)
+        left = min(MOVES, max(1000, WORK // size)) if moves is None else moves
+        self.kernel = LocalSearch(facts, self.seed, AT_ONCE // size, left)
+        halve(self._begin(starts), self.kernel.left, self._walk, lambda: self.over)
         return self.best
-
-    def _bind(self) -> None:
-        # Imported here, so that nothing is compiled if a rule is optimal or nothing fits.
-        from remat_algorithms.parallel.pipeline import local_search_kernel as kernel
-
-        facts, state = self.facts, self.state
-        self.schedule = kernel.SCHEDULE.bind(facts, state)
-        self.figure = kernel.FIGURE.bind(facts, state)
-        self.take = kernel.TAKE.bind(facts, state)
-        self.drift = kernel.DRIFT.bind(facts, state)
-        self.walk = kernel.WALK.bind(facts, state)
 
     @property
     def over(self) -> bool:
-        return self.left <= 0 or self.best.figure <= self.bound or self.stop()
+        return self.kernel.left <= 0 or self.best.figure <= self.bound or self.stop()
 
     def _offer(self, lists: Lists) -> None:
         figure = figure_of(self.model, lists, span=self.span)
@@ -161,24 +149,21 @@ class _Search:
 
     def _offer_walked(self) -> None:
         """Offer the kernel's best schedule if it is better."""
-        if self.state.progress.best < self.best.figure:
-            self._offer(lists_of(self.facts, self.state.best_order))
+        if self.kernel.progress.best < self.best.figure:
+            self._offer(lists_of(self.facts, self.kernel.best_order))
 
     def _made(self, keys: Any, patience: float) -> _Entry:
         """Build a schedule from keys."""
-        state = self.state
-        state.key[:] = keys
-        self.left -= 1
-        self.schedule(patience)
-        figure = self.figure()
+        self.kernel.left -= 1
+        figure = self.kernel.build(keys, patience)
         if figure < math.inf:
-            self.take(figure)
+            self.kernel.take(figure)
         self._offer_walked()
-        return _Entry(figure, state.start.astype(np.float64))
+        return _Entry(figure, self.kernel.state.start.astype(np.float64))
 
     def _begin(self, starts: Sequence[Sequence[Sequence[Op]]]) -> list[_Entry]:
         """Return the starting orders of the local searches: given ones, those of rules, and regular ones."""
-        most = self.left
+        most = self.kernel.left
         found: list[_Entry] = []
         for lists in starts:
             whole = complete(self.model, lists)
@@ -186,15 +171,15 @@ class _Search:
             if keys is not None and not self.over:
                 found.append(self._made(keys, -1.0))
         for number, keys in enumerate(_rules(self.facts)):
-            if not self.over and (number == 0 or self.left > 0.8 * most):
+            if not self.over and (number == 0 or self.kernel.left > 0.8 * most):
                 found += [self._made(keys, patience) for patience in (0.0, 1.0, -1.0)]
         begun = [_Entry(math.inf, None) for _ in range(BEGINNINGS)]
-        found += halve(begun, int(DRIFTING * self.left), self._drift, lambda: self.over)
+        found += halve(begun, int(DRIFTING * self.kernel.left), self._drift, lambda: self.over)
         unique = {entry.keys.tobytes(): entry for entry in found if entry.figure < math.inf}
         return sorted(unique.values(), key=lambda entry: entry.figure)[:KEPT]
 
     def _drift(self, number: int, entry: _Entry, moves: int) -> _Entry:
-        state, progress = self.state, self.state.progress
+        state, progress = self.kernel.state, self.kernel.progress
         spread = SPREADS[number % len(SPREADS)]
         progress.best = self.best.figure
         if entry.regular is not None:
@@ -202,32 +187,23 @@ class _Search:
             state.gap[1], state.late[1], progress.period = entry.regular
             state.current[:] = entry.keys
             progress.current = entry.figure
-        for part in self._parts(moves):
-            self.drift(part, spread, float(self.bound))
+        for part in self.kernel.parts(moves, lambda: self.over):
+            self.kernel.drift(part, spread, float(self.bound))
             spread = -1.0
+            self._offer_walked()
         return _Entry(
             progress.current, state.current.copy(), (state.gap[1].copy(), state.late[1].copy(), progress.period)
         )
 
     def _walk(self, number: int, entry: _Entry, moves: int) -> _Entry:
-        state, progress = self.state, self.state.progress
+        state, progress = self.kernel.state, self.kernel.progress
         state.current[:] = entry.keys
         state.best[:] = entry.keys
         progress.current = progress.best = entry.figure
-        for part in self._parts(moves):
-            self.walk(part, HEAT, float(self.bound))
-        return _Entry(progress.best, state.best.copy())
-
-    def _parts(self, moves: int) -> Iterator[int]:
-        """Yield numbers of moves to make, and account for them afterwards."""
-        progress = self.state.progress
-        while moves > 0 and not self.over:
-            before = progress.moves
-            yield min(moves, self.at_once, self.left)
-            done = max(1, progress.moves - before)
-            moves -= done
-            self.left -= done
+        for part in self.kernel.parts(moves, lambda: self.over):
+            self.kernel.walk(part, HEAT, float(self.bound))
             self._offer_walked()
+        return _Entry(progress.best, state.best.copy())
 
 
 def _rules(facts: Facts) -> Iterator[Any]:

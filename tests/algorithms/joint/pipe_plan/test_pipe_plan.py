@@ -1,6 +1,7 @@
 """Test `pipe-plan` against exhaustive search, its bounds, its kernel's twin, and simpler planners."""
 
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,10 +10,12 @@ import remat
 from remat.generate import generate
 from remat.plugin import ALL_SCHEDULES, Status
 from remat.solving.problem_setup import make_problem
-from remat_algorithms.joint.pipe_plan import bound, local_search, local_search_kernel
-from remat_algorithms.joint.pipe_plan.encoding import Outline, state_of
+from remat_algorithms.joint.pipe_plan import bound
+from remat_algorithms.joint.pipe_plan.encoding import RULES, Outline
 from remat_algorithms.joint.pipe_plan.recompute_options import StageCosts
 from remat_algorithms.joint.pipe_plan.search import Walks, fitting_levels
+from remat_algorithms.parallel.pipeline.local_search import kernel, moves
+from remat_algorithms.parallel.pipeline.local_search.arrays import state_of
 from remat_algorithms.parallel.pipeline.stages import placed, staging
 from tests.oracles import recomputing_pipelines
 from tests.seeds import seeds
@@ -89,26 +92,15 @@ def test_the_plain_twin_of_the_kernel(shape):
     twins = []
     for compiled in (True, False):
         state = state_of(facts, 5)
-        calls = {
-            name: (
-                getattr(local_search_kernel, name.upper()).bind(facts, state)
-                if compiled
-                else _plain(name, facts, state)
-            )
-            for name in ("drift", "walk")
-        }
+        go = kernel.ACT.bind(facts, state) if compiled else partial(moves.act, facts, state)
         state.progress.best = np.inf
-        calls["drift"](12, 0.1, 0.0)
-        calls["walk"](12, 1.0, 0.0)
+        go(moves.DRIFT, 12, 0.1, 0.0)
+        go(moves.WALK, 12, 1.0, 0.0)
         twins.append(state)
     one, other = twins
     assert one.progress.best == other.progress.best < np.inf
-    for name in ("best", "best_level", "best_order", "current", "current_level", "share", "gap"):
+    for name in ("best", "best_option", "best_order", "current", "current_option", "share", "gap"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
-
-
-def _plain(name, facts, state):
-    return lambda *given: getattr(local_search, name)(facts, state, *given)
 
 
 @pytest.mark.parametrize("shape", ["v", "chain", "interleaved"])
@@ -120,7 +112,7 @@ def test_the_model_is_what_is_placed(shape):
     entry = walks.improve(walks.begin(starts), 300)
     _, makespan, peaks = placed(problem, outline.orders(entry.lists, entry.level, entry.advance))
     again = sum(outline.levels[s][int(entry.level[s, b])].again for s in range(outline.model.stages) for b in range(8))
-    assert makespan == pytest.approx(entry.figure - local_search.SMALL * again / 4, abs=1e-6)
+    assert makespan == pytest.approx(entry.figure - RULES.recompute_weight * again / 4, abs=1e-6)
     assert max(peaks) <= 100
 
 

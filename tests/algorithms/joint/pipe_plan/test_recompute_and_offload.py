@@ -14,10 +14,11 @@ from remat.solving.problem_setup import make_problem
 from remat_algorithms.joint.pipe_plan.encoding import Outline
 from remat_algorithms.joint.pipe_plan.recompute_and_offload import search_both, ways_of
 from remat_algorithms.joint.pipe_plan.recompute_options import StageCosts
-from remat_algorithms.parallel.pipeline.offload import local_search, local_search_kernel
+from remat_algorithms.parallel.pipeline.local_search import kernel, moves, objective
+from remat_algorithms.parallel.pipeline.local_search.arrays import state_of
 from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps, search_hosted
 from remat_algorithms.parallel.pipeline.offload.offload_model import Choice, Hosting
-from remat_algorithms.parallel.pipeline.offload.search import HostSearch, facts_of, keys_of, state_of
+from remat_algorithms.parallel.pipeline.offload.search import HostSearch, facts_with_host, keys_of
 from remat_algorithms.parallel.pipeline.stages import staging
 from tests.oracles import hosted_pipelines, referee
 from tests.seeds import seeds
@@ -112,12 +113,11 @@ def test_the_kernels_times_are_those_of_what_is_played(shape):
         keys = keys_of(hosting, lists, 1.5)
         for _ in range(12):
             choice = drawn(hosting, rng)
-            search.state.key[:], search.state.level[:], search.state.sent[:] = keys, *choice
-            if search.schedule(rng.random() < 0.5):
+            sequence = search.sequence(keys, choice, strict=rng.random() < 0.5)
+            if sequence is not None:
                 found += 1
-                order = search.state.order[: int(search.state.used[0])]
-                played = hosting.play(search._listed(order), choice)
-                assert played.makespan == search.figure()
+                played = hosting.play(sequence, choice)
+                assert played.makespan == objective.figure(search.facts, search.kernel.state)
                 assert not any(played.excess)
     assert found > 10
 
@@ -125,21 +125,21 @@ def test_the_kernels_times_are_those_of_what_is_played(shape):
 def test_compiled_as_interpreted():
     """The kernel and its interpreted twin end in bitwise equal states if stages have several options."""
     _, hosting = laid_out(uniform(2, 4, memory=40), "v")
-    facts = facts_of(hosting)
+    facts = facts_with_host(hosting)
     states = [state_of(facts, 5) for _ in range(2)]
     keys = keys_of(hosting, hosting.staged.starts[0], 1.0)
     walks = (
-        local_search_kernel.WALK.bind(facts, states[0]),
-        lambda *given: local_search.walk(facts, states[1], *given),
+        kernel.ACT.bind(facts, states[0]),
+        lambda *given: moves.act(facts, states[1], *given),
     )
     choice = drawn(hosting, random.Random(1))
     for state, go in zip(states, walks, strict=True):
-        state.current[:], state.current_level[:], state.current_sent[:] = keys, *choice
-        go(60, 1.0, 0.0)
+        state.current[:], state.current_option[:] = keys, choice.level * facts.width + choice.part
+        go(moves.WALK, 60, 1.0, 0.0)
     one, other = states
     assert one.progress.best == other.progress.best < np.inf
-    assert len(np.unique(one.best_level)) > 1
-    for name in ("current", "current_level", "current_sent", "best", "best_level", "best_sent", "best_order"):
+    assert len(np.unique(one.best_option // facts.width)) > 1
+    for name in ("current", "current_option", "best", "best_option", "best_order"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
 
 
@@ -152,9 +152,9 @@ def test_both_referees_accept_any_ways(seed):
     _, hosting = laid_out(document, rng.choice(["chain", "v"]) if document["layers"][0]["repeat"] > 3 else "chain")
     search = HostSearch(hosting, seed=1, stop=lambda: False, offer=lambda *given: None)
     keys, choice = keys_of(hosting, rng.choice(hosting.staged.starts), 1.0), drawn(hosting, rng)
-    search.state.key[:], search.state.level[:], search.state.sent[:] = keys, *choice
-    assert search.schedule(True)
-    played = hosting.play(search._listed(search.state.order[: int(search.state.used[0])]), choice)
+    sequence = search.sequence(keys, choice, strict=True)
+    assert sequence is not None
+    played = hosting.play(sequence, choice)
     judged(document, hosting, played)
 
 

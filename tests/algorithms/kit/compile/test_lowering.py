@@ -185,6 +185,38 @@ def test_records_of_arrays_numbers_and_cells(kind, start):
     assert (one.count.steps, one.count.level) == (two.count.steps, two.count.level) != (3, 1.5)
 
 
+def chooses(shelf: Shelf, number: int) -> float:
+    if not shelf.wide:
+        return float(sorted([number])[0])
+    share = shelf.width if shelf.wide and number > 2 else 1
+    if shelf.wide or sorted([number]):
+        share += number
+    return share + (shelf.share if shelf.wide else sorted([number])[0])
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_a_truth_value_of_a_record_is_a_constant(number):
+    """Code for the other value is not compiled: here, the compiler would reject it."""
+    assert chooses(shelf(), number) == Kernel(chooses).bind(shelf())(number)
+    with pytest.raises(TypeError, match=r"cannot compile sorted\(\[number\]\)"):
+        Kernel(chooses).bind(shelf()._replace(wide=False))
+
+
+def turns(shelf: Shelf, number: int) -> int:
+    if shelf.wide:
+        number += 10
+    while shelf.wide and number < 20:
+        number += 3
+    return number if not shelf.wide else -number
+
+
+def test_a_kernel_is_compiled_for_each_truth_value():
+    kernel = Kernel(turns)
+    for wide in (True, False, True):
+        kept = shelf()._replace(wide=wide)
+        assert kernel.bind(kept)(4) == turns(kept, 4) == (-20 if wide else 4)
+
+
 @pytest.mark.parametrize("bits", [1, 12345, 2**62 + 17, 2**63 - 5])
 def test_integers_wrap(bits):
     assert mixed_bits(shelf(), bits) == Kernel(mixed_bits).bind(shelf())(bits)

@@ -8,11 +8,12 @@ import remat
 from remat.plugin import Context
 from remat.solving.problem_setup import make_problem
 from remat.testing.strategies import pipelines
+from remat_algorithms.parallel.pipeline.local_search import kernel, moves, objective
+from remat_algorithms.parallel.pipeline.local_search.arrays import state_of
 from remat_algorithms.parallel.pipeline.model import B, F, W
-from remat_algorithms.parallel.pipeline.offload import local_search, local_search_kernel
 from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps, search_hosted
-from remat_algorithms.parallel.pipeline.offload.offload_model import Hosting, R
-from remat_algorithms.parallel.pipeline.offload.search import HostSearch, facts_of, keys_of, state_of, worth_sending
+from remat_algorithms.parallel.pipeline.offload.offload_model import Choice, Hosting, R
+from remat_algorithms.parallel.pipeline.offload.search import HostSearch, facts_with_host, keys_of, worth_sending
 from remat_algorithms.parallel.pipeline.stages import staging
 from tests.fuzz.transformations import scale_times
 from tests.oracles import referee
@@ -163,11 +164,11 @@ def test_the_kernels_times_are_those_of_what_is_played(devices, bandwidth, budge
             for share in (0.0, 0.5, 1.0):
                 sent = worth_sending(hosting, keys, share)
                 for strict in (False, True):
-                    sequence = search.sequence(keys, sent, strict=strict)
+                    sequence = search.sequence(keys, Choice(0 * sent, sent), strict=strict)
                     played = None if sequence is None else hosting.play(sequence)
                     assert (sequence is None) == (played is None)
                     if played is not None:
-                        assert played.makespan == search.figure()
+                        assert played.makespan == objective.figure(search.facts, search.kernel.state)
                         assert not any(played.excess)
 
 
@@ -176,17 +177,17 @@ def test_compiled_as_interpreted(bandwidth):
     """The kernel and its plain twin leave the same, to the bit."""
     problem = make_problem(remat.load(uniform(2, 3, layers=4, bandwidth=bandwidth)), budget=10)
     hosting = Hosting(problem, staging(problem, "v"))
-    facts = facts_of(hosting)
+    facts = facts_with_host(hosting)
     states = [state_of(facts, 5) for _ in range(2)]
     keys = keys_of(hosting, hosting.staged.starts[0], 1.0)
     walks = (
-        local_search_kernel.WALK.bind(facts, states[0]),
-        lambda *given: local_search.walk(facts, states[1], *given),
+        kernel.ACT.bind(facts, states[0]),
+        lambda *given: moves.act(facts, states[1], *given),
     )
     for state, go in zip(states, walks, strict=True):
         state.current[:] = keys
-        state.current_sent[:] = worth_sending(hosting, keys, 1.0)
-        go(30, 1.0, 0.0)
+        state.current_option[:] = worth_sending(hosting, keys, 1.0)
+        go(moves.WALK, 30, 1.0, 0.0)
         assert state.progress.moves == 30
     for one, other in zip(*states, strict=True):
         if one is states[0].progress:

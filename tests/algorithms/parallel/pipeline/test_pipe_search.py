@@ -3,12 +3,13 @@
 import math
 import random
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from remat_algorithms.parallel.pipeline import kernel_arrays, local_search, local_search_kernel
 from remat_algorithms.parallel.pipeline.bounds import lower_bound
 from remat_algorithms.parallel.pipeline.device_span import least_span
+from remat_algorithms.parallel.pipeline.local_search import arrays, kernel, list_scheduling, moves, objective
 from remat_algorithms.parallel.pipeline.model import BW, B, F, PipelineModel, W, complete, evaluate, one_by_one, peaks
 from remat_algorithms.parallel.pipeline.pipe_search import figure_of, search
 from tests.algorithms.parallel.pipeline.models import OPTIMA, certified, drawn, drawn_both_ways
@@ -132,8 +133,8 @@ def test_never_worse_than_a_start_that_fits(seed):
     if not model.feasible:
         return
     starts = [shuffled(model, rng) for _ in range(5)]
-    for moves in (0, 3):
-        figure = search(model, starts=starts, moves=moves, seed=seed).figure
+    for count in (0, 3):
+        figure = search(model, starts=starts, moves=count, seed=seed).figure
         assert figure <= min((figure_of(model, lists) for lists in starts), default=math.inf)
 
 
@@ -164,16 +165,15 @@ def test_walk_never_deadlocks(seed):
 
 def check_walks(model, seed, rng):
     """Check that list scheduling of drawn keys ends, and that the lists fit and take no longer than it says."""
-    facts = kernel_arrays.facts_of(model, span=False)
-    state = kernel_arrays.state_of(facts, seed)
+    facts = arrays.facts_of(model, span=False)
+    state = arrays.state_of(facts, seed)
     for patience in (-1.0, 0.0, 0.5, 1.0):
         for index, batch in [(i, k) for i in range(len(facts.runs)) for k in range(model.batches)]:
             state.key[index, batch] = rng.randint(0, 20)
-        local_search.schedule(facts, state, patience)
-        assert local_search.figure(facts, state) < math.inf
+        assert list_scheduling.schedule(facts, state, patience)
         assert state.done.tolist() == facts.runs.tolist()
-        lists = kernel_arrays.lists_of(facts, state.order)
-        assert figure_of(model, lists) <= local_search.figure(facts, state)
+        lists = arrays.lists_of(facts, state.order)
+        assert figure_of(model, lists) <= objective.figure(facts, state)
 
 
 def crowded(rng):
@@ -216,21 +216,13 @@ def test_compiled_as_interpreted(number):
     model, span, _ = certified(OPTIMA[number])
     if number == 6:
         model = replace(model, forward=tuple(time + 0.25 for time in model.forward))
-    facts = kernel_arrays.facts_of(model, span=span)
-    states = [kernel_arrays.state_of(facts, 5) for _ in range(2)]
-    for state, (drift, go) in zip(
-        states,
-        [
-            (local_search_kernel.DRIFT.bind(facts, states[0]), local_search_kernel.WALK.bind(facts, states[0])),
-            (
-                lambda *more: local_search.drift(facts, states[1], *more),
-                lambda *more: local_search.walk(facts, states[1], *more),
-            ),
-        ],
-        strict=True,
+    facts = arrays.facts_of(model, span=span)
+    states = [arrays.state_of(facts, 5) for _ in range(2)]
+    for state, go in zip(
+        states, (kernel.ACT.bind(facts, states[0]), partial(moves.act, facts, states[1])), strict=True
     ):
-        drift(8, 0.2, 0.0)
-        go(8, 1.0, 0.0)
+        go(moves.DRIFT, 8, 0.2, 0.0)
+        go(moves.WALK, 8, 1.0, 0.0)
         assert state.progress.moves == 16
     for one, other in zip(*states, strict=True):
         if one is states[0].progress:

@@ -1,4 +1,4 @@
-"""Selection of gaps in some order until everything fits (see `choice.Choice.select`), and their transfers."""
+"""Selection of gaps in some order until everything fits (see `gap_selection.Choice.select`), and their transfers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Offload options of pipeline stages, and the steps of an order with copies to the host.
 
 A *sequence* lists operations in scheduling order: those of `model`, and returns (`R`), the copies back of offloaded
-values. It is simulated as the kernel simulates its keys (`local_search.walk`). Devices run in that order, allocations
-wait until enough bytes are free, and offloads start when the forward ends. If stages have several options (`Way`), a
-*choice* gives the level and part of each micro-batch.
+values. It is simulated as the kernel simulates its keys (`local_search.transfers`). Devices run in that order,
+allocations wait until enough bytes are free, and offloads start when the forward ends. If stages have several options
+(`Way`), a *choice* gives the level and part of each micro-batch.
 """
 
 from __future__ import annotations

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from remat.plugin import IntArray
-from remat_algorithms.parallel.pipeline.kernel_arrays import first_progress, start_keys, whole
+from remat_algorithms.parallel.pipeline.local_search.arrays import Rules, facts_of, sequence_of, start_keys
+from remat_algorithms.parallel.pipeline.local_search.driver import LocalSearch
+from remat_algorithms.parallel.pipeline.local_search.priority_keys import FREE, STRICT
+from remat_algorithms.parallel.pipeline.local_search.records import Facts
 from remat_algorithms.parallel.pipeline.model import B, F, Lists, Op, W, complete
-from remat_algorithms.parallel.pipeline.offload.local_search import Facts, State
 from remat_algorithms.parallel.pipeline.offload.offload_model import Choice, Hosting, R
 from remat_algorithms.parallel.pipeline.successive_halving import halve
 
@@ -33,7 +35,8 @@ SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 EARLY = (1.0, 2.0)
 """Initial lead of a return before its backward, in return times."""
 
-LARGEST = 2**62
+RULES = Rules(strict=0.9)
+"""Moves that do not follow their keys strictly deadlock more often, because they allocate memory early."""
 
 
 class _Entry(NamedTuple):
@@ -57,90 +60,9 @@ class Start(NamedTuple):
     shares: tuple[float, ...] = SHARES
 
 
-def facts_of(hosting: Hosting) -> Facts:
-    """Convert the stages and their offload options to arrays."""
-    model, back = hosting.model, hosting.way[1]
-    stages = range(model.stages)
-    forward, backward, weight, _ = model.times
-    duration = np.array([*forward, *backward, *weight, *back], dtype=np.float64)
-    halves = [bool(time) for time in weight]
-    own = [stage for listed in model.on for stage in listed]
-    work = duration[: 3 * model.stages].sum() * model.batches
-    levels = max(map(len, hosting.ways))
-    parts = max(len(level) for own in hosting.ways for level in own)
-
-    def table(name: str, of: Any, kind: type) -> Any:
-        found: Any = np.zeros((model.stages, levels, parts), dtype=kind)
-        for (stage, level, part), _ in np.ndenumerate(found):
-            row = of[stage][min(level, len(of[stage]) - 1)]
-            found[stage, level, part] = getattr(row[min(part, len(row) - 1)], name)
-        return found
-
-    counts = np.zeros((model.stages, levels), dtype=np.int64)
-    for stage in stages:
-        counts[stage, : len(hosting.ways[stage])] = [len(level) for level in hosting.ways[stage]]
-    return Facts(
-        duration=duration,
-        device=np.array(list(model.place) * 4, dtype=np.int64),
-        delay=np.array(model.delays, dtype=np.float64),
-        levels=np.array([len(own) for own in hosting.ways], dtype=np.int64),
-        parts=counts,
-        again=table("again", hosting.ways, np.float64),
-        **{name: table(name, hosting.ways, np.int64) for name in ("held", "forward", "backward", "ahead")},
-        away=table("size", hosting.trips, np.int64),
-        out=table("out", hosting.trips, np.float64),
-        back=table("back", hosting.trips, np.float64),
-        kept=np.array(model.kept, dtype=np.int64),
-        halves=np.array(halves, dtype=np.int64),
-        room=np.array([LARGEST if free is None else free for free in model.free], dtype=np.int64),
-        first_own=np.cumsum([0, *map(len, model.on)], dtype=np.int64),
-        own=np.array(own, dtype=np.int64),
-        stages=model.stages,
-        devices=model.devices,
-        batches=model.batches,
-        step=float(work) / max(1, (2 + any(halves)) * model.stages * model.batches),
-    )
-
-
-def state_of(facts: Facts, seed: int) -> State:
-    """Return the scratch space of a local search."""
-    classes, batches, devices = 4 * facts.stages, facts.batches, facts.devices
-    most = classes * batches
-
-    def times(*shape: int) -> Any:
-        return np.zeros(shape, dtype=np.float64)
-
-    return State(
-        key=times(classes, batches),
-        start=times(classes, batches),
-        current=times(classes, batches),
-        best=times(classes, batches),
-        level=whole(facts.stages, batches),
-        current_level=whole(facts.stages, batches),
-        best_level=whole(facts.stages, batches),
-        sent=whole(facts.stages, batches),
-        current_sent=whole(facts.stages, batches),
-        best_sent=whole(facts.stages, batches),
-        end=times(classes, batches),
-        gone=times(facts.stages, batches),
-        done=whole(classes),
-        possible=times(classes),
-        finish=times(classes),
-        taken=whole(classes),
-        clock=times(devices),
-        sending=times(devices),
-        coming=times(devices),
-        taking=times(devices),
-        held=whole(devices),
-        free_at=times(devices, most),
-        free_size=whole(devices, most),
-        head=whole(devices),
-        tail=whole(devices),
-        order=whole(most, 2),
-        best_order=np.full((most, 2), -1, dtype=np.int64),
-        used=whole(1),
-        progress=first_progress(seed),
-    )
+def facts_with_host(hosting: Hosting) -> Facts:
+    """Convert the stages, their options and their transfers to arrays."""
+    return facts_of(hosting.model, hosting.ways, host=(hosting.trips, hosting.way[1]), rules=RULES)
 
 
 class HostSearch:
@@ -164,19 +86,11 @@ class HostSearch:
         stop: Callable[[], bool],
         offer: Callable[[tuple[Op, ...], Choice], object],
     ) -> None:
-        # Imported here, so that the kernel is compiled only for a search.
-        from remat_algorithms.parallel.pipeline.offload import local_search_kernel as kernel
-
         self.hosting, self.stop, self.offer = hosting, stop, offer
-        self.facts = facts_of(hosting)
-        self.state = state_of(self.facts, seed)
-        self.schedule = kernel.SCHEDULE.bind(self.facts, self.state)
-        self.figure = kernel.FIGURE.bind(self.facts, self.state)
-        self.take = kernel.TAKE.bind(self.facts, self.state)
-        self.walk = kernel.WALK.bind(self.facts, self.state)
+        self.facts = facts_with_host(hosting)
+        self.kernel = LocalSearch(self.facts, seed, AT_ONCE // (16 * self.facts.stages**2 * self.facts.batches))
         self.best, self.walked = math.inf, 0
         self.found: Start | None = None
-        self.at_once = max(1, AT_ONCE // (16 * self.facts.stages**2 * self.facts.batches))
 
     def run(self, starts: Sequence[Start], moves: int, bound: float) -> float:
         """Search from orders that may exceed the memory; return the best makespan in the model's times.
@@ -189,7 +103,7 @@ class HostSearch:
         bound : float
             Makespan at which to stop.
         """
-        self.bound, self.left = bound, moves
+        self.bound, self.kernel.left = bound, moves
         found = {
             (e.keys.tobytes(), e.choice.level.tobytes(), e.choice.part.tobytes()): e
             for start in starts
@@ -203,19 +117,21 @@ class HostSearch:
     @property
     def over(self) -> bool:
         """Whether the search has ended: no moves are left, the bound is reached, or a stop is requested."""
-        return self.left <= 0 or self.best <= self.bound or self.stop()
+        return self.kernel.left <= 0 or self.best <= self.bound or self.stop()
 
-    def sequence(self, keys: Any, sent: Any, *, strict: bool) -> tuple[Op, ...] | None:
-        """Return the sequence of keys and offload decisions; None on deadlock."""
-        self._set(keys, Choice(np.zeros_like(sent), sent))
-        return self._listed(self.state.order[: int(self.state.used[0])]) if self.schedule(strict) else None
+    def sequence(self, keys: Any, choice: Choice, *, strict: bool) -> tuple[Op, ...] | None:
+        """Return the sequence of keys and options; None on deadlock."""
+        found = self._build(keys, choice, strict)
+        return None if found == math.inf else sequence_of(self.facts, self.kernel.order)
 
-    def _set(self, keys: Any, choice: Choice) -> None:
-        self.state.key[:], self.state.level[:], self.state.sent[:] = keys, choice.level, choice.part
+    def _build(self, keys: Any, choice: Choice, strict: bool) -> float:
+        return self.kernel.build(keys, STRICT if strict else FREE, self._encoded(choice))
 
-    def _listed(self, order: Any) -> tuple[Op, ...]:
-        stages = self.facts.stages
-        return tuple((index // stages, index % stages, batch) for index, batch in order.tolist() if index >= 0)
+    def _encoded(self, choice: Choice) -> IntArray:
+        return choice.level * self.facts.width + choice.part
+
+    def _decoded(self, option: IntArray) -> Choice:
+        return Choice(option // self.facts.width, option % self.facts.width)
 
     def _begin(self, start: Start) -> Iterator[_Entry]:
         if start.sequence and start.choice is not None:
@@ -236,47 +152,36 @@ class HostSearch:
                 yield from self._made(keys, choice, (True, False))
 
     def _made(self, keys: Any, choice: Choice, ways: tuple[bool, ...]) -> Iterator[_Entry]:
-        state = self.state
+        kernel = self.kernel
         for strict in ways:
-            if self.left <= 0 or self.stop():
+            if kernel.left <= 0 or self.stop():
                 return
-            self._set(keys, choice)
-            self.left -= 1
-            figure = math.inf
-            state.progress.best = self.best
-            if self.schedule(strict):
-                figure = self.figure()
-                self.take(figure)
+            kernel.left -= 1
+            kernel.progress.best = self.best
+            figure = self._build(keys, choice, strict)
+            if figure < math.inf:
+                kernel.take(figure)
                 self._offer_best()
-            yield _Entry(figure, state.current.copy(), self._chosen(state.current_level, state.current_sent))
-
-    @staticmethod
-    def _chosen(level: IntArray, part: IntArray) -> Choice:
-        return Choice(level.copy(), part.copy())
+            yield _Entry(figure, kernel.state.current.copy(), self._decoded(kernel.state.current_option))
 
     def _walked(self, number: int, entry: _Entry, moves: int) -> _Entry:
-        state, progress = self.state, self.state.progress
+        state, progress = self.kernel.state, self.kernel.progress
         state.current[:] = state.best[:] = entry.keys
-        state.current_level[:] = state.best_level[:] = entry.choice.level
-        state.current_sent[:] = state.best_sent[:] = entry.choice.part
+        state.current_option[:] = state.best_option[:] = self._encoded(entry.choice)
         progress.current = progress.best = entry.figure
         heat = HEAT if self.hosting.several is None else HEATS[(number + self.walked) % len(HEATS)]
         self.walked += 1
-        while moves > 0 and not self.over:
-            part, before = min(moves, self.at_once, self.left), progress.moves
-            self.walk(part, heat, float(self.bound))
-            done = max(1, progress.moves - before)
-            moves -= done
-            self.left -= done
+        for part in self.kernel.parts(moves, lambda: self.over):
+            self.kernel.walk(part, heat, float(self.bound))
             self._offer_best()
-        return _Entry(progress.best, state.best.copy(), self._chosen(state.best_level, state.best_sent))
+        return _Entry(progress.best, state.best.copy(), self._decoded(state.best_option))
 
     def _offer_best(self) -> None:
         """Offer the kernel's best schedule if it is better."""
-        state = self.state
-        if state.progress.best < self.best:
-            self.best = state.progress.best
-            sequence, choice = self._listed(state.best_order), self._chosen(state.best_level, state.best_sent)
+        kernel = self.kernel
+        if kernel.progress.best < self.best:
+            self.best = kernel.progress.best
+            sequence, choice = sequence_of(self.facts, kernel.best_order), self._decoded(kernel.state.best_option)
             self.found = Start(sequence=sequence, choice=choice)
             self.offer(sequence, choice)
 

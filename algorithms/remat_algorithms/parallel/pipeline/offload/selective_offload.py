@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps
-from remat_algorithms.parallel.pipeline.offload.offload_model import Hosting, Played
+from remat_algorithms.parallel.pipeline.offload.offload_model import Choice, Hosting, Played
 from remat_algorithms.parallel.pipeline.offload.search import EARLY, HostSearch, keys_of, worth_sending
 from remat_algorithms.parallel.pipeline.stages import Staging
 
@@ -47,6 +49,7 @@ class _Trial:
                 least = middle
 
     def _fits(self, keys: Any, parts: int) -> bool:
-        sequence = self.search.sequence(keys, worth_sending(self.hosting, keys, parts / PARTS), strict=True)
+        sent = worth_sending(self.hosting, keys, parts / PARTS)
+        sequence = self.search.sequence(keys, Choice(np.zeros_like(sent), sent), strict=True)
         played: Played | None = None if sequence is None else self.best.consider(self.hosting, sequence)
         return played is not None and not any(played.excess)
