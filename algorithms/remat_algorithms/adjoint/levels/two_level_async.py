@@ -6,9 +6,9 @@ Revolve then reverses the blocks in memory, the last one first. During a block, 
 is prefetched. Every disk checkpoint is written and read once. With B blocks of b_1, .., b_B steps and s slots, the
 advances are n - b_B + sum of t(b_i, s). That is the whole cost if a block takes at least as long as its transfers.
 
-Kukreja, Hückelheim, Gorman 2018, "Backpropagation for long sequences: beyond memory constraints with constant
-overheads", is `async-multistage`: the same, with the smallest blocks that hide a write, ceil(w / f) steps for a write
-of w and steps of f. Each block then takes a time that does not depend on the number of blocks.
+`async-multistage` is Kukreja, Hückelheim, Gorman 2018, "Backpropagation for long sequences: beyond memory constraints
+with constant overheads". It takes the smallest blocks that hide a write of w: ceil(w / f) steps of f. The time of each
+block then does not depend on the number of blocks.
 
 States in flight occupy the working memory, since levels are linked only to it:
 
@@ -88,7 +88,7 @@ class _Setting:
     """Equal steps; `slots` of the first level, and states that the disk holds.
 
     `swap` is the time that the first level takes for a prefetched state and an adjoint that waits, and `aside` the
-    slots that both take; None if the adjoint cannot wait. `free`: a prefetched state fits beside state and adjoint.
+    slots that both take; None if the adjoint cannot wait. `free`: a prefetched state fits in addition to state and adjoint.
     """
 
     steps: int

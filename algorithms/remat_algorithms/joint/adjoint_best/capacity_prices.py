@@ -25,7 +25,7 @@ cheaper:
 - *Ranges.* A path of a cheapest tree may advance to x_i before the backward of step t although a copy of x_i stays in a
   for later. If that copy has not been read before, it is written at this moment instead, for the same time. Otherwise
   it has a read before and one after. Then the path continues from a further read of the copy, in place of the forward
-  step to x_i. P_a charges no more than that step for a read which is neither the first nor the last of its copy. Of two
+  step to x_i. For a read between the first and the last of its copy, P_a charges at most that step. Of two
   copies of a state, the one with the quicker reads serves all backwards while both exist. So paths do not cross, and
   each node serves a range of backwards.
 - *Reads for later backwards.* Suppose that a state is read only to write others for later backwards. The price of a
