@@ -88,7 +88,8 @@ class _Setting:
     """Equal steps; `slots` of the first level, and states that the disk holds.
 
     `swap` is the time that the first level takes for a prefetched state and an adjoint that waits, and `aside` the
-    slots that both take; None if the adjoint cannot wait. `free`: a prefetched state fits in addition to state and adjoint.
+    slots that both take; None if the adjoint cannot wait. `free`: a prefetched state fits in addition to state and
+    adjoint.
     """
 
     steps: int
