@@ -51,6 +51,7 @@ from remat_algorithms.joint.adjoint_best.initial_schedules import (
 )
 from remat_algorithms.joint.adjoint_best.model import Model, Operation, cost, operations_of, steps_of, without_unread
 from remat_algorithms.joint.adjoint_best.persistent_table import LevelTable, SharedTable, stores
+from remat_algorithms.joint.adjoint_best.remaining_time import RemainingTime
 from remat_algorithms.joint.adjoint_best.search import Search
 from remat_algorithms.joint.adjoint_best.window_search import Windows
 from remat_algorithms.joint.adjoint_best.working_table import WorkingTable
@@ -188,7 +189,7 @@ def _exact(
     scope = ALL_SCHEDULES if len(model.capacity) == 1 and not problem.chain.saves else WHOLE_MOVES
     if not model.fits(model.start):
         return None
-    search = Search(model, model.start)
+    search = Search(model, model.start, remaining=RemainingTime.of(problem, model, context))
     found = search.run(limit=options.moves, below=best.makespan, stopped=lambda: context.stopped)
     if not search.ended:
         return None

@@ -73,6 +73,8 @@ class PricedMemories:
         The forward time of the last step is not used.
     write, read : (levels, n) float64
         Times on the processor; the first level is the working memory.
+    memory : list of int
+        Index of each level's memory in the machine.
     capacity : (levels, n) float64
         Bytes for other states than x_t during the backward of step t; infinite where unlimited.
     """
@@ -82,6 +84,7 @@ class PricedMemories:
     write: NumberArray
     read: NumberArray
     capacity: NumberArray
+    memory: list[int]
 
     @staticmethod
     def of(problem: Problem) -> PricedMemories | None:
@@ -96,11 +99,13 @@ class PricedMemories:
         above = np.append(chain.gradient_size[1:n], 0).astype(float)
         need = np.maximum(state + above, chain.gradient_size[:n].astype(float))
         capacity, write, read = [np.full(n, np.inf)], [np.zeros(n)], [np.zeros(n)]
+        memories = [0]
         if machine.memories[0].capacity is not None:
             capacity[0] = np.maximum(0, machine.memories[0].capacity - chain.static_memory - need)
         for level in range(1, len(machine.memories)):
             if not {(0, level), (level, 0)} <= machine.link_index.keys():
                 continue
+            memories.append(level)
             limit = machine.memories[level].capacity
             capacity.append(np.full(n, np.inf if limit is None else float(limit)))
             for ends, times in (((0, level), write), ((level, 0), read)):
@@ -111,12 +116,22 @@ class PricedMemories:
             if problem.instance.initial_level == machine.memories[level].name:
                 write[-1][0] = 0
         forward = np.append(chain.forward_time[: n - 1], 0).astype(float)
-        return PricedMemories(forward, state, np.array(write, float), np.array(read, float), np.array(capacity))
+        return PricedMemories(
+            forward, state, np.array(write, float), np.array(read, float), np.array(capacity), memories
+        )
 
     @property
     def work(self) -> int:
         """Sums of table entries for one set of prices."""
         return int(2 * len(self.capacity) * len(self.size) ** 4 // 24)
+
+    @property
+    def rounds(self) -> int:
+        """Sets of prices to try; 0 if the tables are too large, or no capacity is limited."""
+        if self.cells > MOST_CELLS or not np.isfinite(self.capacity).any():
+            return 0
+        rounds = min(MOST_ROUNDS, MOST_WORK // max(1, self.work))
+        return rounds if rounds >= LEAST_ROUNDS and (can_compile() or len(self.size) <= INTERPRETED_STEPS) else 0
 
     @property
     def cells(self) -> int:
@@ -136,30 +151,31 @@ def capacity_prices(problem: Problem, stopped: Callable[[], bool]) -> Number:
         Asked before each row of a table.
     """
     loop = PricedMemories.of(problem)
-    if loop is None or loop.cells > MOST_CELLS or not np.isfinite(loop.capacity).any():
+    rounds = 0 if loop is None else loop.rounds
+    if loop is None or not rounds:
         return 0
-    rounds = min(MOST_ROUNDS, MOST_WORK // max(1, loop.work))
-    if rounds < LEAST_ROUNDS or (not can_compile() and len(loop.size) > INTERPRETED_STEPS):
-        return 0
-    best = best_of_prices(loop, rounds, stopped)
+    best, _, _ = best_of_prices(PriceTable(loop), loop, rounds, stopped)
     return raised(problem, problem_backward_time(problem) + best * (1 - SAFE) - SAFE) if best > 0 else 0
 
 
-def best_of_prices(loop: PricedMemories, rounds: int, stopped: Callable[[], bool]) -> float:
-    """Return the best bound on forward and transfer times over some sets of prices."""
-    table = PriceTable(loop)
+def best_of_prices(
+    table: PriceTable, loop: PricedMemories, rounds: int, stopped: Callable[[], bool]
+) -> tuple[float, NumberArray, NumberArray]:
+    """Return the best bound on forward and transfer times over some sets of prices, and these prices."""
     n = len(loop.size)
     bounded = np.array([bool(np.isfinite(each).all()) for each in loop.capacity])
     capacity = np.where(bounded[:, None], loop.capacity, 0)
     typical = float(loop.forward.mean()) / max(1.0, float(loop.size.mean()))
     rate, profile = np.where(bounded, 0.02 * typical, 0.0), np.ones(n)
     rate[0] = 0.2 * typical if bounded[0] else 0.0
-    best = 0.0
+    best = 0.0, np.zeros(len(rate)), np.ones(n)
     for number in range(rounds):
         cost = table.cheapest(rate, profile, stopped)
         if cost is None:
             break
-        best = max(best, cost - float((rate[:, None] * capacity * profile).sum()))
+        bound = cost - float((rate[:, None] * capacity * profile).sum())
+        if bound > best[0]:
+            best = bound, rate, profile
         over = np.where(bounded[:, None], table.used - capacity, 0)
         width = 1 / (1 + 0.15 * number)
         of_level = (over * profile).sum(axis=1) / np.maximum(1, (capacity * profile).sum(axis=1))
