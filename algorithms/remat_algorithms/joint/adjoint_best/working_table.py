@@ -30,15 +30,21 @@ from remat.plugin import Number, NumberArray
 from remat_algorithms.joint.adjoint_best.model import Kind, Model, Operation, apply, cleared, cost
 from remat_algorithms.joint.adjoint_best.persistent_table import Emitter, units_of
 
-MOST_CELLS = 24_000_000
+MOST_STEPS = 250
+"""Maximum number of steps: the array operations of longer loops take longer than the other parts of the search."""
+
+MOST_CELLS = 40_000_000
 MOST_WORK = 1_500_000_000
 """Maximum number of sums of table entries for one set of prices: some seconds."""
 
 MOST_BYTES = 64
 """Maximum number of units of the working memory."""
 
-ROUNDS, WORK_OF_ROUNDS = 30, 4_000_000_000
-"""Maximum number of sets of prices, and of sums over all of them."""
+ROUNDS, WORK_OF_ROUNDS, WORK_OF_CALL = 30, 2_000_000_000, 4000
+"""Maximum number of sets of prices, and of sums over all of them; sums in the time of one array operation."""
+
+LEAST_RISE = 0.1
+"""Minimum rise of the price of a level whose capacity is exceeded, half of its logarithm in the first round."""
 
 LIVE, KEPT = -2, -1
 """Places of a state other than the levels: only live, or kept in the working memory."""
@@ -67,7 +73,7 @@ class WorkingTable:
         count, units = units_of(common, room, MOST_BYTES)
         self.state, self.extra = units[:n], units[2 * n :]
         self.adjoint = np.append(units[n : 2 * n], 0)
-        self.possible = model.capacity[0] > 0 and n > 1
+        self.possible = model.capacity[0] > 0 and 1 < n <= MOST_STEPS
         divisor = gcd(*model.state) or 1
         levels = [a for a in range(1, len(model.capacity)) if {(0, a), (a, 0)} <= model.copy.keys()]
         cells = min(
@@ -105,6 +111,7 @@ class WorkingTable:
         model = self.model
         n, levels = model.steps, len(model.capacity)
         work = n**3 // 6 * (1 + len(self.levels)) * int(np.prod(self.shape))
+        work = max(work, n**2 // 2 * (1 + 2 * len(self.levels)) * WORK_OF_CALL)
         rounds = min(ROUNDS, 1 + WORK_OF_ROUNDS // max(1, work)) if self.priced else 1
         has_price = np.array([any(level.memory == a and level.priced for level in self.levels) for a in range(levels)])
         capacity = np.where(has_price, np.array([min(each, sum(model.state)) for each in model.capacity], float), 0)
@@ -118,14 +125,13 @@ class WorkingTable:
             if fits and (best is None or cost(model, operations) < best[0]):
                 best = cost(model, operations), operations
             over = np.where(has_price[:, None], held - capacity[:, None], 0)
-            if number == 0:
-                if fits:
-                    break
-                start = 0.1 * float(self.ends[-1]) / sum(model.state)
-                rate = np.where(over.max(axis=1) > 0, start, 0.0)
-                continue
+            if number == 0 and fits:
+                break
+            first = 0.1 * float(self.ends[-1]) / sum(model.state)
+            rate = np.where((rate == 0) & (over.max(axis=1) > 0), first, rate)
             width = 1 / (1 + 0.1 * number)
             of_level = over.max(axis=1) / np.maximum(1, capacity)
+            of_level = np.where(of_level > 0, np.maximum(of_level, LEAST_RISE), of_level)
             of_time = (over * rate[:, None]).sum(axis=0) / max(1e-9, float((capacity * rate).sum()))
             rate = rate * np.exp(np.clip(2 * width * of_level, -0.5, 0.7))
             profile = profile * np.exp(np.clip(width * of_time, -0.3, 0.3))
