@@ -30,6 +30,7 @@ NAMES = (
     "chain_table",
     "offload_table",
     "offload_gap",
+    "adjoint_gap",
     "survey_table",
     "claims",
     "baselines",

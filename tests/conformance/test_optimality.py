@@ -52,7 +52,7 @@ def solved(document, algorithm, budget, **more):
 
 
 NEED_MORE = {
-    *("disk-revolve", "periodic-disk-revolve", "two-level", "two-level-async"),
+    *("disk-revolve", "periodic-disk-revolve", "two-level", "two-level-async", "async-multistage"),
     *(
         "offload-greedy",
         "offload-dp",

@@ -31,6 +31,7 @@ OPTIONS = {
     "disk-revolve": ({}, {"one_read": True}),
     "two-level": ({}, {"period": 3}),
     "two-level-async": ({}, {"period": 3}),
+    "async-multistage": ({}, {"interval": 3}),
     "adjoint-best": ({"iterations": 20},),
     "l2l": ({}, {"recompute": False}, {"activations": "device"}),
     "zero": ({}, {"keep": True, "early": True}, {"prefetch": False, "recompute": True}),
@@ -217,7 +218,9 @@ INSTANCES["weight-offload"] = lambda self, kind: st.one_of(
     with_parameters("device"), with_parameters("host"), without_end(of_ranks("device", "host"))
 )
 INSTANCES["offmate"] = lambda self, kind: st.one_of(with_parameters("device"), with_parameters("host"))
-INSTANCES["two-level-async"] = lambda self, kind: strategies.adjoints().map(beside)
+INSTANCES |= {
+    name: lambda self, kind: strategies.adjoints().map(beside) for name in ("two-level-async", "async-multistage")
+}
 
 
 def instances_with_host(self, kind):

@@ -71,7 +71,7 @@ DRAWN_FOR = {
     "levels": ("adjoint-best", "poet", "walther-griewank"),
     "two-levels": (
         *("adjoint-best", "disk-revolve", "h-revolve", "multistage", "online-revolve", "periodic-disk-revolve"),
-        *("revolve", "treeverse", "two-level", "two-level-async"),
+        *("revolve", "treeverse", "two-level", "two-level-async", "async-multistage"),
     ),
     "tapes": ("bptt-hsm", "bptt-ism", "bptt-msm", "mixed"),
     "one-memory": ("adjoint-dp", "bptt-hsm", "online-revolve", "revolve", "treeverse", "walther-griewank"),

@@ -42,6 +42,7 @@ WORK = {
 """Options that bound the work of algorithms whose default takes long even on tiny instances."""
 
 CHOICES = {
+    "async-multistage": {"interval": [1, 2, 3]},
     "fixed": {"checkpoints": [(), (1,), (0, 2), "sqrt"]},
     "auto-perf-maxing": {"count": [0, 1, 3]},
     "interleaved-1f1b": {"chunks": [1, 2]},

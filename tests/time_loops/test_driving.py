@@ -48,6 +48,7 @@ def follows(plan, steps):
         ("h-revolve", [RAM, {**DISK, "name": "ssd", "slots": 2}, DISK], None),
         ("two-level-async", [RAM, BESIDE], None),
         ("two-level-async", [RAM, BESIDE], {"working": 3}),
+        ("async-multistage", [RAM, BESIDE], None),
         ("multistage", [RAM, DISK], None),
         ("revolve", [RAM], None),
         ("revolve", [], 6),

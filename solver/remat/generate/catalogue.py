@@ -190,6 +190,26 @@ _CATALOGUE = (
         ),
     ),
     Family(
+        "adjoint",
+        "seismic",
+        "seismic:seismic",
+        "Acoustic wave equation of a seismic inversion.",
+        (
+            integer("nx", 801, "Grid points of the model in the first dimension."),
+            integer("ny", 801, "Grid points of the model in the second dimension."),
+            integer("nz", 187, "Grid points of the model in depth."),
+            integer("boundary", 40, "Absorbing points on each side."),
+            number("spacing", 25, "Metres between grid points."),
+            number("velocity", 6000, "Maximum velocity in metres per second."),
+            number("duration", 4, "Seconds of propagation."),
+            number("courant", 0.38, "Time step over spacing / velocity."),
+            integer("order", 4, "Order of the stencil in space."),
+            DTYPE,
+            *STORAGE,
+            *DEVICE,
+        ),
+    ),
+    Family(
         *("dag", "layered", "layered:layered_dag", "Random layered graph with one source and one sink."),
         (
             TASK_COUNT,

@@ -99,7 +99,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         within="schedules with periodic disk checkpoints",
         complexity="O(steps of the schedule)",
         reference="Schanen, Marin, Anitescu & Zhang 2016",
-        deviates="on machines built from `storage`, reads do not overlap: the working memory has no third state",
+        deviates="without working memory for a third state, reads overlap only with the first advances of a block",
         options="remat_algorithms.adjoint.levels.two_level_async:TwoLevelAsyncOptions",
         several_memories=True,
         trials=(
@@ -109,5 +109,19 @@ ALGORITHMS: tuple[Algorithm, ...] = (
                 early=True,
             ),
         ),
+    ),
+    Algorithm(
+        name="async-multistage",
+        solver="remat_algorithms.adjoint.levels.two_level_async:solve_multistage",
+        kinds=("adjoint",),
+        summary="as two-level-async, with the shortest blocks that hide a write to the second level",
+        guarantee="heuristic",
+        within="schedules with periodic disk checkpoints",
+        complexity="O(steps of the schedule)",
+        reference="Kukreja, Hückelheim & Gorman 2018",
+        deviates="the last block but one starts from memory; with two working states, reads overlap less",
+        options="remat_algorithms.adjoint.levels.two_level_async:AsyncMultistageOptions",
+        several_memories=True,
+        covered_by=("adjoint-best",),
     ),
 )

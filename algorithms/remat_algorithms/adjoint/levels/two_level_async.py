@@ -6,17 +6,27 @@ Revolve then reverses the blocks in memory, the last one first. During a block, 
 is prefetched. Every disk checkpoint is written and read once. With B blocks of b_1, .., b_B steps and s slots, the
 advances are n - b_B + sum of t(b_i, s). That is the whole cost if a block takes at least as long as its transfers.
 
+`async-multistage` is Kukreja, Hückelheim, Gorman 2018, "Backpropagation for long sequences: beyond memory constraints
+with constant overheads". It takes the smallest blocks that hide a write of w: ceil(w / f) steps of f. The time of each
+block then does not depend on the number of blocks.
+
 States in flight occupy the working memory, since levels are linked only to it:
 
-- on the first sweep no adjoint exists yet, and the state in transfer takes its place;
-- a prefetched state needs memory for one more state in addition to the working state and the adjoint. The machine that
-  is built from `storage` lacks it; a budget for ``working``, or an explicit machine, provides it. Without it, only the
-  writes overlap, and each read waits until the block before it is done.
+- On the first sweep no adjoint exists yet, and the state in transfer takes its place.
+- A prefetched state needs memory for one more state in addition to the working state and the adjoint. A budget for
+  ``working``, or an explicit machine, provides it.
+- The machine that is built from `storage` lacks it. There, the adjoint waits in the first level during the first
+  advances of a block, and the prefetched state takes its place in the working memory. Then the prefetched state moves
+  to the first level, and the adjoint returns. This overlaps a read with these advances, and takes two slots in addition
+  to those of Revolve. Without a prefetch, each read waits until the block before it is done. The quicker schedule by
+  estimate is taken.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from enum import Enum
 
 from pydantic import Field
 
@@ -41,6 +51,9 @@ from remat_algorithms.kit.binomial import advances
 
 _MEMORY, _DISK = 1, 2
 
+Move = tuple[int, int, int]
+"""A value, and the memories from which and to which it moves."""
+
 
 class TwoLevelAsyncOptions(Options):
     """Options of `two-level-async`."""
@@ -52,9 +65,32 @@ class TwoLevelAsyncOptions(Options):
     )
 
 
+class AsyncMultistageOptions(Options):
+    """Options of `async-multistage`."""
+
+    interval: int | None = Field(
+        None,
+        ge=1,
+        description="steps between disk checkpoints (default: the least in which a write ends)",
+    )
+
+
+class _Mode(Enum):
+    """How the first state of a block comes back: prefetched to free memory or in place of the adjoint, or not."""
+
+    FREE = 0
+    ASIDE = 1
+    LATE = 2
+
+
 @dataclass(frozen=True)
 class _Setting:
-    """Equal steps; `slots` of the first level, states that the disk holds, and whether one may come back early."""
+    """Equal steps; `slots` of the first level, and states that the disk holds.
+
+    `swap` is the time that the first level takes for a prefetched state and an adjoint that waits, and `aside` the
+    slots that both take; None if the adjoint cannot wait. `free`: a prefetched state fits in addition to state and
+    adjoint.
+    """
 
     steps: int
     forward: Number
@@ -63,11 +99,20 @@ class _Setting:
     on_disk: int
     write: Number
     read: Number
-    early: bool
+    free: bool
+    aside: int | None
+    swap: Number
     given: int | None
 
+    @property
+    def modes(self) -> tuple[_Mode, ...]:
+        """The modes that the memories allow."""
+        if self.free:
+            return (_Mode.FREE,)
+        aside = self.aside is not None and self.slots > self.aside
+        return (_Mode.LATE, _Mode.ASIDE) if aside else (_Mode.LATE,)
 
-@within_room("two-level-async")
+
 def solve(problem: Problem, options: TwoLevelAsyncOptions, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on its first level and an asynchronous second one.
 
@@ -84,18 +129,56 @@ def solve(problem: Problem, options: TwoLevelAsyncOptions, context: Context) -> 
     -----
     O(steps of the schedule) time.
     """
-    loop = _setting(problem)
-    n = loop.steps
-    period = _period(loop, options.period, max(loop.slots, 1))
+    return _solve_async(problem, options, context)
+
+
+def solve_multistage(problem: Problem, options: AsyncMultistageOptions, context: Context) -> Proposal:
+    """Solve an adjoint of equal steps with blocks that just hide a write to the second level.
+
+    As `two-level-async`, with an `interval` of ceil(write time / forward time) steps; more if the second level has
+    fewer slots than that takes.
+
+    Raises
+    ------
+    remat.OptionError
+        As for `two-level-async`.
+    """
+    return _solve_multistage(problem, options, context)
+
+
+@within_room("two-level-async")
+def _solve_async(problem: Problem, options: TwoLevelAsyncOptions, context: Context) -> Proposal:
+    loop = _setting(problem, "two-level-async")
+    mode, period = _quickest(loop, _candidates(loop, options.period, "period"))
+    return _proposal(problem, loop, mode, period, context, "two-level-async")
+
+
+@within_room("async-multistage")
+def _solve_multistage(problem: Problem, options: AsyncMultistageOptions, context: Context) -> Proposal:
+    loop = _setting(problem, "async-multistage")
+    hidden = loop.steps if loop.forward == 0 else math.ceil(loop.write / loop.forward)
+    if options.interval is not None:
+        periods = _candidates(loop, options.interval, "interval")
+    else:
+        periods = [min(loop.steps, max(1, hidden, _smallest(loop)))]
+    mode, period = _quickest(loop, periods)
+    return _proposal(problem, loop, mode, period, context, "async-multistage")
+
+
+def _proposal(problem: Problem, loop: _Setting, mode: _Mode, period: int, context: Context, name: str) -> Proposal:
+    n, slots = loop.steps, max(loop.slots, 1)
     if n > 1 and loop.slots < 1:
         least = LeastBudget(int(problem.chain.activation_size.max()), None, True, _MEMORY)
         return Proposal(infeasible_within="two-level schedules with 0 slots in the first level", least=least)
     starts = list(range(0, n, period))
     last = n - starts[-1]
-    runs = n - last + advances(period, max(loop.slots, 1)) * (len(starts) - 1) + advances(last, max(loop.slots, 1))
-    check_length(runs + n, f"two-level-async with blocks of {period}", context.limit)
+    inner = slots if mode is not _Mode.ASIDE or len(starts) < 3 else slots - (loop.aside or 0)
+    runs = n - last + advances(period, inner) * (len(starts) - 1) + advances(last, max(1, slots - 1))
+    check_length(runs + n, f"{name} with blocks of {period}", context.limit)
+    if mode is _Mode.ASIDE and len(starts) > 1:
+        return Proposal(steps=_steps_aside(problem, loop, starts, period))
     note = "the working memory has no room for a state that comes back early: reads do not overlap"
-    notes = (note,) if len(starts) > 1 and not loop.early else ()
+    notes = (note,) if len(starts) > 1 and mode is _Mode.LATE else ()
     return Proposal(steps=_steps(problem, loop, starts, period), notes=notes)
 
 
@@ -109,7 +192,7 @@ def _steps(problem: Problem, loop: _Setting, starts: list[int], period: int) -> 
         if in_flight is not None:
             # Waits for the end of the write; placed here, it delays no step before its memory is needed.
             builder.drop([in_flight], 0)
-        stays = loop.early and start == starts[-2]
+        stays = loop.free and start == starts[-2]
         lies_there = start == 0 and loop.given == _DISK
         if lies_there and stays:
             builder.drop([0], _DISK)
@@ -123,21 +206,70 @@ def _steps(problem: Problem, loop: _Setting, starts: list[int], period: int) -> 
         start = starts[index]
         end = starts[index + 1] if index + 1 < len(starts) else loop.steps
         final = index == len(starts) - 1
-        if not final and not loop.early:
+        if not final and not loop.free:
             builder.copy(start, _DISK, 0, drop=True)
-        if loop.early and index > 0 and not final:
+        if loop.free and index > 0 and not final:
             builder.copy(starts[index - 1], _DISK, 0, drop=True)
         plan = Plan()
         reverse_block(plan, start, end - start, slots)
-        leaves = in_flight if final and not loop.early else None
+        leaves = in_flight if final and not loop.free else None
         _append(builder, plan.steps(problem), problem.chain.length, leaves)
     return builder.build()
 
 
-def _append(builder: StepBuilder, steps: Steps, last_backward: int, leaves: int | None) -> None:
-    """Append a block; `leaves`: the state whose write may be in progress is freed after the first backward."""
+def _steps_aside(problem: Problem, loop: _Setting, starts: list[int], period: int) -> Steps:
+    """List the schedule whose adjoint waits in the first level while a state is prefetched.
+
+    The first state of the last block but one goes to the first level at once, and does not need the disk.
+    """
+    builder, near = StepBuilder(), starts[-2]
+    lies_in = _MEMORY if near == 0 else _DISK
+    if loop.given is not None and loop.given != lies_in:
+        builder.drop([0], loop.given)
+    in_flight: int | None = None
+    for start in starts[:-1]:
+        if in_flight is not None:
+            builder.drop([in_flight], 0)
+        in_flight = None
+        if start or loop.given != lies_in:
+            builder.copy(start, 0, _MEMORY if start == near else _DISK)
+            in_flight = None if start == near else start
+        for step in range(start, start + period):
+            builder.run(step, drop=() if step == in_flight else (step,))
+    plan = Plan()
+    reverse_block(plan, starts[-1], loop.steps - starts[-1], [_MEMORY] * max(1, loop.slots - 1))
+    _append(builder, plan.steps(problem), problem.chain.length, None)
+    assert loop.aside is not None
+    for index in range(len(starts) - 2, -1, -1):
+        start, slots = starts[index], loop.slots - (loop.aside if index else 0)
+        plan = Plan()
+        reverse_block(plan, start, starts[index + 1] - start, [_MEMORY] * slots, stored=True)
+        adjoint = loop.steps + starts[index + 1]
+        before = [(adjoint, 0, _MEMORY), (starts[index - 1], _DISK, 0)] if index else []
+        after = [(starts[index - 1], 0, _MEMORY), (adjoint, _MEMORY, 0)] if index else []
+        _append(builder, plan.steps(problem), problem.chain.length, None, (before, after))
+    return builder.build()
+
+
+def _append(
+    builder: StepBuilder,
+    steps: Steps,
+    last_backward: int,
+    leaves: int | None,
+    moves: tuple[list[Move], list[Move]] = ([], []),
+) -> None:
+    """Append a block.
+
+    `leaves`: the state whose write may be in progress is freed after the first backward. `moves`: values that move
+    after the first step of the block, and before its first backward.
+    """
     columns = (steps.kind, steps.item, steps.source, steps.target)
+    after_read, before_backward = moves
     for kind, item, source, target, drop in zip(*(c.tolist() for c in columns), steps.drop.to_lists(), strict=True):
+        if kind == StepKind.RUN and item >= last_backward:
+            for value, here, there in before_backward:
+                builder.copy(value, here, there, drop=True)
+            before_backward = []
         if kind == StepKind.RUN:
             builder.run(item, drop=drop)
             if item == last_backward and leaves is not None:
@@ -146,44 +278,64 @@ def _append(builder: StepBuilder, steps: Steps, last_backward: int, leaves: int 
             builder.copy(item, source, target, drop=bool(drop))
         else:
             builder.drop(drop, source)
+        for value, here, there in after_read:
+            builder.copy(value, here, there, drop=True)
+        after_read = []
 
 
-def _period(loop: _Setting, given: int | None, slots: int) -> int:
-    """Return the steps of a block."""
-    n = loop.steps
-    # A last block needs no checkpoint on disk, and where one may stay in the working memory, the last but one neither.
-    most_blocks = loop.on_disk + (2 if loop.early else 1)
-    smallest = -(-n // most_blocks)
+def _smallest(loop: _Setting) -> int:
+    """Return the smallest period whose checkpoints the disk holds."""
+    # A last block needs no checkpoint on disk, and where one may stay in a quicker memory, the last but one neither.
+    most_blocks = loop.on_disk + (1 if loop.modes == (_Mode.LATE,) else 2)
+    return max(1, -(-loop.steps // most_blocks))
+
+
+def _candidates(loop: _Setting, given: int | None, option: str) -> list[int]:
+    """Return the periods to choose from: the given one, all of short loops, or periods in steps of a thousandth."""
+    n, smallest = loop.steps, _smallest(loop)
     if given is not None:
         if min(given, n) < smallest:
             raise OptionError(
                 f"blocks of {given} steps need more than {loop.on_disk} checkpoints on the second "
-                f"level; the least period is {smallest}",
-                option="period",
+                f"level; the least {option} is {smallest}",
+                option=option,
             )
-        return min(given, n)
-    smallest = max(smallest, 1)
-    # All periods of short loops; for long ones, periods in steps of a thousandth.
+        return [min(given, n)]
     candidates = [smallest]
     while candidates[-1] < n:
         candidates.append(min(n, max(candidates[-1] + 1, candidates[-1] * 1001 // 1000)))
-    return min(candidates, key=lambda period: _estimate(loop, period, slots))
+    return candidates
 
 
-def _estimate(loop: _Setting, period: int, slots: int) -> Number:
+def _quickest(loop: _Setting, periods: list[int]) -> tuple[_Mode, int]:
+    """Return the mode and period of the least time by estimate."""
+    choices = [(mode, period) for period in periods for mode in loop.modes]
+    return min(choices, key=lambda choice: _estimate(loop, *choice))
+
+
+def _estimate(loop: _Setting, mode: _Mode, period: int) -> Number | float:
     """Return the time of blocks of `period` steps, with each write and each early read overlapped with its block."""
-    blocks = -(-loop.steps // period)
+    blocks, slots = -(-loop.steps // period), max(loop.slots, 1)
     last = loop.steps - (blocks - 1) * period
-    block = loop.forward * advances(period, slots) + loop.backward * period
-    final = loop.forward * advances(last, slots) + loop.backward * last
+    if blocks > loop.on_disk + (1 if mode is _Mode.LATE else 2):
+        return math.inf
     sweep = max(loop.forward * period, loop.write)
-    back = max(block, loop.read) if loop.early else block + loop.read
-    return (blocks - 1) * (sweep + back) + final
+
+    def block(steps: int, slots: int) -> Number:
+        return loop.forward * advances(steps, slots) + loop.backward * steps
+
+    if mode is not _Mode.ASIDE or blocks == 1:
+        each = block(period, slots)
+        back = max(each, loop.read) if mode is _Mode.FREE else each + loop.read
+        return (blocks - 1) * (sweep + back) + block(last, slots)
+    assert loop.aside is not None
+    early = block(period, slots - loop.aside) + max(0, loop.read - loop.forward * (period - 1)) + loop.swap
+    whole = (blocks - 2) * (sweep + early) + loop.forward * period + block(period, slots)
+    return whole + block(last, slots - 1)
 
 
-def _setting(problem: Problem) -> _Setting:
+def _setting(problem: Problem, name: str) -> _Setting:
     chain, machine = problem.chain, problem.machine
-    name = "two-level-async"
     if chain.saves:
         raise OptionError(f"{name} needs an adjoint without tape_size", argument="algorithm")
     if len(machine.memories) < 3:
@@ -200,8 +352,9 @@ def _setting(problem: Problem) -> _Setting:
     if chain.length and chain.forward_time.min() != chain.forward_time.max():
         raise OptionError(f"{name} needs steps of equal forward time; use adjoint-best", argument="algorithm")
     write, read = (machine.links[machine.link_index[ends]].time(state) for ends in ((0, _DISK), (_DISK, 0)))
-    capacity = machine.memories[0].capacity
-    need = chain.static_memory + 2 * state + int(chain.gradient_size.max())
+    capacity, adjoint = machine.memories[0].capacity, int(chain.gradient_size.max())
+    into, out = (machine.links[machine.link_index[ends]] for ends in ((0, _MEMORY), (_MEMORY, 0)))
+    room = None if capacity is None else capacity - chain.static_memory
     backwards = [*chain.backward_time.tolist(), chain.loss_time]
     return _Setting(
         steps=n,
@@ -211,7 +364,9 @@ def _setting(problem: Problem) -> _Setting:
         on_disk=_states(machine.memories[_DISK].capacity, state, n),
         write=write,
         read=read,
-        early=capacity is None or capacity >= need,
+        free=room is None or room >= 2 * state + adjoint,
+        aside=None if state == 0 or (room is not None and room < 2 * state) else 1 - (-adjoint // state),
+        swap=into.time(state) + into.time(adjoint) + out.time(state) + out.time(adjoint),
         given=next((k for k in range(1, len(machine.memories)) if initially_in(problem, k)), None),
     )
 

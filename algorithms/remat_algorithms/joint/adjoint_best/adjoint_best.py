@@ -5,8 +5,9 @@ The parts run in this order, and each tries to beat the best schedule found befo
 1. Every other algorithm for adjoints that accepts the instance (`initial_schedules`): the result is never worse than
    any of them. Loops of moderate length also run as chains: in `rotor-float` for the working memory alone, with states
    and tapes, and in `remat-offload-best` with storage, to which any value may be moved.
-2. A table over ranges of steps and free bytes of all levels (`persistent_table`): the best persistent schedule. Sizes
-   are rounded up to the units of the table if necessary.
+2. Tables over ranges of steps: one over bytes of the working memory and free bytes or prices of levels
+   (`working_table`), and one over free bytes of all levels (`persistent_table`). They give the best persistent
+   schedule, except where a level has a price or sizes are rounded up to the units of a table.
 3. Exact solution of tiny instances, by a shortest path over the placement of states (`search`). The best schedule of 1.
    and 2. prunes most of the search.
 4. Large neighborhood search: the search of 3. replaces a window of the schedule by the shortest path between its ends,
@@ -50,8 +51,10 @@ from remat_algorithms.joint.adjoint_best.initial_schedules import (
 )
 from remat_algorithms.joint.adjoint_best.model import Model, Operation, cost, operations_of, steps_of, without_unread
 from remat_algorithms.joint.adjoint_best.persistent_table import LevelTable, SharedTable, stores
+from remat_algorithms.joint.adjoint_best.remaining_time import RemainingTime
 from remat_algorithms.joint.adjoint_best.search import Search
 from remat_algorithms.joint.adjoint_best.window_search import Windows
+from remat_algorithms.joint.adjoint_best.working_table import WorkingTable
 from remat_algorithms.kit.incumbent import Incumbent
 from remat_algorithms.kit.makespan import timed
 
@@ -186,7 +189,7 @@ def _exact(
     scope = ALL_SCHEDULES if len(model.capacity) == 1 and not problem.chain.saves else WHOLE_MOVES
     if not model.fits(model.start):
         return None
-    search = Search(model, model.start)
+    search = Search(model, model.start, remaining=RemainingTime.of(problem, model, context))
     found = search.run(limit=options.moves, below=best.makespan, stopped=lambda: context.stopped)
     if not search.ended:
         return None
@@ -281,11 +284,16 @@ def _from_table(model: Model, context: Context) -> list[Operation] | None:
     if len(model.capacity) == 1:
         shared = SharedTable(model)
         return shared.operations() if shared.possible and shared.fill(lambda: context.stopped) else None
+    found: list[list[Operation]] = []
+    working = WorkingTable(model)
+    if working.possible:
+        found += filter(None, [working.best(lambda: context.stopped)])
     places = stores(model)
-    if not places:
-        return None
-    table = LevelTable(model, places)
-    return table.operations() if table.possible and table.fill(lambda: context.stopped) else None
+    if places and (working.priced or not found) and not context.stopped:
+        table = LevelTable(model, places)
+        if table.possible and table.fill(lambda: context.stopped):
+            found += filter(None, [table.operations()])
+    return min(found, key=lambda operations: cost(model, operations), default=None)
 
 
 def _conclude(

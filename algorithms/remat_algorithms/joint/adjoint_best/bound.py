@@ -13,6 +13,7 @@ import numpy as np
 from remat.plugin import Context, Number, NumberArray, Problem
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.adjoint.unequal.walther_griewank import Splits, table_work
+from remat_algorithms.joint.adjoint_best.capacity_prices import capacity_prices
 from remat_algorithms.kit.binomial import advances
 
 MOST_WORK = 10**9
@@ -82,7 +83,7 @@ def lower_bound(problem: Problem, context: Context) -> Number:
                 given = problem.instance.initial_level is not None
                 extra = max(0, -(-alone // facts.sizes[0]) - 1)
                 best = max(best, paid.lower_bound + (0 if given else write) - extra * (write + read))
-    return best + backward
+    return max(best + backward, capacity_prices(problem, lambda: context.stopped))
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ class LevelTable:
     def operations(self) -> list[Operation] | None:
         """Return the best schedule; None if there is none."""
         n, model = self.model.steps, self.model
-        emitter = _Emitter()
+        emitter = Emitter()
         given = next((a for a, place in enumerate(self.places) if place.memory == model.given), None)
         if model.given is not None and given is None:
             emitter.discard(0, model.given)
@@ -320,7 +320,7 @@ class SharedTable:
         width = self.count - int(self.state[0])
         if width < 0 or not np.isfinite(self.plain[0, n - 1, width]):
             return None
-        emitter = _Emitter()
+        emitter = Emitter()
         stack = [(0, n - 1, width)]
         while stack:
             i, k, free = stack.pop()
@@ -338,7 +338,7 @@ class SharedTable:
         return emitter.operations
 
 
-class _Emitter:
+class Emitter:
     """Collects operations; an advance does not drop states that are kept in the working memory."""
 
     def __init__(self) -> None:
@@ -346,27 +346,32 @@ class _Emitter:
         self.kept: set[int] = set()
 
     def advance(self, first: int, end: int) -> None:
+        """Run from x_first to x_end."""
         for t in range(first, end):
             self.operations.append(Operation(Kind.FORWARD, t))
             if t not in self.kept:
                 self.operations.append(Operation(Kind.DROP, t, 0))
 
     def back(self, t: int) -> None:
+        """Run the backward of step t."""
         self.operations.append(Operation(Kind.BACK, t))
 
     def write(self, t: int, memory: int) -> None:
+        """Copy x_t to a level, or keep it in the working memory (0)."""
         if memory == 0:
             self.kept.add(t)
         else:
             self.operations.append(Operation(Kind.COPY, t, 0, memory))
 
     def read(self, t: int, memory: int, *, last: bool) -> None:
+        """Bring x_t to the working memory; `last`: it leaves the level."""
         if memory:
             self.operations.append(Operation(Kind.COPY, t, memory, 0))
         if last:
             self.discard(t, memory)
 
     def discard(self, t: int, memory: int) -> None:
+        """Remove x_t from a level, or let later advances drop it from the working memory."""
         if memory == 0:
             self.kept.discard(t)
         else:

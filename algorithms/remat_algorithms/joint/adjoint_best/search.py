@@ -8,8 +8,9 @@ Three rules keep the search small and lose no schedule that moves whole states, 
   the same, and leaves the level's memory free in the meantime.
 - States that no backward needs any more are dropped.
 
-A* with a consistent bound: the remaining backwards, and for each state that they need the minimum time to bring it into
-the working memory. That is one forward step if no memory holds it; otherwise the minimum of that and the cheapest read.
+A* with the bound of the remaining backwards, and for each state that they need the minimum time to bring it into the
+working memory. That is one forward step if no memory holds it; otherwise the minimum of that and the cheapest read. For
+whole loops, `remaining_time` has a better bound.
 """
 
 from __future__ import annotations
@@ -36,10 +37,19 @@ class Search:
     start : Situation
     goal : Situation or None
         Its states must be present at the end (more may be); None: all backwards are finished.
+    remaining : callable, optional
+        A further bound on the time from a situation to the end.
     """
 
-    def __init__(self, model: Model, start: Situation, goal: Situation | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        start: Situation,
+        goal: Situation | None = None,
+        remaining: Callable[[Situation], Number | float] | None = None,
+    ) -> None:
         self.model = model
+        self.remaining = remaining
         self.start = start
         self.goal = goal or Situation(-1, (0,) * len(model.capacity))
         self.memories = range(len(model.capacity))
@@ -67,18 +77,19 @@ class Search:
         came: dict[Situation, tuple[Situation, Path]] = {}
         queue: list[tuple[Number | float, int, Situation]] = [(first, 0, start)]
         ticket = 0
-        closed: set[Situation] = set()
+        closed: dict[Situation, Number] = {}
         richer: dict[tuple[int, int], list[tuple[Number, int]]] = {}
         while queue:
             _, _, here = heapq.heappop(queue)
-            if here in closed:
+            spent = time[here]
+            # A bound that is not consistent may find a quicker path to a situation that has been expanded.
+            if closed.get(here, inf) <= spent:
                 continue
             if self.reached(here):
-                return time[here], self._trace(came, here)
-            closed.add(here)
-            if self._dominated(here, time[here], richer):
+                return spent, self._trace(came, here)
+            closed[here] = spent
+            if self._dominated(here, spent, richer):
                 continue
-            spent = time[here]
             for took, path, after in self.moves(here):
                 self.tried += 1
                 if self.tried > limit or (self.tried % _CHECKED_EVERY == 0 and stopped()):
@@ -88,6 +99,8 @@ class Search:
                 if after in time and time[after] <= total:
                     continue
                 whole = total + self.bound(after)
+                if whole < below and self.remaining is not None:
+                    whole = max(whole, total + self.remaining(after))
                 if whole < below:
                     ticket += 1
                     time[after] = total

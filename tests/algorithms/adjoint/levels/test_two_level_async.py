@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import remat
+from remat.schedule.document import Copy, Run
 from remat_algorithms.kit.binomial import advances
 
 UNIT = {"time": "unit", "memory": "unit"}
@@ -56,8 +57,11 @@ def test_worked_example_of_the_documentation() -> None:
     overlapped = solve(loop(100, 5, 8, 8), 3)
     assert overlapped.makespan == 407
     assert solve(loop(100, 5, 8, 8, channel=False), 3, period=8).makespan == 583
-    writes_only = solve(loop(100, 5, 8, 8))
-    assert writes_only.makespan == 477
+    in_two_states = solve(loop(100, 5, 8, 8))
+    assert in_two_states.makespan == 437
+    assert in_two_states.peak_memory["working"] == 2
+    assert not in_two_states.notes
+    writes_only = solve(loop(100, 2, 8, 8))  # the first level lacks two slots for the adjoint and the prefetched state
     assert "reads do not overlap" in writes_only.notes[0]
     best = remat.solve(loop(100, 5, 8, 8, channel=False), algorithm="disk-revolve")
     assert best.makespan == 492
@@ -93,8 +97,12 @@ def test_disks_of_a_bounded_size() -> None:
     document["storage"][1]["slots"] = 4
     for room in (None, 3):
         assert solve(document, room).peak_memory["disk"] <= 4
+    with pytest.raises(remat.OptionError, match="the least period is 9"):
+        solve(document, period=8)
+    document["storage"][0]["slots"] = 2
     with pytest.raises(remat.OptionError, match="the least period is 10"):
         solve(document, period=9)
+    document["storage"][0]["slots"] = 3
     document["storage"][1]["slots"] = 0
     assert solve(document).makespan == advances(50, 3) + 100
     document["storage"][0]["slots"] = 0
@@ -102,6 +110,63 @@ def test_disks_of_a_bounded_size() -> None:
     assert answer.scope is not None
     assert answer.least_budget is not None
     assert answer.least_budget.size == 1
+
+
+FIVE_STEPS = """
+0 x0 working-disk, 0 F1, 1 F2, 2 x2 working-ram, 2 F3, 3 F4, 4 loss,
+6 x2 ram-working, 6 y4 working-ram, 6 x0 disk-working, 6 F3, 8 x0 working-ram, 8 y4 ram-working,
+8 B4, 10 x2 ram-working, 10 B3,
+12 x0 ram-working, 12 F1, 13 B2, 15 x0 ram-working, 15 B1
+"""
+"""Blocks 0-1, 2-3 and 4: a write takes 2, two steps. The read of x0 overlaps with F3 from 6 to 7, while y4 waits in
+RAM; the processor then waits until 8."""
+
+FIVE_STEPS_WITH_ROOM = """
+0 x0 working-disk, 0 F1, 1 F2, 2 F3, 3 F4, 4 loss, 4 x0 disk-working,
+6 x2 working-ram, 6 F3, 7 B4, 9 x2 ram-working, 9 B3,
+11 x0 working-ram, 11 F1, 12 B2, 14 x0 ram-working, 14 B1
+"""
+"""With a third working state, x2 stays, and x0 comes back during the first backward: nothing waits."""
+
+
+@pytest.mark.parametrize(("room", "expected"), [(None, FIVE_STEPS), (3, FIVE_STEPS_WITH_ROOM)])
+def test_timeline_of_five_steps(room: int | None, expected: str) -> None:
+    budget = None if room is None else {"working": room}
+    result = remat.solve(loop(5, 3, 2, 2), algorithm="async-multistage", budget=budget)
+    found = []
+    assert result.steps is not None
+    for step in result.steps:
+        if isinstance(step, Run):
+            found.append(f"{step.start} {step.task}")
+        elif isinstance(step, Copy):
+            found.append(f"{step.start} {step.value} {step.source}-{step.target}")
+    assert found == [each.strip() for each in expected.split(",")]
+
+
+@pytest.mark.parametrize(("write", "interval"), [(1, 1), (4, 4), (4.5, 5), (12, 12), (200, 100)])
+def test_intervals_just_hide_a_write(write: float, interval: int) -> None:
+    document = loop(100, 5, write, write)
+    own = remat.solve(document, algorithm="async-multistage", budget={"working": 3})
+    assert own.makespan == solve(document, 3, period=interval).makespan
+    assert own.peak_memory["disk"] <= -(-100 // interval)
+
+
+def test_an_interval_costs_the_same_in_longer_loops() -> None:
+    """Kukreja et al.: the time of a step does not depend on the length of the loop, if transfers are hidden."""
+    spans = [
+        remat.solve(loop(n, 4, 10, 10), algorithm="async-multistage", budget={"working": 3}).makespan
+        for n in (101, 201, 301)
+    ]
+    assert None not in spans
+    assert spans[2] - spans[1] == spans[1] - spans[0] == 10 * (10 + advances(10, 4) + 20)  # type: ignore[operator]
+
+
+def test_an_interval_that_needs_too_much_disk() -> None:
+    document = loop(50, 5, 1, 1)
+    document["storage"][1]["slots"] = 3
+    assert remat.solve(document, algorithm="async-multistage").peak_memory["disk"] <= 3
+    with pytest.raises(remat.OptionError, match="the least interval is 10"):
+        remat.solve(document, algorithm="async-multistage", options={"interval": 5})
 
 
 def test_long_loops() -> None:
