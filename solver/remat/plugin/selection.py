@@ -77,6 +77,11 @@ class Candidates:
         """Candidates that run first, whatever they find."""
         return self.early + self.cheap + self.ending + self.anytime
 
+    @property
+    def every(self) -> tuple[Candidate, ...]:
+        """All candidates."""
+        return self.asked + self.others + self.covered
+
 
 def candidates(problem: Problem) -> Candidates:
     """Return the candidates of `auto` for a problem."""

@@ -25,7 +25,7 @@ from remat.plugin.selection import Candidate
 from remat.plugin.topological_order import in_listed_order
 from remat.solving.budget_grid import is_minimal, with_whole_values
 from remat.solving.conclusion import OWN_SOURCES, conclude, holds
-from remat.solving.lowered_budget import SMALL, lowered
+from remat.solving.lowered_budget import SMALL, Refutation, lowered
 from remat.solving.minimum_budget import smallest_named
 from remat.solving.problem_setup import last_end_of, run, values_of, with_reported
 from remat.solving.result import Result
@@ -311,6 +311,11 @@ class _Portfolio:
         for candidate in chosen.early + chosen.cheap + many + few:
             self._ask(candidate, share=EARLY_SHARE)
 
+    def ask_alone(self, name: str) -> None:
+        """Ask one algorithm, as it is asked among all candidates."""
+        for candidate in (one for one in selection.candidates(self.problem).every if one.algorithm.name == name):
+            self._ask(candidate)
+
     def _ordered(self, listed: Sequence[Candidate]) -> list[Candidate]:
         """Put those last that look for other orders, where the listed one must be kept."""
         return (
@@ -461,15 +466,17 @@ class _Portfolio:
         ended = self.context.termination if self.context.ended else None
         if best is None:
             within, least = self._refuted()
+            notes = self._notes_without(proved=within is not None or self.problem.exceeded is not None)
             if minimum:
-                least = lowered(self.problem, self.context, least, self._probe)
+                least, more = lowered(self.problem, self.context, least, self._probe, self._named_by(least))
+                notes += more
             termination = ended or self._longest(self.answers)
             return Proposal(
                 bounds=bounds,
                 infeasible_within=within,
                 least=least,
                 termination=termination,
-                notes=self._notes_without(proved=within is not None or self.problem.exceeded is not None),
+                notes=notes,
                 log=tuple(self.log),
             )
         result, within = best.result, best.result.optimal_within
@@ -490,18 +497,21 @@ class _Portfolio:
         )
 
     def _probe(
-        self, capacities: Mapping[str, int | None], context: Context, quick: bool
-    ) -> tuple[Result | None, Sequence[str | None]]:
-        """Ask for any schedule with other capacities; return the best one, and the classes that have none."""
+        self, capacities: Mapping[str, int | None], context: Context, quick: bool, only: str | None = None
+    ) -> tuple[Result | None, Sequence[Refutation]]:
+        """Ask for any schedule with other capacities; return the best one, and which classes have none."""
         context.forms = self.context.forms
         other = _Portfolio(self.problem.with_capacities(capacities), self.options, context)
-        if quick:
+        if only is not None:
+            other.ask_alone(only)
+        elif quick:
             other.ask_quick()
         else:
             other.ask_all()
         self.log.extend(other.log)
         best = other.best
-        return None if best is None else best.result, [answer.result.scope for answer in other.answers]
+        found = None if best is None else best.result
+        return found, [Refutation.of(answer.solver, answer.result) for answer in other.answers]
 
     def _bounds(self, best: _Answer | None) -> tuple[Bound, ...]:
         """Return the best bound of each class, but for those over all schedules that another one's schedule refutes."""
@@ -541,6 +551,10 @@ class _Portfolio:
             return None, least
         # Of several classes, the one of whoever searches longest, and last.
         return (proved or refuted)[-1].result.scope, least
+
+    def _named_by(self, least: LeastBudget | None) -> str | None:
+        """Return the algorithm that named a budget."""
+        return next((one.solver.name for one in self.answers if one.result.least_budget == least), None)
 
     def _notes_without(self, *, proved: bool) -> tuple[str, ...]:
         """Say what is known of there being none; where that is proved, who did not know the instance is no matter."""
