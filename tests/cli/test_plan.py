@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -94,6 +95,23 @@ def test_json(run: Run, save: Save) -> None:
         assert own[0]["peak"] <= own[0]["budget"] == 250
     assert document["binding"]["load"] <= 1
     assert all(makespan <= document["makespan"] for makespan in document["binding"]["more"].values())
+
+
+def test_the_table_says_which_layers_run_again(run: Run, save: Save, tmp_path: Any) -> None:
+    """Each layer with the number of its micro-batches, as the decisions count them."""
+    files = [str(tmp_path / name) for name in ("two.json", "plan.json")]
+    asked = ("plan", save(NET), "--devices", "2", "-b", "120", *FEW, "--output-instance", files[0], "-o", files[1])
+    document = run(*asked, "--format", "json").document
+    outcome = run(*asked)
+    decisions = run("decisions", files[1], "--of", files[0], "--format", "json", "--by", "stage").document
+    counted = Counter(layer + 1 for row in decisions for layer in row["recomputed"])
+    told = {one["layer"]: one["times"] for stage in document["stages"] for one in stage["recomputations"]}
+    assert told
+    assert told == counted
+    for stage in document["stages"]:
+        assert stage["recompute"] == sum(one["times"] for one in stage["recomputations"]) / 4
+    first = next(iter(told))
+    assert f" in {told[first]} of 4" in outcome.out
 
 
 def test_what_binds_and_flags(run: Run, save: Save) -> None:
