@@ -205,3 +205,19 @@ def test_what_waits_at_a_host(run: Run, save: Save) -> None:
     shown = run(*given, "--explain").out
     for text in ("at the host", "is the fullest", "more of memory on each device", "1 device more"):
         assert text in shown
+    for label in ("devices", "links", "copies", "offloaded"):
+        assert f"\n{label} " in shown
+    assert "offload" in shown.partition("\noffloaded ")[2].splitlines()[0]
+
+
+def test_how_busy_processors_and_links_are(run: Run, save: Save, tmp_path: Any) -> None:
+    """The shares are those of the steps of the plan, and copies hide where they run beside tasks."""
+    document = NET | {"cluster": NET["cluster"] | {"host": {"bandwidth": 40}}}
+    two, path = str(tmp_path / "two.json"), str(tmp_path / "plan.json")
+    given = ("plan", save(document), "--devices", "2", "-b", "180", "-O", "moves=5", "-o", path)
+    found = run(*given, "--output-instance", two, "--format", "json", "--explain").document
+    report = remat.verify(two, path)
+    busy, makespan = report.busy, report.makespan
+    assert found["binding"]["busy"] == {name: busy[name] / makespan for name in found["binding"]["busy"]}
+    assert {"gpu0", "gpu1"} < found["binding"]["busy"].keys()
+    assert 0 < found["binding"]["hidden_time"] <= found["binding"]["copy_time"]

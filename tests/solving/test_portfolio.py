@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from pydantic import Field
 
 import remat
 from remat import OptionError
@@ -288,6 +289,12 @@ class Limited(Options):
     size: int | None = None
 
 
+class Capped(Options):
+    """Options with a limit of work that has a largest value."""
+
+    rounds: int = Field(3, le=40)
+
+
 class Deepening:
     """A searcher that reruns a task fewer times the more rounds it has, down to a number; it notes its rounds."""
 
@@ -318,6 +325,16 @@ def test_the_best_searcher_gets_more_work_until_there_is_no_gain(asked):
     assert len(found.steps) == len(DAG["tasks"]) + 5
     again = remat.solve(DAG)
     assert (list(again.steps), again.options) == (list(found.steps), found.options)
+
+
+def test_more_work_ends_at_the_largest_value_of_an_option_and_the_log_says_so(asked):
+    """3, 12, 48 rounds are more than allowed: 40 are tried, and no more."""
+    searcher = Deepening(1)
+    asked(one=searcher, work_limits=("rounds",), options=f"{__name__}:Capped")
+    found = remat.solve(DAG)
+    assert searcher.rounds == [3, 12, 40]
+    assert found.log == ("one ended at the largest rounds=40",)
+    assert found.options == {"rounds": 40}
 
 
 def test_a_time_limit_that_is_given_allows_rounds_without_gain(asked):

@@ -163,6 +163,8 @@ class Result(Shown):
     log : tuple of str
         What went wrong on the way: an algorithm that `auto` asked and that failed, or a claim that was refuted. Each
         line that begins with ``bug:`` is a fault of an algorithm, not of the input.
+    default_limit : float or None
+        The seconds of the default time limit, where the caller gave none.
     pattern : Pattern, SamplePattern or None
         Of a stream, whose micro-batches or samples follow each other without end: what is done for each of them; the
         steps are those of as many as the instance looks at. What each period takes is `report.steady`.
@@ -198,6 +200,7 @@ class Result(Shown):
     answer: Answer | None = None
     history: tuple[Progress, ...] = ()
     log: tuple[str, ...] = ()
+    default_limit: float | None = field(default=None, compare=False)
     orders: Orders | None = None
     pattern: Pattern | SamplePattern | None = None
     addresses: AddressTable | None = None

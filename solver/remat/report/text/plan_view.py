@@ -27,6 +27,9 @@ HOST = "host"
 _LAYER = re.compile(r"[a-z]([0-9]+)\.")
 """A value of a layer, by its name."""
 
+MOST_BUSY = 8
+"""Processors and links whose load is listed, and lines on what is offloaded."""
+
 MOST_PARTS = 3
 """Ranges of layers that run again, of one stage in the table."""
 
@@ -231,12 +234,32 @@ def binding_lines(planned: Planned, found: Binding) -> Iterator[tuple[str, str]]
     if found.filled is not None:
         yield "memory", f"{found.fullest} is the fullest, {100 * found.filled:.1f} % of its budget"
     yield "load", f"{found.busiest} is the busiest, {100 * found.load:.1f} % of the step"
+    devices = {processor.name for processor in planned.result.machine.processors}
+    yield "devices", _shares([item for item in found.busy.items() if item[0] in devices])
+    links = sorted((item for item in found.busy.items() if item[0] not in devices), key=lambda item: -item[1])
+    if links:
+        yield "links", _shares(links)
+    if found.copy_time:
+        hidden = f"{format_time(found.hidden_time, units)} of {format_time(found.copy_time, units)}"
+        yield "copies", f"{hidden} ({100 * found.hidden_time / found.copy_time:.3g} %) run while a device computes"
+    if planned.instance.cluster.host is not None:
+        words = found.offloaded[:MOST_BUSY] or ("nothing",)
+        yield from (("" if number else "offloaded", text) for number, text in enumerate(words))
+        if len(found.offloaded) > MOST_BUSY:
+            yield "", f"and {len(found.offloaded) - MOST_BUSY} more such lines"
     yield "recomputation", f"{format_time(found.recompute_time, units)} on all devices"
     makespan = planned.result.makespan or 0
     for name, other in found.more.items():
         if other is not None:
             gain = 100 * (1 - other / makespan) if makespan else 0.0
             yield name, f"{format_time(other, units)}" + (f", {gain:.2g} % less" if other < makespan else ": nothing")
+
+
+def _shares(listed: list[tuple[str, float]]) -> str:
+    """List shares of the step; of many, the first ones."""
+    shown = [f"{name} {100 * share:.3g} %" for name, share in listed[:MOST_BUSY]]
+    more = [f"and {len(listed) - MOST_BUSY} more"] if len(listed) > MOST_BUSY else []
+    return ", ".join([*shown, *more])
 
 
 def plan_document(planned: Planned, found: Binding | None = None) -> dict[str, Any]:
