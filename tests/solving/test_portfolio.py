@@ -256,6 +256,49 @@ def test_classes_are_not_the_instance(asked):
     assert (found.status, found.scope, found.least_budget.size) == (Status.UNKNOWN, "some class", 99)
 
 
+def keeping_all(problem, enough, **otherwise):
+    """Run every task once where there are so many bytes."""
+    if problem.machine.memories[0].capacity < enough:
+        return Proposal(**otherwise)
+    return repeating(problem, 0)
+
+
+def test_a_minimum_budget_has_the_name_of_a_class_only_if_the_class_has_a_schedule_there(asked):
+    most = max(remat.solve(DAG, algorithm="keep-all").peak_memory.values())
+    refused = {"infeasible_within": "some class", "least": LeastBudget(most + 10, None, True)}
+    asked(
+        one=lambda problem, options, context: keeping_all(problem, most + 10, **refused),
+        two=lambda problem, options, context: keeping_all(problem, most),
+    )
+    least = remat.solve(DAG, budget=most - 5).least_budget
+    assert (least.size, least.sufficient, least.scope) == (most, True, None)
+    asked(one=lambda problem, options, context: keeping_all(problem, most, **refused))
+    least = remat.solve(DAG, budget=most - 5).least_budget
+    assert (least.size, least.sufficient, least.scope) == (most, True, "some class")
+
+
+def test_a_minimum_budget_is_the_smallest_at_which_somebody_answers_not_the_smallest_peak(asked):
+    """An algorithm wants twice what its schedule needs, and names four times as much."""
+    most = max(remat.solve(DAG, algorithm="keep-all").peak_memory.values())
+    named = {"least": LeastBudget(4 * most, None, True)}
+    asked(one=lambda problem, options, context: keeping_all(problem, 2 * most, **named))
+    least = remat.solve(DAG, budget=most - 1).least_budget
+    assert (least.size, least.sufficient) == (2 * most, True)
+
+
+def test_a_limit_that_ends_the_search_for_a_minimum_budget_is_noted(asked):
+    most = max(remat.solve(DAG, algorithm="keep-all").peak_memory.values())
+    named = {"least": LeastBudget(4 * most, None, True)}
+
+    def late(problem, options, context):
+        return keeping_all(problem, 4 * most, termination=Termination.TIME_LIMIT, **named)
+
+    asked(one=late)
+    assert "a limit ended the search for a smaller budget" in remat.solve(DAG, budget=most - 1).notes
+    asked(one=lambda problem, options, context: keeping_all(problem, 4 * most, **named))
+    assert "a limit ended the search for a smaller budget" not in remat.solve(DAG, budget=most - 1).notes
+
+
 def test_an_interrupt_keeps_what_there_is(asked):
     def interrupts(problem, options, context):
         context.report(slow(problem, options, context).steps, makespan=None)
