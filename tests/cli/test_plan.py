@@ -210,6 +210,7 @@ def test_what_waits_at_a_host(run: Run, save: Save) -> None:
     assert "offload" in shown.partition("\noffloaded ")[2].splitlines()[0]
 
 
+@pytest.mark.slow
 def test_how_busy_processors_and_links_are(run: Run, save: Save, tmp_path: Any) -> None:
     """The shares are those of the steps of the plan, and copies hide where they run beside tasks."""
     document = NET | {"cluster": NET["cluster"] | {"host": {"bandwidth": 40}}}
