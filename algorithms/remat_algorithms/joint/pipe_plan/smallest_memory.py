@@ -21,7 +21,7 @@ MOST_CELLS = 4_000_000
 
 
 def small_orders(outlines: Sequence[Outline]) -> Iterator[Orders]:
-    """Yield orders of all outlines for each choice of what runs again, first the choice that usually needs least."""
+    """Yield orders of all outlines for each choice of what is recomputed, the most frugal choice first."""
     tried: set[tuple[int, tuple[int, ...]]] = set()
     for choice in (_whole_backward, _forward_too, _held, _nothing):
         for number, outline in enumerate(outlines):
@@ -60,8 +60,8 @@ def cut_by_bytes(instance: PipelineInstance) -> tuple[Stage, ...] | None:
 
     Notes
     -----
-    A stage needs its parameters, gradients and states, its inputs, and the bytes of its largest layer: the others run
-    again. A table over devices and layers, O(devices * layers^2).
+    A stage needs its parameters, gradients and states, its inputs, and the bytes of its largest layer: the others are
+    recomputed. A table over devices and layers, O(devices * layers^2).
     """
     layers, types = instance.each_layer(), instance.device_types
     count, devices = len(layers), len(types)
