@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from remat.units import format_size
 from tests.cli.helpers import Run, Save
 
 CONFIG = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4}
@@ -19,7 +20,24 @@ def test_the_split_of_a_shipped_configuration(run: Run) -> None:
     assert "8,030,261,248 parameters, 41,943,040 trained" in outcome.out
     for label in ("parameters", "gradients", "optimizer states", "activations", "logits and loss", "optimizer step"):
         assert f"\n{label} " in outcome.out
-    assert outcome.out.splitlines()[-1].endswith("fits without recomputation, with 70.4 GB (65.56 GiB)")
+    assert outcome.out.splitlines()[-2].endswith("fits without recomputation, with 70.4 GB (65.56 GiB)")
+
+
+@pytest.mark.parametrize(
+    ("options", "sets", "other"),
+    [
+        (("--optimizer", "adamw"), "the optimizer's step", "forward and backward need"),
+        (("--optimizer", "adamw-fused"), "forward and backward", "the optimizer's step needs"),
+    ],
+)
+def test_the_verdict_says_which_phase_sets_the_peak(run: Run, options: tuple[str, ...], sets: str, other: str) -> None:
+    asked = ("fit", "llama-3-8b", "--sequence", 4096, *options)
+    document = run(*asked, "--budget", "300GB", "--format", "json").document
+    passes, step = document["plan"]["peak"] + document["reserve"], document["optimizer_step"] + document["reserve"]
+    assert (step > passes) == (sets == "the optimizer's step")
+    verdict, phases = run(*asked, "--budget", "300GB").out.splitlines()[-2:]
+    assert format_size(max(passes, step), both=True) in verdict
+    assert phases.strip() == f"set by {sets}; {other} {format_size(min(passes, step), both=True)}"
 
 
 def test_a_file_and_json(run: Run, save: Save) -> None:

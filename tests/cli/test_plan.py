@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -96,6 +97,23 @@ def test_json(run: Run, save: Save) -> None:
     assert all(makespan <= document["makespan"] for makespan in document["binding"]["more"].values())
 
 
+def test_the_table_says_which_layers_run_again(run: Run, save: Save, tmp_path: Any) -> None:
+    """Each layer with the number of its micro-batches, as the decisions count them."""
+    files = [str(tmp_path / name) for name in ("two.json", "plan.json")]
+    asked = ("plan", save(NET), "--devices", "2", "-b", "120", *FEW, "--output-instance", files[0], "-o", files[1])
+    document = run(*asked, "--format", "json").document
+    outcome = run(*asked)
+    decisions = run("decisions", files[1], "--of", files[0], "--format", "json", "--by", "stage").document
+    counted = Counter(layer + 1 for row in decisions for layer in row["recomputed"])
+    told = {one["layer"]: one["times"] for stage in document["stages"] for one in stage["recomputations"]}
+    assert told
+    assert told == counted
+    for stage in document["stages"]:
+        assert stage["recompute"] == sum(one["times"] for one in stage["recomputations"]) / 4
+    first = next(iter(told))
+    assert f" in {told[first]} of 4" in outcome.out
+
+
 def test_what_binds_and_flags(run: Run, save: Save) -> None:
     outcome = run("plan", save(NET), "--devices", "2", "-b", "250", *FEW, "--explain", "--as", "megatron")
     for text in ("is the fullest", "is the busiest", "1 device more", "--pipeline-model-parallel-size 2", "# "):
@@ -187,3 +205,20 @@ def test_what_waits_at_a_host(run: Run, save: Save) -> None:
     shown = run(*given, "--explain").out
     for text in ("at the host", "is the fullest", "more of memory on each device", "1 device more"):
         assert text in shown
+    for label in ("devices", "links", "copies", "offloaded"):
+        assert f"\n{label} " in shown
+    assert "offload" in shown.partition("\noffloaded ")[2].splitlines()[0]
+
+
+@pytest.mark.slow
+def test_how_busy_processors_and_links_are(run: Run, save: Save, tmp_path: Any) -> None:
+    """The shares are those of the steps of the plan, and copies hide where they run beside tasks."""
+    document = NET | {"cluster": NET["cluster"] | {"host": {"bandwidth": 40}}}
+    two, path = str(tmp_path / "two.json"), str(tmp_path / "plan.json")
+    given = ("plan", save(document), "--devices", "2", "-b", "180", "-O", "moves=5", "-o", path)
+    found = run(*given, "--output-instance", two, "--format", "json", "--explain").document
+    report = remat.verify(two, path)
+    busy, makespan = report.busy, report.makespan
+    assert found["binding"]["busy"] == {name: busy[name] / makespan for name in found["binding"]["busy"]}
+    assert {"gpu0", "gpu1"} < found["binding"]["busy"].keys()
+    assert 0 < found["binding"]["hidden_time"] <= found["binding"]["copy_time"]

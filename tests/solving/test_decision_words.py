@@ -119,9 +119,11 @@ def check_stages(result: Result) -> None:
         ):
             if m[1] in ROLES:
                 waits[m[3]] |= {f"{ROLES[m[1]]}{k}" for k in numbers(m[2])}
-        elif m := re.match(r"(?:hold|checkpoint) ([0-9,]+) states? in (\w+).*: of steps? ([0-9, \-and]+)$", line):
-            waits[m[2]] |= {f"x{k}" for k in numbers(m[3])}
-            assert int(m[1].replace(",", "")) == len(numbers(m[3]))
+        elif m := re.match(r"(?:hold|checkpoint) ([0-9,]+) states? in (\w+).*: ([x0-9, \-and]+)$", line):
+            assert not re.search(r"(?<![x0-9])[0-9]", m[3])  # states have names, as steps have numbers from 1
+            named = numbers(m[3].replace("x", ""))
+            waits[m[2]] |= {f"x{k}" for k in named}
+            assert int(m[1].replace(",", "")) == len(named)
     states = {memory: {v for v in found if v[0] in "xs"} for memory, found in away.items()}
     assert dict(waits) == {m: f for m, f in states.items() if f}
     assert (NOTHING in lines) == (not again and not any(away.values()))

@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from pydantic import Field
 
 import remat
 from remat import OptionError
@@ -255,6 +256,49 @@ def test_classes_are_not_the_instance(asked):
     assert (found.status, found.scope, found.least_budget.size) == (Status.UNKNOWN, "some class", 99)
 
 
+def keeping_all(problem, enough, **otherwise):
+    """Run every task once where there are so many bytes."""
+    if problem.machine.memories[0].capacity < enough:
+        return Proposal(**otherwise)
+    return repeating(problem, 0)
+
+
+def test_a_minimum_budget_has_the_name_of_a_class_only_if_the_class_has_a_schedule_there(asked):
+    most = max(remat.solve(DAG, algorithm="keep-all").peak_memory.values())
+    refused = {"infeasible_within": "some class", "least": LeastBudget(most + 10, None, True)}
+    asked(
+        one=lambda problem, options, context: keeping_all(problem, most + 10, **refused),
+        two=lambda problem, options, context: keeping_all(problem, most),
+    )
+    least = remat.solve(DAG, budget=most - 5).least_budget
+    assert (least.size, least.sufficient, least.scope) == (most, True, None)
+    asked(one=lambda problem, options, context: keeping_all(problem, most, **refused))
+    least = remat.solve(DAG, budget=most - 5).least_budget
+    assert (least.size, least.sufficient, least.scope) == (most, True, "some class")
+
+
+def test_a_minimum_budget_is_the_smallest_at_which_somebody_answers_not_the_smallest_peak(asked):
+    """An algorithm wants twice what its schedule needs, and names four times as much."""
+    most = max(remat.solve(DAG, algorithm="keep-all").peak_memory.values())
+    named = {"least": LeastBudget(4 * most, None, True)}
+    asked(one=lambda problem, options, context: keeping_all(problem, 2 * most, **named))
+    least = remat.solve(DAG, budget=most - 1).least_budget
+    assert (least.size, least.sufficient) == (2 * most, True)
+
+
+def test_a_limit_that_ends_the_search_for_a_minimum_budget_is_noted(asked):
+    most = max(remat.solve(DAG, algorithm="keep-all").peak_memory.values())
+    named = {"least": LeastBudget(4 * most, None, True)}
+
+    def late(problem, options, context):
+        return keeping_all(problem, 4 * most, termination=Termination.TIME_LIMIT, **named)
+
+    asked(one=late)
+    assert "a limit ended the search for a smaller budget" in remat.solve(DAG, budget=most - 1).notes
+    asked(one=lambda problem, options, context: keeping_all(problem, 4 * most, **named))
+    assert "a limit ended the search for a smaller budget" not in remat.solve(DAG, budget=most - 1).notes
+
+
 def test_an_interrupt_keeps_what_there_is(asked):
     def interrupts(problem, options, context):
         context.report(slow(problem, options, context).steps, makespan=None)
@@ -288,6 +332,12 @@ class Limited(Options):
     size: int | None = None
 
 
+class Capped(Options):
+    """Options with a limit of work that has a largest value."""
+
+    rounds: int = Field(3, le=40)
+
+
 class Deepening:
     """A searcher that reruns a task fewer times the more rounds it has, down to a number; it notes its rounds."""
 
@@ -318,6 +368,16 @@ def test_the_best_searcher_gets_more_work_until_there_is_no_gain(asked):
     assert len(found.steps) == len(DAG["tasks"]) + 5
     again = remat.solve(DAG)
     assert (list(again.steps), again.options) == (list(found.steps), found.options)
+
+
+def test_more_work_ends_at_the_largest_value_of_an_option_and_the_log_says_so(asked):
+    """3, 12, 48 rounds are more than allowed: 40 are tried, and no more."""
+    searcher = Deepening(1)
+    asked(one=searcher, work_limits=("rounds",), options=f"{__name__}:Capped")
+    found = remat.solve(DAG)
+    assert searcher.rounds == [3, 12, 40]
+    assert found.log == ("one ended at the largest rounds=40",)
+    assert found.options == {"rounds": 40}
 
 
 def test_a_time_limit_that_is_given_allows_rounds_without_gain(asked):

@@ -177,9 +177,9 @@ def _print(found: Sweep, output: str | None, format_: str, session: Session) -> 
         emit(curve_tables.sweep_markdown(found))
     elif not session.quiet:
         if output == common.STANDARD_STREAM:
-            click.echo(curve_tables.sweep_table(found), err=True)
+            click.echo(curve_tables.sweep_table(found, option=common.BUDGET), err=True)
         else:
-            emit(curve_tables.sweep_table(found))
+            emit(curve_tables.sweep_table(found, option=common.BUDGET))
 
 
 def exit_code(found: Sweep) -> ExitCode:

@@ -118,6 +118,11 @@ class Context:
     takes_signals: bool = False
 
     @property
+    def default_limit(self) -> float | None:
+        """The seconds of the default time limit; None if the user gave one, or there is none."""
+        return None if self.limit_given or self.deadline is None else round(self.deadline - self.started, 3)
+
+    @property
     def stopped(self) -> bool:
         """Whether the deadline has passed, the user has interrupted, or the answer is good enough to stop."""
         return self.ended or self._impatient(time.monotonic())

@@ -67,6 +67,16 @@ def make_options(algorithm: Algorithm, given: Mapping[str, Any]) -> Any:
         raise OptionError(f"{first['msg']}{shown}", option=name) from None
 
 
+def largest_values(model: type[BaseModel] | None) -> dict[str, float]:
+    """Return the largest permitted values of options that have one."""
+    found: dict[str, float] = {}
+    for name, field in ({} if model is None else model.model_fields).items():
+        limits = [limit.le for limit in field.metadata if getattr(limit, "le", None) is not None]
+        if limits:
+            found[name] = min(limits)
+    return found
+
+
 def _plain(model: type[BaseModel]) -> bool:
     """Whether a model's defaults need no validator; then its schema need not be built."""
     decorators = model.__pydantic_decorators__

@@ -8,14 +8,16 @@ the plug-in is installed.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from remat.errors import OptionError
 from remat.plugin import registry
 from remat.plugin.applicability import check_reach
+from remat.plugin.options import largest_values
 from remat.plugin.registry import Algorithm, Trial
 
 if TYPE_CHECKING:
@@ -43,6 +45,22 @@ class Candidate:
     def key(self) -> str:
         """Key that distinguishes candidates."""
         return self.algorithm.name + repr(sorted(self.trial.options.items()))
+
+    @property
+    def work_limits(self) -> dict[str, Any]:
+        """The options that limit its work, with their values; those without a limit are left out."""
+        model = self.algorithm.load_options()
+        if model is None:
+            return {}
+        fields, given = model.model_fields, self.trial.options
+        values = {name: given.get(name, fields[name].default) for name in self.algorithm.work_limits}
+        return {name: value for name, value in values.items() if value}
+
+    def with_work(self, factor: int) -> Candidate:
+        """Return the candidate with a multiple of its work, as far as its options allow."""
+        most = largest_values(self.algorithm.load_options())
+        more = {name: min(value * factor, most.get(name, math.inf)) for name, value in self.work_limits.items()}
+        return replace(self, trial=replace(self.trial, options={**self.trial.options, **more}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +94,11 @@ class Candidates:
     def asked(self) -> tuple[Candidate, ...]:
         """Candidates that run first, whatever they find."""
         return self.early + self.cheap + self.ending + self.anytime
+
+    @property
+    def every(self) -> tuple[Candidate, ...]:
+        """All candidates."""
+        return self.asked + self.others + self.covered
 
 
 def candidates(problem: Problem) -> Candidates:

@@ -230,7 +230,7 @@ def _divided(problem: Problem, solver: Algorithm, chosen: Any, context: Context,
     if not parts:
         return _solved(problem, solver, chosen, context, warm_start)
     result = best_of(problem, parts, lambda part, inner: _solved(part, solver, chosen, inner, None), context)
-    return replace(result, history=(*context.history, *_end(result, context)))
+    return _ended(result, context)
 
 
 def _known_or_solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, known: Known) -> Result:
@@ -244,7 +244,7 @@ def _known_or_solved(problem: Problem, solver: Algorithm, chosen: Any, context: 
     result = _concluded(problem, solver, proposal, values_of(chosen), context, taken, before)
     if found is None:
         known.note(problem, proposal, result)
-    return replace(result, history=(*context.history, *_end(result, context)))
+    return _ended(result, context)
 
 
 def _with_layout(problem: Problem, solver: Algorithm, chosen: Any, context: Context, warm_start: WarmStart) -> Result:
@@ -271,7 +271,7 @@ def _solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, 
     result = _concluded(problem, solver, proposal, values_of(chosen), context, taken)
     if warm is not None:
         result = _at_least_as_good(problem, solver, proposal, result, warm)
-    return replace(result, history=(*context.history, *_end(result, context)))
+    return _ended(result, context)
 
 
 def _concluded(
@@ -294,6 +294,12 @@ def _concluded(
 
 
 UNVERIFIED = "a schedule was found; the time limit left no time to place and verify its steps"
+
+
+def _ended(result: Result, context: Context) -> Result:
+    """Return the result with its history, and the limit that nobody gave."""
+    history = (*context.history, *_end(result, context))
+    return replace(result, history=history, default_limit=context.default_limit)
 
 
 def _end(result: Result, context: Context) -> Iterator[Progress]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 from remat.plugin.context import Context
 from remat.plugin.problem import Problem
-from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
+from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget, Termination
+from remat.plugin.registry import Algorithm
 from remat.solving.budget_grid import is_minimal
 from remat.solving.minimum_budget import at_peak, budgeted_memories
 from remat.solving.result import Result
@@ -22,6 +24,12 @@ MOST_PROBES = 60
 MINIMUM_SHARE, MINIMUM_SOLVES = 0.5, 8
 """Share of the time left for the minimum budget, and the number of solves by all candidates that share it."""
 
+QUICK_SHARE = 0.25
+"""Share of that time for those that take little time, and share of the rest for the algorithm that named a budget."""
+
+FIRST_SHARE = 0.5
+"""Share of that time in which all candidates look for a schedule with one byte less."""
+
 MOST_EXPLAINED = 2_000
 """Tasks of a graph for which a schedule is sought only to tell what sets a minimum budget."""
 
@@ -29,34 +37,69 @@ NARROW = 0.005
 """Share of the minimum budget to which it is searched in graphs of more than `SMALL` tasks."""
 
 
-Probe = Callable[[Mapping[str, int | None], Context, bool], tuple[Result | None, Sequence[str | None]]]
-"""Asks for any schedule with other capacities, in a context; quickly or thoroughly. Returns the best schedule's result,
-and the classes that have none."""
+UNFINISHED = "a limit ended the search for a smaller budget"
 
 
-def lowered(problem: Problem, outer: Context, least: LeastBudget | None, probe: Probe) -> LeastBudget | None:
+class Refutation(NamedTuple):
+    """An algorithm without a schedule, and the class that has none according to it.
+
+    `strategy`: it has one schedule only. `cut`: a limit ended its search.
+    """
+
+    algorithm: str
+    scope: str | None
+    strategy: bool
+    cut: bool
+
+    @staticmethod
+    def of(solver: Algorithm, result: Result) -> Refutation:
+        """Return what the answer of an algorithm says; its schedule, if it has one, is not what is asked here."""
+        cut = result.termination in (Termination.TIME_LIMIT, Termination.PATIENCE)
+        return Refutation(solver.name, result.scope, solver.guarantee == "strategy", cut)
+
+
+class Probe(Protocol):
+    """Asks for any schedule with other capacities, in a context; quickly or thoroughly, or one algorithm only."""
+
+    def __call__(
+        self, capacities: Mapping[str, int | None], context: Context, quick: bool, only: str | None = None
+    ) -> tuple[Result | None, Sequence[Refutation]]:
+        """Return the best schedule's result, and what the algorithms without a schedule prove."""
+        ...
+
+
+def lowered(
+    problem: Problem, outer: Context, least: LeastBudget | None, probe: Probe, author: str | None = None
+) -> tuple[LeastBudget | None, tuple[str, ...]]:
     """Return the smallest budget for which probes find a schedule, from one that is known to be enough.
 
-    Each probe asks for any schedule, and goes on from its peak. First those that take little time are asked, then all.
+    Also return a note if a limit has cut the search short.
+
+    Each probe asks for any schedule, and goes on from its peak. First those that take little time are asked, then the
+    `author` of the budget, and then all.
 
     Notes
     -----
-    Bisection between what is enough and what is proved not to be, at most `MOST_PROBES` probes in all. A failed
-    probe proves nothing unless its proof covers all schedules. Therefore the second round restarts from the proved
-    bound.
+    Bisection between what is enough and what is proved not to be, at most `MOST_PROBES` probes a round. A failed
+    probe proves nothing unless its proof covers all schedules. Therefore each round restarts from the proved bound.
+    Asking for the budget itself often shows that its schedule needs less.
     """
     if least is None or not least.sufficient:
-        return least
+        return least, ()
     if is_minimal(problem, least):
-        return _Lowering(problem, probe, least, least.size - 1).with_values(least, outer.aside(share=MINIMUM_SHARE))
+        known = _Lowering(problem, probe, least, least.size - 1)
+        return known.with_values(least, outer.aside(share=MINIMUM_SHARE)), ()
     memories = budgeted_memories(problem.instance, problem.machine, least.memory)
     bounds = [bound.size - 1 for memory in memories if (bound := problem.least_of(memory)) is not None]
     given = min(problem.machine.memories[memory].capacity or -1 for memory in memories)
     lowering = _Lowering(problem, probe, least, max([-1, given, *bounds]))
     context = outer.aside(share=MINIMUM_SHARE)
-    for quick in (True, False):
-        lowering.run(context, quick=quick)
-    return lowering.with_values(lowering.confirmed(context), context)
+    lowering.run(context.aside(share=QUICK_SHARE), quick=True)
+    lowering.run_alone(context.aside(share=QUICK_SHARE), author)
+    lowering.run_in_turn(context)
+    lowering.run(context, quick=False)
+    complete = lowering.least.size - 1 <= lowering.refuted or not (lowering.cut or context.ended)
+    return lowering.with_values(lowering.within_its_class(context), context), () if complete else (UNFINISHED,)
 
 
 @dataclass
@@ -68,17 +111,20 @@ class _Lowering:
     least: LeastBudget
     refuted: int
     found: Result | None = None  # the schedule whose peak `least` is
+    peak: int = 0  # of the last schedule that a probe has found
     probes: int = 0
-    asked: tuple[int, bool] | None = None  # the budget of the probe that found it, and whether that was a quick one
+    cut: bool = False  # a limit ended the search of an algorithm among all
+    settled: bool = False  # all that were asked last have one schedule each, and named what it needs
+    refuter: str | None = None  # who proved that a class has no schedule for one byte less
 
-    def confirmed(self, context: Context) -> LeastBudget:
-        """Return a budget at which the portfolio finds a schedule again: the peak, or else the budget of the probe."""
-        least, asked = self.least, self.asked
-        if asked is None or asked[0] == least.size:
+    def within_its_class(self, context: Context) -> LeastBudget:
+        """Return the budget with its class only if that class has a schedule there: else the class needs more."""
+        least = self.least
+        if self.refuter is None or least.scope in (None, ALL_SCHEDULES):
             return least
-        if not context.ended and self._probe(least.size, context, quick=asked[1], share=1.0):
+        if not context.ended and self._ask(least.size, context, quick=False, only=self.refuter)[0] is not None:
             return least
-        return replace(least, size=asked[0], task=None, scope=None)
+        return replace(least, scope=None)
 
     def with_values(self, least: LeastBudget, context: Context) -> LeastBudget:
         """Return a budget with the task that sets it, and the values resident then, of a schedule that a probe finds.
@@ -91,42 +137,94 @@ class _Lowering:
         known = self.found is not None and self.least.size == least.size
         if not known and (context.ended or not self._probe(least.size, context, quick=True, share=1.0)):
             return least
-        assert self.found is not None
+        if self.found is None:
+            return least
         peak, least = self.found.peak_of(machine.memories[self.least.memory].name), self.least
         names = [] if peak is None else [held.name for held in peak.held if held.made_by]
         found = [value for name in names if (value := graph.values.find(name)) is not None]
         return replace(least, values=tuple(found), scope=scope)
 
-    def run(self, context: Context, *, quick: bool) -> None:
+    def run_alone(self, context: Context, name: str | None) -> None:
+        """Let one algorithm look for less, unless a class is named: then it has proved that it has nothing."""
+        if name is None or self.least.scope is not None or context.ended:
+            return
+        self._probe(self.least.size, context, quick=False, share=1 / MINIMUM_SOLVES, only=name)
+        self.run(context, quick=False, only=name)
+
+    def run_in_turn(self, context: Context) -> None:
+        """Ask all for one byte less; whoever finds a schedule looks for less alone, and all are asked again."""
+        for _ in range(MINIMUM_SOLVES):
+            below = self.least.size - 1
+            if context.ended or below <= self.refuted:
+                return
+            if not self._probe(below, context, quick=False, share=FIRST_SHARE):
+                return
+            if self.found is not None:
+                self.run_alone(context, self.found.algorithm)
+
+    def run(self, context: Context, *, quick: bool, only: str | None = None) -> None:
         """Bisect between what is enough and what is not: first one byte less, which may end the search."""
         small = len(self.problem.graph.tasks) <= SMALL
-        failed, first, solves = self.refuted, True, MINIMUM_SOLVES
-        while not context.ended and self.probes < MOST_PROBES:
+        failed, first, solves, most = self.refuted, True, MINIMUM_SOLVES, self.probes + MOST_PROBES
+        while not context.ended and self.probes < most:
             room = self.least.size - 1 - failed
             if room <= (0 if small else NARROW * self.least.size):
                 return
             size = self.least.size - 1 if first else (failed + self.least.size) // 2
-            if not self._probe(size, context, quick=quick, share=1 / solves) and not first:
+            if self._probe(size, context, quick=quick, share=1 / solves, only=only):
+                failed = max(failed, self.peak if self.peak < self.least.size else -1)
+            elif not first:
                 failed = size
+            elif self.settled:
+                return
             failed, first, solves = max(failed, self.refuted), False, max(1, solves - 1)
 
-    def _probe(self, size: int, context: Context, *, quick: bool, share: float) -> bool:
-        """Ask for any schedule at a budget, and take its peak over; return whether there is one."""
+    def _probe(self, size: int, context: Context, *, quick: bool, share: float, only: str | None = None) -> bool:
+        """Ask for any schedule at a budget; return whether there is one.
+
+        Its peak is the new minimum if the algorithm that found it finds one there again: some overestimate what their
+        schedules need. Else the budget itself is.
+        """
         self.probes += 1
-        machine = self.problem.machine
-        memories = budgeted_memories(self.problem.instance, machine, self.least.memory)
         inner = context.aside(share=1.0 if quick else share)
         inner.enough = math.inf
-        found, scopes = self.probe({machine.memories[memory].name: size for memory in memories}, inner, quick)
+        found, refuted = self._ask(size, inner, quick=quick, only=only)
         if found is not None:
-            peaks = [at_peak(found, memory) for memory in memories]
-            self.least, self.asked, self.found = max(peaks, key=lambda least: least.size), (size, quick), found
+            self._take(size, found, context.aside(share=share))
             return True
-        if ALL_SCHEDULES in scopes:
+        self.cut |= not quick and only is None and any(one.cut for one in refuted)
+        self.settled = bool(refuted) and all(one.strategy for one in refuted)
+        if any(one.scope == ALL_SCHEDULES for one in refuted):
             self.refuted = max(self.refuted, size)
-        if size == self.least.size - 1:
-            scope = (
-                ALL_SCHEDULES if self.refuted == size else next((s for s in reversed(scopes) if s is not None), None)
-            )
-            self.least = replace(self.least, scope=scope)
+        if size == self.least.size - 1 and only is None:
+            classes = [(one.algorithm, one.scope) for one in refuted if one.scope is not None]
+            proved = (None, ALL_SCHEDULES) if self.refuted == size else classes[-1] if classes else (None, None)
+            self.refuter, self.least = proved[0], replace(self.least, scope=proved[1])
         return False
+
+    def _take(self, size: int, found: Result, context: Context) -> None:
+        """Take over the schedule that a probe has found with a budget."""
+        least = self._at_peak(found)
+        self.peak = least.size
+        self.refuter, self.settled = None, False
+        while least.size < size:
+            context.enough = math.inf
+            again = None if context.ended else self._ask(least.size, context, quick=False, only=found.algorithm)[0]
+            if again is None:
+                self.found, self.least = None, replace(least, size=size, task=None)
+                return
+            size, found, least = least.size, again, self._at_peak(again)
+        self.found, self.least, self.peak = found, least, least.size
+
+    def _at_peak(self, found: Result) -> LeastBudget:
+        return max((at_peak(found, memory) for memory in self._memories), key=lambda least: least.size)
+
+    @property
+    def _memories(self) -> list[int]:
+        return budgeted_memories(self.problem.instance, self.problem.machine, self.least.memory)
+
+    def _ask(
+        self, size: int, context: Context, *, quick: bool, only: str | None = None
+    ) -> tuple[Result | None, Sequence[Refutation]]:
+        machine = self.problem.machine
+        return self.probe({machine.memories[memory].name: size for memory in self._memories}, context, quick, only)

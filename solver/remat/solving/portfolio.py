@@ -25,7 +25,7 @@ from remat.plugin.selection import Candidate
 from remat.plugin.topological_order import in_listed_order
 from remat.solving.budget_grid import is_minimal, with_whole_values
 from remat.solving.conclusion import OWN_SOURCES, conclude, holds
-from remat.solving.lowered_budget import SMALL, lowered
+from remat.solving.lowered_budget import SMALL, Refutation, lowered
 from remat.solving.minimum_budget import smallest_named
 from remat.solving.problem_setup import last_end_of, run, values_of, with_reported
 from remat.solving.result import Result
@@ -261,8 +261,9 @@ class _Portfolio:
         while searchers and not self.settled:
             known, factor, deeper = self._figures(), factor * GROWTH, list[_Answer]()
             for k, answer in enumerate(searchers):
-                if self._has_time_for(answer):
-                    found = self._ask(self._with_work(answer.candidate, factor), share=1 / (len(searchers) - k))
+                more = self._deeper(answer.candidate, factor) if self._has_time_for(answer) else None
+                if more is not None:
+                    found = self._ask(more, share=1 / (len(searchers) - k))
                     deeper += [replace(answer, seconds=found.seconds)] if found is not None else []
             searchers = deeper
             idle = 0 if self._gained(known) else idle + 1
@@ -275,19 +276,20 @@ class _Portfolio:
         if best is None or self.hopeless:
             return []
         found = {answer.candidate.key: answer for answer in self.answers if answer.rank[:2] == best.rank[:2]}
-        return [one for one in found.values() if one.result.optimal_within is None and self._limits(one.candidate)]
+        return [one for one in found.values() if one.result.optimal_within is None and self._limited(one.candidate)]
 
-    def _limits(self, candidate: Candidate) -> dict[str, Any]:
-        """Return the options that limit the work of a candidate, with their values; none if the user gave any."""
-        names, model = candidate.algorithm.work_limits, candidate.algorithm.load_options()
-        if model is None or not set(names).isdisjoint(self.options.others):
-            return {}
-        values = {name: candidate.trial.options.get(name, model.model_fields[name].default) for name in names}
-        return {name: value for name, value in values.items() if value}
+    def _limited(self, candidate: Candidate) -> bool:
+        """Whether options limit the work of a candidate that the user gave no value."""
+        return bool(candidate.work_limits) and candidate.work_limits.keys().isdisjoint(self.options.others)
 
-    def _with_work(self, candidate: Candidate, factor: int) -> Candidate:
-        more = {name: value * factor for name, value in self._limits(candidate).items()}
-        return replace(candidate, trial=replace(candidate.trial, options={**candidate.trial.options, **more}))
+    def _deeper(self, candidate: Candidate, factor: int) -> Candidate | None:
+        """Return a candidate with a multiple of its work; None, with a line in the log, if it had the most before."""
+        more = candidate.with_work(factor)
+        if more.work_limits != candidate.with_work(factor // GROWTH).work_limits:
+            return more
+        shown = ", ".join(f"{name}={value}" for name, value in more.work_limits.items())
+        self.log.append(f"{candidate.algorithm.name} ended at the largest {shown}")
+        return None
 
     def _has_time_for(self, answer: _Answer) -> bool:
         """Whether more work may end in time; a limit that the user set is used up in any case."""
@@ -310,6 +312,11 @@ class _Portfolio:
         few = tuple(selection.with_little_work(self.problem))
         for candidate in chosen.early + chosen.cheap + many + few:
             self._ask(candidate, share=EARLY_SHARE)
+
+    def ask_alone(self, name: str) -> None:
+        """Ask one algorithm, as it is asked among all candidates."""
+        for candidate in (one for one in selection.candidates(self.problem).every if one.algorithm.name == name):
+            self._ask(candidate)
 
     def _ordered(self, listed: Sequence[Candidate]) -> list[Candidate]:
         """Put those last that look for other orders, where the listed one must be kept."""
@@ -461,15 +468,17 @@ class _Portfolio:
         ended = self.context.termination if self.context.ended else None
         if best is None:
             within, least = self._refuted()
+            notes = self._notes_without(proved=within is not None or self.problem.exceeded is not None)
             if minimum:
-                least = lowered(self.problem, self.context, least, self._probe)
+                least, more = lowered(self.problem, self.context, least, self._probe, self._named_by(least))
+                notes += more
             termination = ended or self._longest(self.answers)
             return Proposal(
                 bounds=bounds,
                 infeasible_within=within,
                 least=least,
                 termination=termination,
-                notes=self._notes_without(proved=within is not None or self.problem.exceeded is not None),
+                notes=notes,
                 log=tuple(self.log),
             )
         result, within = best.result, best.result.optimal_within
@@ -490,18 +499,20 @@ class _Portfolio:
         )
 
     def _probe(
-        self, capacities: Mapping[str, int | None], context: Context, quick: bool
-    ) -> tuple[Result | None, Sequence[str | None]]:
-        """Ask for any schedule with other capacities; return the best one, and the classes that have none."""
+        self, capacities: Mapping[str, int | None], context: Context, quick: bool, only: str | None = None
+    ) -> tuple[Result | None, Sequence[Refutation]]:
+        """Ask for any schedule with other capacities; return the best one, and which classes have none."""
         context.forms = self.context.forms
         other = _Portfolio(self.problem.with_capacities(capacities), self.options, context)
-        if quick:
+        if only is not None:
+            other.ask_alone(only)
+        elif quick:
             other.ask_quick()
         else:
             other.ask_all()
         self.log.extend(other.log)
-        best = other.best
-        return None if best is None else best.result, [answer.result.scope for answer in other.answers]
+        best, told = other.best, [Refutation.of(answer.solver, answer.result) for answer in other.answers]
+        return None if best is None else best.result, told
 
     def _bounds(self, best: _Answer | None) -> tuple[Bound, ...]:
         """Return the best bound of each class, but for those over all schedules that another one's schedule refutes."""
@@ -517,7 +528,7 @@ class _Portfolio:
                 known = found.get(bound.scope)
                 if known is None or bound.value > known.value:
                     found[bound.scope] = bound
-        if self.log:  # what was reported on the way may have been refuted, too
+        if any(line.startswith("bug:") for line in self.log):  # what was reported on the way may have been refuted, too
             whole = found.get(ALL_SCHEDULES)
             self.context.best_bound = None if whole is None else whole.value
         return tuple(found.values())
@@ -541,6 +552,10 @@ class _Portfolio:
             return None, least
         # Of several classes, the one of whoever searches longest, and last.
         return (proved or refuted)[-1].result.scope, least
+
+    def _named_by(self, least: LeastBudget | None) -> str | None:
+        """Return the algorithm that named a budget."""
+        return next((one.solver.name for one in self.answers if one.result.least_budget == least), None)
 
     def _notes_without(self, *, proved: bool) -> tuple[str, ...]:
         """Say what is known of there being none; where that is proved, who did not know the instance is no matter."""

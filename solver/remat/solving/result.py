@@ -165,6 +165,8 @@ class Result(Shown):
     log : tuple of str
         Failures of algorithms that `auto` asked, and refuted claims. A line that begins with ``bug:`` is a fault of an
         algorithm, not of the input.
+    default_limit : float or None
+        The seconds of the default time limit, where the caller gave none.
     pattern : Pattern, ModuloSchedule or None
         For a stream: the work for one micro-batch or sample. The steps cover as many as the instance checks, and
         `report.steady` has the figures of a period.
@@ -200,6 +202,7 @@ class Result(Shown):
     answer: Answer | None = None
     history: tuple[Progress, ...] = ()
     log: tuple[str, ...] = ()
+    default_limit: float | None = field(default=None, compare=False)
     orders: Orders | None = None
     pattern: PeriodicSchedule | None = None
     addresses: AddressTable | None = None

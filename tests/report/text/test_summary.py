@@ -157,6 +157,25 @@ def test_unknown(kept: Result) -> None:
     assert "least budget" not in found
 
 
+@pytest.mark.parametrize(
+    ("asked", "default", "shown"),
+    [
+        ({}, 60.0, "default time limit, 60 s: time_limit"),
+        ({"time_limit": 7}, None, "time limit"),
+        ({"algorithm": "rotor"}, None, "time limit"),
+    ],
+)
+def test_a_time_limit_that_nobody_gave_is_named(
+    asked: dict[str, Any], default: float | None, shown: str, kept: Result
+) -> None:
+    assert kept.instance is not None
+    result = remat.solve(kept.instance, **asked)
+    assert result.default_limit == default
+    assert lines(replace(result, termination=Termination.TIME_LIMIT))["status"].endswith(f"({shown})")
+    command_line = summary(replace(result, termination=Termination.TIME_LIMIT), option="--budget ")
+    assert f"({shown.replace('time_limit', '--time-limit')})" in command_line
+
+
 def test_other_bounds_options_seed_and_notes(kept: Result) -> None:
     rich = replace(
         kept,

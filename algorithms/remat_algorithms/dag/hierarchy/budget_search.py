@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,6 +43,14 @@ class BudgetSearch:
         replay = self.stages.replay(whole(self.stages))
         self.least = replay.peak
         return self._offer(replay)
+
+    def early(self, candidates: Iterable[list[int]]) -> None:
+        """Try schedules that take no time to find, until one fits; they do not depend on the budget."""
+        for runs in candidates:
+            replay = self.stages.replay(self.stages.useful(runs))
+            self.least = min(self.least, replay.peak)
+            if self._offer(replay):
+                return
 
     def _offer(self, replay: Replay) -> bool:
         fit = fits(self.stages, replay.peak)

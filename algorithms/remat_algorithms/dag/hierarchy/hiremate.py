@@ -12,8 +12,9 @@ solved once. Everything is deterministic; the options bound the work.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from math import isqrt
 
 import numpy as np
 from pydantic import Field
@@ -25,7 +26,8 @@ from remat_algorithms.dag.hierarchy.levels import Level
 from remat_algorithms.dag.hierarchy.network import Network, network_of
 from remat_algorithms.dag.hierarchy.options import Option, Subgraph, even, on_grid, subgraph_of
 from remat_algorithms.dag.hierarchy.partition import Part, partition
-from remat_algorithms.dag.literature.retention_phases import training_of
+from remat_algorithms.dag.literature.baselines import runs_for
+from remat_algorithms.dag.literature.retention_phases import Training, training_of
 from remat_algorithms.dag.recompute import MOST_TASKS
 
 
@@ -145,12 +147,20 @@ def digest(subgraph: Subgraph) -> Hashable:
     return tuple(rows), tuple(values)
 
 
+def evenly_spaced(training: Training) -> Iterator[list[int]]:
+    """Yield checkpoints at even distances: the root of the number of forward tasks, half of it, and twice."""
+    root = max(1, isqrt(training.forward))
+    for step in dict.fromkeys((root, max(1, root // 2), 2 * root)):
+        yield list(range(step - 1, training.forward, step))
+
+
 def solve(problem: Problem, options: HiRemateOptions, context: Context) -> Proposal:
     """Solve a task graph level by level.
 
     Accepts instances of the kinds `chain`, `adjoint` and `dag`; uses the first processor and its memory. Claims
-    makespan and peak. The highest level is solved at several model budgets, and every schedule is replayed with the
-    true sizes: the fastest one that fits is returned. O(n width slots) for each level, and O(runs) for each option.
+    makespan and peak. A schedule with checkpoints at even distances is there at once. The highest level is solved at
+    several model budgets, and every schedule is replayed with the true sizes: the fastest one that fits is returned.
+    O(n width slots) for each level, and O(runs) for each option.
 
     Raises
     ------
@@ -164,6 +174,7 @@ def solve(problem: Problem, options: HiRemateOptions, context: Context) -> Propo
     network = network_of(training)
     if not network.forward:
         return search.propose()
+    search.early(runs_for(training, points) for points in evenly_spaced(training))
     hierarchy = Hierarchy(network, options, context)
     for leaf in (options.leaf,) if options.leaf else LEAVES:
         try:

@@ -50,6 +50,7 @@ from remat_algorithms.joint.pipe_plan.needless import without_needless
 from remat_algorithms.joint.pipe_plan.recompute_and_offload import search_both
 from remat_algorithms.joint.pipe_plan.recompute_options import StageCosts
 from remat_algorithms.joint.pipe_plan.search import Entry, Walks
+from remat_algorithms.joint.pipe_plan.smallest_memory import cut_by_bytes, small_orders
 from remat_algorithms.parallel.pipeline.model import Lists, one_by_one
 from remat_algorithms.parallel.pipeline.named_schedules import named_orders
 from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps
@@ -90,6 +91,12 @@ PLACED = 40_000
 """Maximum number of operations of stages for which all other rules and planners run."""
 
 STAYING = "layers run where their parameters lie from the start"
+
+CONTINUED = 2
+"""Number of outlines whose best schedule is placed first, and that have the rest of the moves."""
+
+FIRST = 4
+"""Maximum number of first schedules of an outline that are placed, where the best one does not fit."""
 
 ALL_CUTS = 24
 """Maximum number of cuts for one stage per device that are all tried."""
@@ -182,6 +189,7 @@ class _Line:
     entries: list[Entry]
     entry: Entry
     starts: tuple[Lists, ...] = ()
+    first: tuple[Outline, tuple[Entry, ...]] | None = None  # before any search
 
 
 _Key: TypeAlias = tuple[tuple[tuple[int, ...], int], ...]
@@ -206,13 +214,18 @@ class _Planning:
 
     def run(self) -> Proposal:
         self._bound()
-        for outline, starts in self._outlines():
-            self._begin(outline, starts)
+        listed = list(self._outlines())
+        self._fit([outline for outline, _ in listed])
+        for outline, starts in listed:
             if self._stopped:
                 break
+            self._begin(outline, starts)
         self.lines.sort(key=lambda line: line.entry.figure)
-        for line in self.lines[:2]:
-            self._offer(line)
+        fits = False
+        for number, line in enumerate(self.lines):
+            if self._stopped or (fits and number >= CONTINUED):
+                break
+            fits = not any(self._offer(line)) or self._fit_line(line) or fits
         if self.options.zoo:
             self._ask_zoo()
         self._search()
@@ -225,6 +238,7 @@ class _Planning:
             orders=self.best.answer if steps is None else None,
             makespan=self.best.makespan if steps is None or self.hosted is None else self.hosted.makespan,
             bounds=tuple(self.bounds),
+            least=self.best.least if steps is None and self.best.orders is None else None,
             termination=self.context.termination if self.context.stopped else Termination.COMPLETED,
         )
 
@@ -302,10 +316,42 @@ class _Planning:
         walks = Walks(outline, self.context.seed, lambda: self._stopped)
         entries = walks.begin([*starts, one_by_one(outline.model)])
         if entries:
-            line = _Line(outline, walks, entries, entries[0], tuple(starts))
+            line = _Line(outline, walks, entries, entries[0], tuple(starts), (outline, tuple(entries[:FIRST])))
             self.lines.append(line)
             if self.best.orders is None:
                 self._offer(line)
+
+    def _fit(self, outlines: Sequence[Outline]) -> None:
+        """Place orders with little memory until one fits; they are the same at every budget."""
+        outlines, stages = list(outlines), None
+        if self.options.placement in ("any", "chain") and not (self.instance.has_skips or self.instance.cut):
+            stages = cut_by_bytes(self.instance)
+        if stages is not None and _key(stages) not in {_key(one.stages) for one in outlines}:
+            outlines.append(Outline.of(self.problem, self.costs, stages, "chain"))
+        for number, orders in enumerate(small_orders(outlines)):
+            # Those that need least are placed in any case: they name the budget to ask for.
+            if self.best.orders is not None or (self.context.stopped and number >= len(outlines)):
+                break
+            self.best.weigh(orders)
+        self.best.hanging = None
+
+    def _fit_line(self, line: _Line) -> bool:
+        """Give an outline less memory until one of its first schedules fits; return whether one does."""
+        assert line.first is not None
+        outline, entries = line.first
+        for _ in range(TIGHTENED):
+            if self.context.stopped or not entries:
+                return False
+            excess = [self.best.weigh(outline.orders(one.lists, one.level, one.advance)) for one in entries]
+            least = min(excess, key=sum)
+            outline = outline.tightened(least)
+            if not any(least):
+                return True
+            if not outline.feasible:
+                return False
+            walks = Walks(outline, self.context.seed, lambda: self._stopped)
+            entries = tuple(walks.begin([*line.starts, one_by_one(outline.model)])[:FIRST])
+        return False
 
     def _offer(self, line: _Line) -> list[int]:
         """Place and compare a line's best schedule."""
@@ -424,9 +470,9 @@ class _Planning:
                 return
             self._improve(line, line.entries, int(SCREENING * most / len(lines)))
         lines.sort(key=lambda line: line.entry.figure)
-        for line in lines[:2]:
+        for line in lines[:CONTINUED]:
             if not self._stopped:
-                self._improve(line, [line.entry], int((1 - SCREENING) * most / len(lines[:2])))
+                self._improve(line, [line.entry], int((1 - SCREENING) * most / len(lines[:CONTINUED])))
 
     def _moves(self, line: _Line) -> int:
         if self.options.moves is not None:

@@ -10,6 +10,8 @@ from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.report.text.columns import WIDEST, aligned, room, text_width
 from remat.report.text.comma_separated import to_csv
 from remat.report.text.readable_names import shown_name
+from remat.report.text.shortfall_lines import OPTION
+from remat.report.text.summary import ending
 from remat.solving.questions.curves import Curve, Point, Sweep
 from remat.units import Units, format_size, format_time
 
@@ -18,14 +20,14 @@ PIPELINE_HEADER = tuple("speed-up" if name == "overhead" else name for name in H
 """Of pipelines: their devices work at once, and one device alone may not even hold the model."""
 
 
-def sweep_table(sweep: Sweep) -> str:
-    """Return a sweep as aligned text: one block per curve, one line per point."""
+def sweep_table(sweep: Sweep, *, option: str = OPTION) -> str:
+    """Return a sweep as aligned text: one block per curve, one line per point; `option` as for a summary."""
     memory = "memory of each device" if _of_devices(sweep) else f"memory {shown_name(sweep.memory)}"
     blocks = [f"{shown_name(sweep.instance_name) or '(unnamed)'}, {memory}"]
     for curve in sweep.curves:
         rows = _rows(sweep, curve)
         found = [aligned(rows, left=(6, 7), width=room())] if len(rows) > 1 else []
-        said = textwrap.wrap(f"{shown_name(curve.algorithm)}: {remark(curve, sweep.units)}", text_width(WIDEST))
+        said = textwrap.wrap(f"{shown_name(curve.algorithm)}: {remark(curve, sweep.units, option)}", text_width(WIDEST))
         blocks.append("\n".join([*said, *found]))
     return "\n\n".join(blocks)
 
@@ -87,7 +89,7 @@ def proof_of_minimum(scope: str | None) -> str:
     return f", proved for {scope}; others may need less"
 
 
-def remark(curve: Curve, units: Units) -> str:
+def remark(curve: Curve, units: Units, option: str = OPTION) -> str:
     """Describe the curve's end and its knee in one line."""
     parts = []
     least = curve.least
@@ -107,7 +109,7 @@ def remark(curve: Curve, units: Units) -> str:
     if curve.exhaustive:
         parts.append("all breakpoints")
     if curve.termination is not Termination.COMPLETED:
-        parts.append(f"incomplete ({curve.termination})")
+        parts.append(f"incomplete ({ending(curve.termination, curve.default_limit, option)})")
     return "; ".join(parts)
 
 

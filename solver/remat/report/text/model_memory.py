@@ -57,6 +57,8 @@ def lines(asked: Asked) -> Iterator[str]:
     yield from ("".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)
     yield ""
     yield f"{'verdict':<18}{verdict(asked)}"
+    if asked.found.step_peak:
+        yield f"{'':<18}{phases(asked)}"
     for number, (options, other) in enumerate(asked.remedies):
         assert other.chosen is not None
         run = f", {other.chosen.recomputed} of {other.blocks} blocks run again" if other.chosen.recomputed else ""
@@ -123,6 +125,16 @@ def verdict(asked: Asked) -> str:
         else f"the first {chosen.recomputed} of {found.blocks} blocks"
     )
     return f"fits if {which} run again, with {needed} and {share} time"
+
+
+def phases(asked: Asked) -> str:
+    """Return which phase of the step sets the peak of the verdict, and what the other one needs."""
+    found = asked.found
+    peak = found.full if found.chosen is None else found.chosen
+    step, passes = (size + asked.reserve for size in (found.step_peak, found.static.total + peak.size))
+    if step > passes:
+        return f"set by the optimizer's step; forward and backward need {_size(passes)}"
+    return f"set by forward and backward; the optimizer's step needs {_size(step)}"
 
 
 def _zero(asked: Asked) -> Iterator[str]:

@@ -13,9 +13,10 @@ from remat.graph.taskgraph import TaskGraph
 from remat.report.text.columns import aligned, room
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
 from remat.report.text.summary import class_bounds, decision_lines, figures, least_budget_lines
-from remat.schedule.orders import Orders, Stage
+from remat.schedule.orders import Stage
 from remat.schedule.recompute import segments_of
 from remat.schedule.steps import StepKind
+from remat.solving.decisions.words import ranges
 from remat.solving.questions.binding import Binding
 from remat.solving.questions.plan import Planned
 from remat.units import Number, format_size, format_time
@@ -26,15 +27,21 @@ HOST = "host"
 _LAYER = re.compile(r"[a-z]([0-9]+)\.")
 """A value of a layer, by its name."""
 
+MOST_BUSY = 8
+"""Processors and links whose load is listed, and lines on what is offloaded."""
+
+MOST_PARTS = 3
+"""Ranges of layers that run again, of one stage in the table."""
+
 KINDS = {"w": "parameters", "g": "gradients", "o": "states"}
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A stage, its recomputed layers per micro-batch, and the bytes per micro-batch that wait at a host."""
+    """A stage, the recomputations of each of its layers, and the bytes per micro-batch that wait at a host."""
 
     stage: Stage
-    again: float
+    recomputations: dict[int, int]
     away: float = 0.0
 
 
@@ -44,7 +51,7 @@ def _stages(planned: Planned) -> list[_Row]:
     if result.report is None:
         return []
     if result.orders is not None:
-        return [_Row(stage, recomputed(result.orders, stage, batches)) for stage in result.orders.stages]
+        return [_Row(stage, recomputations(stage, batches)) for stage in result.orders.stages]
     steps = result.columns
     if steps is None or steps.on is None:
         return []
@@ -65,7 +72,7 @@ def _stages(planned: Planned) -> list[_Row]:
         rows.append(
             _Row(
                 Stage(layers, home),
-                sum(again[layer] for layer in layers) / batches - len(layers),
+                {layer: again[layer] - batches for layer in layers if again[layer] > batches},
                 sum(away[layer] for layer in layers) / batches,
             )
         )
@@ -98,7 +105,10 @@ def stage_rows(planned: Planned) -> list[dict[str, Any]]:
                 "layers": [layer + 1 for layer in stage.layers],
                 "device": processor.name,
                 "devices": [result.machine.processors[device].name for device in stage.devices],
-                "recompute": row.again,
+                "recompute": sum(row.recomputations.values()) / planned.instance.micro_batches,
+                "recomputations": [
+                    {"layer": layer + 1, "times": times} for layer, times in sorted(row.recomputations.items())
+                ],
                 **({"host": row.away} if planned.instance.cluster.host is not None else {}),
                 **own,
                 "activations": peak - of_device[stage.device],
@@ -110,10 +120,11 @@ def stage_rows(planned: Planned) -> list[dict[str, Any]]:
     return rows
 
 
-def recomputed(orders: Orders, stage: Stage, batches: int) -> float:
-    """Return the mean number of recomputed layers of a stage per micro-batch."""
-    total = sum(len(segment) for batch in range(batches) for segment in segments_of(stage.recompute, batch))
-    return total / batches
+def recomputations(stage: Stage, batches: int) -> dict[int, int]:
+    """Return how many micro-batches recompute each layer of a stage; layers that none recomputes are left out."""
+    return dict(
+        Counter(layer for batch in range(batches) for part in segments_of(stage.recompute, batch) for layer in part)
+    )
 
 
 def _static(graph: TaskGraph, stage: Stage) -> dict[str, int]:
@@ -149,8 +160,7 @@ def stage_table(planned: Planned) -> str:
         layers = row["layers"]
         together = layers == list(range(layers[0], layers[-1] + 1))
         named = (f"{layers[0]}" if len(layers) == 1 else f"{layers[0]}-{layers[-1]}") if together else str(layers)[1:-1]
-        again = row["recompute"]
-        told = "-" if not again else f"{again:.3g} of {len(layers)}"
+        told = _told(row["recomputations"], planned.instance.micro_batches)
         kinds = ("host", *KINDS.values())
         sizes = [format_size(round(row[kind]), units) if row.get(kind) else "-" for kind in kinds]
         of_device = [f"{100 * row['load']:.1f} %", format_size(row["peak"], units)] if first else ["", ""]
@@ -160,6 +170,19 @@ def stage_table(planned: Planned) -> str:
     used = [k for k in range(len(rows[0])) if any(row[k] not in ("", "-") for row in rows[1:]) or k < 6]
     shown = [tuple(row[k] for k in used) for row in rows]
     return aligned(shown, left=range(len(used)), width=room())
+
+
+def _told(listed: list[dict[str, int]], batches: int) -> str:
+    """Say which layers run again, and in how many micro-batches: ``1-2 in 3 of 8, 3 in 1 of 8``."""
+    parts = list[tuple[list[int], int]]()
+    for one in listed:
+        if parts and parts[-1][1] == one["times"] and parts[-1][0][-1] == one["layer"] - 1:
+            parts[-1][0].append(one["layer"])
+        else:
+            parts.append(([one["layer"]], one["times"]))
+    shown = [f"{ranges(layers)} in {times} of {batches}" for layers, times in parts]
+    more = [f"{len(shown) - MOST_PARTS + 1} more"] if len(shown) > MOST_PARTS else []
+    return ", ".join([*shown[: MOST_PARTS - len(more)], *more]) or "-"
 
 
 def plan_lines(planned: Planned, *, option: str = OPTION) -> Iterator[tuple[str, str]]:
@@ -211,12 +234,32 @@ def binding_lines(planned: Planned, found: Binding) -> Iterator[tuple[str, str]]
     if found.filled is not None:
         yield "memory", f"{found.fullest} is the fullest, {100 * found.filled:.1f} % of its budget"
     yield "load", f"{found.busiest} is the busiest, {100 * found.load:.1f} % of the step"
+    devices = {processor.name for processor in planned.result.machine.processors}
+    yield "devices", _shares([item for item in found.busy.items() if item[0] in devices])
+    links = sorted((item for item in found.busy.items() if item[0] not in devices), key=lambda item: -item[1])
+    if links:
+        yield "links", _shares(links)
+    if found.copy_time:
+        hidden = f"{format_time(found.hidden_time, units)} of {format_time(found.copy_time, units)}"
+        yield "copies", f"{hidden} ({100 * found.hidden_time / found.copy_time:.3g} %) run while a device computes"
+    if planned.instance.cluster.host is not None:
+        words = found.offloaded[:MOST_BUSY] or ("nothing",)
+        yield from (("" if number else "offloaded", text) for number, text in enumerate(words))
+        if len(found.offloaded) > MOST_BUSY:
+            yield "", f"and {len(found.offloaded) - MOST_BUSY} more such lines"
     yield "recomputation", f"{format_time(found.recompute_time, units)} on all devices"
     makespan = planned.result.makespan or 0
     for name, other in found.more.items():
         if other is not None:
             gain = 100 * (1 - other / makespan) if makespan else 0.0
             yield name, f"{format_time(other, units)}" + (f", {gain:.2g} % less" if other < makespan else ": nothing")
+
+
+def _shares(listed: list[tuple[str, float]]) -> str:
+    """List shares of the step; of many, the first ones."""
+    shown = [f"{name} {100 * share:.3g} %" for name, share in listed[:MOST_BUSY]]
+    more = [f"and {len(listed) - MOST_BUSY} more"] if len(listed) > MOST_BUSY else []
+    return ", ".join([*shown, *more])
 
 
 def plan_document(planned: Planned, found: Binding | None = None) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
     units = result.units
     yield "instance", shown_name(result.instance_name) or "(unnamed)"
     yield "algorithm", _algorithm(result)
-    yield "status", _status(result)
+    yield "status", _status(result, option)
     if result.answer is not None:
         yield from _answer(result.answer, result)
     if result.report is None:
@@ -162,7 +162,7 @@ def _algorithm(result: Result) -> str:
     return result.algorithm + (f" ({options})" if options else "") + (f", seed {result.seed}" if result.seed else "")
 
 
-def _status(result: Result) -> str:
+def _status(result: Result, option: str) -> str:
     text = str(result.status)
     if result.status is Status.FEASIBLE and result.optimal_within:
         text += f", optimal within {result.optimal_within}"
@@ -171,8 +171,20 @@ def _status(result: Result) -> str:
     elif result.status is Status.UNKNOWN and result.scope:
         text += f", infeasible within {result.scope}"
     if result.termination is not Termination.COMPLETED:
-        text += f" ({result.termination})"
+        text += f" ({ending(result.termination, result.default_limit, option)})"
     return text
+
+
+def ending(termination: Termination, default_limit: float | None, option: str = OPTION) -> str:
+    """Say what ended a search; a time limit that nobody gave is named, with what changes it.
+
+    `option` is how the reader writes a budget: in the same way, a time limit.
+    """
+    if termination is Termination.TIME_LIMIT and default_limit is not None:
+        dashes = option.partition("budget")[0]
+        name = f"{dashes}time-limit" if dashes else "time_limit"
+        return f"default time limit, {default_limit:g} s: {name}"
+    return str(termination)
 
 
 def _answer(answer: Answer, result: Result) -> Iterator[tuple[str, str]]:

@@ -141,7 +141,7 @@ def sentence(group: Group, result: Result, *, all_of_them: bool = False) -> str:
         runs = f", {group.runs:,} extra runs" if group.runs > len(group.numbers) else ""
         return f"{begins}recompute {what}{often} ({_time(group.time, units)}{runs})"
     if group.decision == OFFLOADED:
-        return begins + _waits(group, what, units)
+        return begins + _waits(group, what, units, all_of_them=all_of_them)
     if group.decision == CHOSEN:
         return f"{begins}run {what} in {group.role}"
     return f"{begins}keep {what} ({_size(group.size, units)})"
@@ -191,14 +191,19 @@ def _at_once(group: Group, units: Units) -> str:
     return f", at most {_size(group.bytes_at_once, units)} at a time"
 
 
-def _waits(group: Group, what: str, units: Units) -> str:
+def _named(group: Group, most: int | None) -> str:
+    """Return the values of a group by name, as ranges: ``x0-x7 and x12``."""
+    return ranges(group.numbers, most, group.values[0][0])
+
+
+def _waits(group: Group, what: str, units: Units, *, all_of_them: bool) -> str:
     """Describe a memory's contents: checkpoints of a time loop, offloaded values, or resident values."""
     memory = printable(group.memory)
     if group.unit == "steps":
         once = "" if group.at_once == len(group.values) else f", at most {group.at_once:,} at a time"
         verb = "hold" if group.home else "checkpoint"
         states = f"{len(group.values):,} {group.role if len(group.values) > 1 else group.role.removesuffix('s')}"
-        which = "" if what.endswith(" steps") else f": of {what}"
+        which = "" if what.endswith(" steps") else f": {_named(group, None if all_of_them else MOST_RANGES)}"
         return f"{verb} {states} in {memory}{once} ({_size(group.bytes_at_once, units)}){which}"
     whose = f"the {group.role} of {what}" if group.role else what
     if group.role == "outputs" and group.numbers[:1] == (0,):  # what the first stage reads
@@ -220,15 +225,18 @@ def _of_batches(group: Group, units: Units, all_of_them: bool) -> str:
     return f"{begins}offload{'' if many else 's'} {layers} to {printable(group.memory)} ({size})"
 
 
-def ranges(numbers: Sequence[int], most: int | None = None) -> str:
-    """Return ascending numbers as ranges: ``2-14, 17 and 20-22``; of too many the first, and how many follow."""
+def ranges(numbers: Sequence[int], most: int | None = None, letter: str = "") -> str:
+    """Return ascending numbers as ranges: ``2-14, 17 and 20-22``; of too many the first, and how many follow.
+
+    With a letter, they are names of values: ``x2-x14``.
+    """
     found: list[list[int]] = []
     for number in numbers:
         if found and found[-1][1] == number - 1:
             found[-1][1] = number
         else:
             found.append([number, number])
-    shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in found]
+    shown = [f"{letter}{first}" if first == last else f"{letter}{first}-{letter}{last}" for first, last in found]
     if most is not None and len(shown) > most:
         left = sum(last - first + 1 for first, last in found[most - 1 :])
         return f"{', '.join(shown[: most - 1])} and {left:,} more"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from remat.errors import InstanceError, OptionError
 from remat.instance.saving import instance_document
+from remat.solving.decisions.groups import groups_of
+from remat.solving.decisions.values import OFFLOADED
+from remat.solving.decisions.words import sentence
 from remat.solving.entry import solve
 from remat.solving.problem_setup import read_seconds
 from remat.solving.questions.parallel_degrees import ALGORITHM
@@ -32,6 +35,12 @@ class Binding:
         Recomputation time of all devices.
     more : mapping
         Addition -> resulting makespan; None: no better plan is known.
+    busy : mapping
+        Of each processor, and of each link that is used, the share of the makespan in which it works.
+    copy_time, hidden_time : number
+        Time of all copies on all links, and of it the time in which a processor runs a task.
+    offloaded : tuple of str
+        In words, what waits in another memory.
     """
 
     fullest: str
@@ -40,6 +49,10 @@ class Binding:
     load: float
     recompute_time: Number
     more: Mapping[str, Number | None]
+    busy: Mapping[str, float] = field(default_factory=dict[str, float])
+    copy_time: Number = 0
+    hidden_time: Number = 0
+    offloaded: tuple[str, ...] = ()
 
 
 def binding(
@@ -69,6 +82,8 @@ def binding(
     makespan = report.makespan or 1
     busy = {processor.name: 1 - report.idle.get(processor.name, 0) / makespan for processor in machine.processors}
     busiest = max(busy, key=lambda name: busy[name])
+    links = {name: float(report.busy[name] / makespan) for name in report.overlap if report.busy[name]}
+    offloaded = [group for group in groups_of(result) if group.decision == OFFLOADED]
     more: dict[str, Number | None] = {}
     asked = list(_more(planned))
     for number, (name, ask) in enumerate(asked):
@@ -82,7 +97,18 @@ def binding(
         except (InstanceError, OptionError):
             continue
         more[name] = report.makespan if found is None else min(found, report.makespan)
-    return Binding(fullest, filled.get(fullest), busiest, busy[busiest], planned.recompute_time, more)
+    return Binding(
+        fullest=fullest,
+        filled=filled.get(fullest),
+        busiest=busiest,
+        load=busy[busiest],
+        recompute_time=planned.recompute_time,
+        more=more,
+        busy={**busy, **links},
+        copy_time=sum(report.busy[name] for name in report.overlap),
+        hidden_time=sum(report.overlap.values()),
+        offloaded=tuple(sentence(group, result) for group in offloaded),
+    )
 
 
 def _more(planned: Planned) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -142,6 +142,8 @@ class Curve:
         Whether the answers are all breakpoints of the algorithm.
     termination : Termination
         Why the sweep ended.
+    default_limit : float or None
+        The seconds of the default time limit, where the caller gave none.
     """
 
     algorithm: str
@@ -150,6 +152,7 @@ class Curve:
     least: Least | None
     exhaustive: bool
     termination: Termination
+    default_limit: float | None = None
 
     @cached_property
     def points(self) -> tuple[Point, ...]:

@@ -272,6 +272,7 @@ class _Batches:
             notes=(*result.notes, *notes),
             solve_seconds=self.effort.seconds,
             termination=termination,
+            default_limit=self.effort.default_limit,
         )
         return result if value is not None or result.report is None else self._too_slow(result, answered)
 
@@ -281,6 +282,7 @@ class _Batches:
         proposal = replace(proposal, infeasible_within=self.proof)
         refused = conclude(answered.problem, answered.solver, proposal, result.options, seed=result.seed)
         shown = {"answer": result.answer, "notes": result.notes, "solve_seconds": result.solve_seconds}
+        shown["default_limit"] = result.default_limit
         return replace(refused, least_budget=None, termination=result.termination, **shown)  # type: ignore[arg-type]
 
     def _unanswered(self) -> tuple[Instance, Answered]:

@@ -169,6 +169,7 @@ def _met(prober: Prober, answer: Answer, search: Search, best: Answered, limit: 
         notes=notes,
         solve_seconds=effort.seconds,
         termination=best.result.termination if effort.termination is Termination.COMPLETED else effort.termination,
+        default_limit=effort.default_limit,
     )
 
 
@@ -202,4 +203,5 @@ def _refused(prober: Prober, answer: Answer, reason: str, scope: str | None) -> 
     proposal = Proposal(infeasible_within=scope, notes=(reason,), termination=effort.termination)
     solver = prober.solver
     result = conclude(prober.problem, solver, proposal, {}, seed=effort.seed, solve_seconds=effort.seconds)
-    return replace(result, answer=replace(answer, scope=scope, solves=effort.solves), least_budget=None)
+    answer = replace(answer, scope=scope, solves=effort.solves)
+    return replace(result, answer=answer, least_budget=None, default_limit=effort.default_limit)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 OBJECTIVES = ("sample", "makespan")
 
 OTHER_LIMIT = 10.0
-"""Seconds for `auto` where nothing was found: it looks for any plan, or a proof."""
+"""Seconds for `auto` where nothing was found: it looks for any plan, a proof, or the smallest budget."""
 
 QUICK_PLANNER = "piper"
 """Planner that is asked first where nothing was found, as it takes little time."""
@@ -246,7 +246,7 @@ def _otherwise(planned: Planned, seed: int, deadline: float | None) -> Result:
         return result
     capacities = {memory.name: memory.capacity for memory in result.machine.memories}
     problem = make_problem(planned.instance)
-    for solver in (portfolio.find(QUICK_PLANNER, problem.kind), portfolio.ALONE):
+    for solver in (portfolio.find(QUICK_PLANNER, problem.kind), portfolio.AUTO):
         try:
             other = Setup(problem, solver, {}).solve_within(Control(left, seed=seed), capacities)
         except OptionError:

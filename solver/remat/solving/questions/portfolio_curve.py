@@ -80,6 +80,7 @@ class PortfolioCurve:
             least=self._least(),
             exhaustive=False,
             termination=self.effort.termination,
+            default_limit=self.effort.default_limit,
         )
 
     def _over(self) -> bool:

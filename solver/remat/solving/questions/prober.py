@@ -21,7 +21,7 @@ from remat.plugin.selection import for_many
 from remat.solving import portfolio
 from remat.solving.budget_grid import Grid
 from remat.solving.conclusion import conclude
-from remat.solving.problem_setup import Control, contained, end_of, propose, values_of
+from remat.solving.problem_setup import AUTO_SECONDS, Control, contained, end_of, propose, values_of
 from remat.solving.questions.pool import Answered, Pool, with_budget
 from remat.solving.result import Result
 from remat.solving.time_guard import guarded
@@ -114,6 +114,11 @@ class Effort:
         found = portfolio.find(self.given or self.algorithm, problem.kind)
         check_reach(problem, found)
         return found
+
+    @property
+    def default_limit(self) -> float | None:
+        """The seconds of the default time limit of all solves together; None if the user gave one, or there is none."""
+        return None if self.limit_given or self.deadline is None else AUTO_SECONDS
 
     @property
     def is_auto(self) -> bool:

@@ -213,6 +213,7 @@ class _Sweeping:
             least=self._concluded(),
             exhaustive=self.exhaustive,
             termination=self.effort.termination,
+            default_limit=self.effort.default_limit,
         )
 
     def _note(self, answer: Answered) -> None:

@@ -7,7 +7,7 @@ import pytest
 import remat
 from remat.schedule.document import Run
 from remat.solving.problem_setup import make_problem
-from remat_algorithms.dag.hierarchy.hiremate import LEAVES, digest
+from remat_algorithms.dag.hierarchy.hiremate import LEAVES, Hierarchy, Late, digest
 from remat_algorithms.dag.hierarchy.network import network_of
 from remat_algorithms.dag.hierarchy.options import Option, on_grid, subgraph_of, undominated
 from remat_algorithms.dag.hierarchy.partition import partition
@@ -45,6 +45,23 @@ def test_a_schedule_worked_by_hand():
     assert (whole.makespan, one.makespan, two.makespan) == (25, 26, 28)
     assert order_of(one) == ["f0", "f1", "f2", "f3", "f4", "b4", "b3", "b2", "f0", "b1", "b0"]
     assert order_of(two) == ["f0", "f1", "f2", "f3", "f4", "b4", "b3", "f0", "f1", "b2", "b1", "b0"]
+
+
+def test_a_schedule_is_there_before_any_part_is_solved(monkeypatch):
+    """The time may end at once: 2,001 tasks, half of the memory."""
+
+    def no_time(hierarchy, part, slots):
+        raise Late
+
+    monkeypatch.setattr(Hierarchy, "level", no_time)
+    sizes = [1 + k * k % 7 for k in range(1000)]
+    chain = remat.chain(
+        forward_time=sizes, backward_time=2, output_size=sizes, saved_size=3, time_unit="unit", size_unit="unit"
+    )
+    most = max(remat.solve(chain, algorithm="keep-all").peak_memory.values())
+    found = remat.solve(chain, algorithm="hiremate", budget=most // 2)
+    assert found.report is not None
+    assert max(found.peak_memory.values()) <= most // 2
 
 
 def order_of(result):
