@@ -137,7 +137,7 @@ def test_groups_say_what_inductors_order_takes(factory):
         alone = remat.solve(captured.instance(), algorithm="keep-all").peak_memory["memory"]
     finally:
         captured.fusion = fusion
-    assert groups < alone
+    assert groups - sum(fusion.copies.values.values()) < alone, "eager kernels make no copies for convolutions"
     assert any(name in captured.joint.maker for name in operators.saved)
     for order in captured.others():
         assert remat.schedule_of(captured.instance(), order).columns is not None
