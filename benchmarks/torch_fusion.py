@@ -87,6 +87,8 @@ class Comparison:
             inlined: dict[str, tuple[str, ...]] = {}
             for name in part:
                 group = fusion.groups[name]
+                if not group.members:  # copies for convolutions
+                    continue
                 if not group.required:
                     inlined.update(dict.fromkeys(group.task.writes, group.members))
                     continue

@@ -217,6 +217,41 @@ def _vit(small: bool) -> Made:
     return Vision(), (torch.randn(2 if small else 8, 3, 64, 64), torch.randint(0, 10, (2 if small else 8,)))
 
 
+def _mixer(small: bool) -> Made:
+    torch: Any = import_module("torch")
+    nn = torch.nn
+    width, layers, batch = (32, 2, 4) if small else (192, 6, 8)
+    patches = 64
+
+    class Layer(nn.Module):  # type: ignore[misc,name-defined]
+        """A perceptron over patches, and one over channels."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.across = nn.Sequential(nn.Linear(patches, 2 * patches), nn.GELU(), nn.Linear(2 * patches, patches))
+            self.along = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+        def forward(self, x: Any) -> Any:
+            x = x + self.across(self.one(x).transpose(1, 2)).transpose(1, 2)
+            return x + self.along(self.two(x))
+
+    class MlpMixer(nn.Module):  # type: ignore[misc,name-defined]
+        """Patches, layers of perceptrons, and classes."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.patches, self.norm = nn.Conv2d(3, width, 8, 8), nn.LayerNorm(width)
+            self.layers = nn.Sequential(*(Layer() for _ in range(layers)))
+            self.head = nn.Linear(width, 10)
+
+        def forward(self, x: Any, y: Any) -> Any:
+            rows = self.layers(self.patches(x).flatten(2).transpose(1, 2))
+            return nn.functional.cross_entropy(self.head(self.norm(rows).mean(1)), y)
+
+    return MlpMixer(), (torch.randn(batch, 3, 64, 64), torch.randint(0, 10, (batch,)))
+
+
 NETWORKS: dict[str, Callable[[bool], Made]] = {
     "llama": _llama,
     "resnet": _resnet,
@@ -224,10 +259,10 @@ NETWORKS: dict[str, Callable[[bool], Made]] = {
     "gpt2": _gpt2,
     "bert": _bert,
     "vit": _vit,
+    "mixer": _mixer,
     "densenet": _densenet,
     "unet": _unet,
     "mlp": _mlp,
     "dropout": lambda small: _mlp(small, 0.5),
 }
 TIMES = ("llama", "resnet", "diffusion")
-PEAKS = tuple(NETWORKS)

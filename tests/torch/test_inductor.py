@@ -13,6 +13,7 @@ from remat.bridges.torch.generated_code import Program, account
 from remat.bridges.torch.graph_emission import emit
 from remat.bridges.torch.inductor import Compiler, fuse
 from remat.bridges.torch.joint import BOUNDARY
+from remat.bridges.torch.layout_copies import LAYOUT
 from remat.bridges.torch.measure import allocator_peak
 from tests.torch import models
 from tests.torch.studies import WORK
@@ -136,12 +137,43 @@ def test_groups_say_what_inductors_order_takes(factory):
         alone = remat.solve(captured.instance(), algorithm="keep-all").peak_memory["memory"]
     finally:
         captured.fusion = fusion
-    assert groups < alone
+    assert groups - sum(fusion.copies.values.values()) < alone, "eager kernels make no copies for convolutions"
     assert any(name in captured.joint.maker for name in operators.saved)
     for order in captured.others():
         assert remat.schedule_of(captured.instance(), order).columns is not None
     runs = [name for name in captured.reference if fusion.groups[name].required]
     assert len(runs) == len(set(runs)), "Inductor's own partition runs no kernel of a library again"
+
+
+def test_convolutions_read_copies_of_weights_and_images():
+    captured = fused(models.conv)
+    module, (image, _), _ = models.make(models.conv)
+    convolutions = [part for part in module.modules() if isinstance(part, torch.nn.Conv2d)]
+    copies = captured.fusion.copies.values
+    assert sorted(copies.values()) == sorted([image.nbytes, *(part.weight.nbytes for part in convolutions)])
+    assert captured.reference[0] == LAYOUT
+    assert captured.members([LAYOUT]) == []
+    values = {value["id"]: value["size"] for value in captured.document()["values"]}
+    assert copies.items() <= values.items()
+    readers = {name: [task.name for task in captured.tasks.values() if name in task.reads] for name in copies}
+    assert all(len(names) == 2 for names in readers.values()), readers
+
+
+def test_a_copy_for_a_convolution_is_made_only_where_the_layout_differs():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one = torch.nn.Conv2d(4, 8, 1)
+            self.two = torch.nn.Conv2d(8, 8, 3, groups=8).to(memory_format=torch.channels_last)
+            self.three = torch.nn.Conv1d(6, 4, 3)
+
+        def forward(self, x):
+            return self.three(self.two(self.one(x)).flatten(2).transpose(1, 2)[:, :6]).square().mean()
+
+    image = torch.randn(2, 4, 8, 8).to(memory_format=torch.channels_last)
+    captured = fused(lambda: (Net(), (image,), {}))
+    assert not captured.fusion.copies.values
+    assert LAYOUT not in captured.tasks
 
 
 def test_the_identity_of_a_partitioner():

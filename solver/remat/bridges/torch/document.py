@@ -37,13 +37,13 @@ def instance_document(
         "source": f"PyTorch; times from {costs.source}",
         "units": {"time": "us", "memory": "B"},
         "static_memory": static,
-        "values": [entry for entry in _values(joint) if entry["id"] in used],
+        "values": [entry for entry in _values(joint, fusion) if entry["id"] in used],
         "tasks": [_task(joint, task, costs, fusion) for task in tasks],
         "outputs": list(joint.kept),
     }
 
 
-def _values(joint: Joint) -> list[dict[str, Any]]:
+def _values(joint: Joint, fusion: Fusion | None) -> list[dict[str, Any]]:
     """Return the values, each with shape and type of the tensor that made its storage."""
     made: dict[str, Held] = {}
     for node in joint.recording.nodes:
@@ -54,7 +54,7 @@ def _values(joint: Joint) -> list[dict[str, Any]]:
     return [
         {"id": value, "size": size}
         | ({"shape": list(made[value].shape), "dtype": made[value].dtype} if value in made else {})
-        for value, size in joint.values.items()
+        for value, size in (joint.values | ({} if fusion is None else fusion.copies.values)).items()
     ]
 
 

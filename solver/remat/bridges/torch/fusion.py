@@ -6,6 +6,7 @@ for), a reduction, a scatter, or pointwise. The rules follow Inductor's lowering
 - kernels of libraries read and write memory; so do reductions and scatters, unless all readers are in the same group;
 - a pointwise result is written to memory if a library's kernel or the caller reads it, if it has several readers and is
   expensive, or if it depends on many values in memory; otherwise each reader computes it where it needs it;
+- inputs that a convolution reads in another layout are copied at the start of the forward, and kept for its backward;
 - operators over the same number of elements form one group if one reads what the other writes, or if both read the same
   value, unless another kernel must run between them.
 
@@ -28,6 +29,7 @@ from typing import Any
 from remat.bridges.torch.costs import Costs
 from remat.bridges.torch.generated_code import Workspace
 from remat.bridges.torch.joint import BOUNDARY, DONE, Joint, Task
+from remat.bridges.torch.layout_copies import LAYOUT, layout_copies
 from remat.bridges.torch.recording import Role
 from remat.bridges.torch.shim import torch
 from remat.bridges.torch.symbolic import tensors_in
@@ -120,7 +122,13 @@ class Fusion:
     def __init__(self, joint: Joint, nodes: Mapping[str, Any], kept: Iterable[str] = ()) -> None:
         self.joint, self.nodes = joint, nodes
         self.place = {name: index for index, name in enumerate(joint.tasks)}
-        self.plain = {name: task for name, task in joint.tasks.items() if task.node and not task.from_mask}
+        self.copies = layout_copies(nodes)
+        reads = self.copies.reads
+        self.plain = {
+            name: replace(task, reads=(*task.reads, *reads.get(task.node, ())))
+            for name, task in joint.tasks.items()
+            if task.node and not task.from_mask
+        }
         self.maker = {value: name for name, task in self.plain.items() for value in task.writes}
         self.wanted = {value for name in kept for value in joint.owned.get(name, ())}
         self._bring_forward()
@@ -144,7 +152,7 @@ class Fusion:
         self._merge_readers()
         self.groups = {group.task.name: group for group in self._groups()}
         self.tasks = {name: group.task for name, group in self.groups.items()}
-        sizes = joint.values
+        sizes = joint.values | self.copies.values
         self.values = {
             value: sizes[value] for group in self.groups.values() for value in group.task.writes if value in sizes
         }
@@ -320,6 +328,9 @@ class Fusion:
         behind = [group for group in made if group.task.phase != "forward"]
         early = [group for group in (*alone, *masks) if group.task.phase == "forward"]
         late = [group for group in (*alone, *masks) if group.task.phase != "forward"]
+        if self.copies.values:
+            task = Task(LAYOUT, "", (), tuple(self.copies.values), "forward", again=False, once=True)
+            yield Group(task, (), 0, 0)
         yield from self._sorted(ahead, early)
         yield boundary
         yield from self._sorted(behind, late)

@@ -53,6 +53,7 @@ class Partitioner(CustomPartitionerFn):
     def __init__(self, budget: int | str | None = None, **choices: Any) -> None:
         self.choices = make_choices(budget, choices)
         self.plans: list[Plan] = []
+        self.workspace = LibraryWorkspace()
 
     def __call__(
         self,
@@ -70,7 +71,7 @@ class Partitioner(CustomPartitionerFn):
             if static_lifetime_input_indices is None
             else {"static_lifetime_input_indices": static_lifetime_input_indices}
         )
-        fuse(captured, joint_inputs, num_fwd_outputs, **static)
+        fuse(captured, joint_inputs, num_fwd_outputs, **static).library = self.workspace
         plan = make_plan(captured, in_bytes(captured, self.choices))
         self.plans.append(plan)
         return build(captured, emit(captured.joint, captured.members(plan.runs)))
@@ -83,7 +84,7 @@ class Partitioner(CustomPartitionerFn):
         return {"choices": self.choices}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.choices, self.plans = state["choices"], []
+        self.choices, self.plans, self.workspace = state["choices"], [], LibraryWorkspace()
 
 
 def identity(choices: Choices) -> str | None:
