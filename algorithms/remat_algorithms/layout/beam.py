@@ -25,8 +25,8 @@ FIRST_WIDTH, WIDEST, MOST_CELLS = 64, 16_384, 4_000_000
 TURNS = 8
 """Beams after which the width doubles."""
 
-MOST_BUFFERS = 2000
-"""Buffers beyond which a beam takes too long."""
+MOST_PAIRS = 60_000
+"""Pairs of buffers that live in one section, summed over the sections, beyond which a beam takes too long."""
 
 SHARES = (0.1, 0.3, 0.05, 0.2, 0.5, 0.02)
 """Distances of the next arenas below the best one, as shares of the distance to the lower bound."""
@@ -55,6 +55,8 @@ class Beams:
         self._buffers, self._context = buffers, context
         self._draw = np.random.default_rng(context.seed)
         self._load = loads(buffers, buffers.rounded)
+        pairs = int((loads(buffers, np.ones_like(buffers.size)) ** 2).sum())
+        self._is_small = pairs <= MOST_PAIRS
         self._turn, self._centre, self._weight, self._found = 0, 0, 0.0, False
         self.work = 0
 
@@ -69,7 +71,7 @@ class Beams:
             Units of work, of about a nanosecond, after which to stop. The object's `work` adds them up.
         """
         buffers, limit = self._buffers, self.work + work
-        while self.work < limit and len(buffers) <= MOST_BUFFERS and not self._context.stopped:
+        while self.work < limit and self._is_small and not self._context.stopped:
             turn, self._turn = self._turn, self._turn + 1
             if not self._found:
                 self._centre, self._weight = self._next_centre(turn), FRAGMENTATION[turn % len(FRAGMENTATION)]
