@@ -15,7 +15,7 @@ import remat
 from benchmarks.harness import Stopwatch, table
 
 SHARES = ("50%", "70%", "90%")
-WORK = 2_000_000_000
+WORK = 7_000_000_000
 """Work of the search for each layout."""
 
 DRAWN = 50

@@ -1,15 +1,19 @@
-"""The smallest arena: greedy layouts, then searches between the best of them and the lower bound, and other orders."""
+"""The smallest arena: greedy layouts, then searches between the best one and the bound, beams, and other orders."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from remat.plugin import FREE, THIS_SCHEDULE, Buffers, Context, IntArray, LayoutProposal, Termination, arena_of
 from remat_algorithms.layout.best_fit import ORDERS, Gaps, Order
 from remat_algorithms.layout.live_bytes import arena_bound, sections_of
+
+if TYPE_CHECKING:
+    from remat_algorithms.layout.beam import Beams
 
 MOST_PLACES = 20_000_000
 """Pairs of a buffer and a section of its life beyond which nothing is searched."""
@@ -26,6 +30,15 @@ FIRST_WORK = 20_000_000
 ORDER_SHARE, ORDER_WORK, ROUNDS = 0.25, 1_000_000_000, 16
 """Share of the work that is left, and most of it, for other orders of best-fit, where searches with so many times the
 first work were in vain."""
+
+BEAM_SHARE = 0.5
+"""Work of beams as a share of that of other searches; beams that find a layout go on until it is as much."""
+
+HALVINGS = 5
+"""Arenas between the lower bound and the largest one that is tried, each of which halves the way."""
+
+BEAM_ROUNDS = 16
+"""The search for a layout of a given capacity turns to beams where this many times the first work was in vain."""
 
 
 @dataclass
@@ -95,6 +108,10 @@ def _greedy(buffers: Buffers, context: Context) -> Iterator[IntArray]:
 
 def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Termination]:
     """Search until the layout is enough; return whether every arena below it is excluded, and why it stopped."""
+    from remat_algorithms.layout.beam import Beams
+    from remat_algorithms.layout.section_floors import search
+    from remat_algorithms.layout.section_floors_kernel import INFEASIBLE, SOLVED
+
     _, first, last = sections_of(best.buffers)
     if int((last - first).sum()) > MOST_PLACES:
         return False, Termination.SIZE_LIMIT
@@ -102,7 +119,7 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
     exact = buffers is best.buffers
     step = _step(buffers)
     excluded = best.bound - step if exact else arena_bound(buffers) - step  # no layout of these has such an arena
-    most, turn = FIRST_WORK, 0
+    most, turn, beams = FIRST_WORK, 0, Beams(buffers, context)
     while not best.is_enough:
         capacity = best.buffers.capacity
         high = capacity if capacity is not None else best.arena - step
@@ -114,9 +131,6 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
         left = None if work is None else work - best.work
         if context.stopped or (left is not None and left <= 0):
             return False, context.termination if context.stopped else Termination.ITERATION_LIMIT
-        from remat_algorithms.layout.section_floors import search
-        from remat_algorithms.layout.section_floors_kernel import INFEASIBLE, SOLVED
-
         limit = most if left is None else min(most, left)
         found = search(buffers, target, limit, lambda: context.stopped, seed=context.seed + turn)
         best.work += found.work
@@ -130,10 +144,30 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
         else:
             turn += 1
             if target == high:
+                if capacity is None or most >= BEAM_ROUNDS * FIRST_WORK:
+                    _widen(best, beams, expand, range(low if capacity is None else high, high + 1, step), work)
                 if most == ROUNDS * FIRST_WORK:
                     _reorder(best, context, left)
                 most, turn = 2 * most, 0
     return exact, Termination.COMPLETED
+
+
+def _widen(best: _Best, beams: Beams, expand: Callable[[IntArray], IntArray], arenas: range, work: int | None) -> None:
+    """Try beams for some of these arenas, with a share of the work that all other searches have done so far."""
+    share = BEAM_SHARE
+    while not best.is_enough and len(arenas):
+        allowed = int(share * (best.work - beams.work)) - beams.work
+        left = allowed if work is None else min(allowed, work - best.work)
+        if left <= 0:
+            return
+        before = beams.work
+        offset = beams.below(arenas, left)
+        best.work += beams.work - before
+        if offset is None:
+            return
+        best.take(expand(offset))
+        share = 1.0
+        arenas = range(arenas.start, best.arena, arenas.step)
 
 
 def _reorder(best: _Best, context: Context, left: int | None) -> None:
@@ -152,7 +186,7 @@ def _target(low: int, high: int, step: int, turn: int) -> int:
     """Return the arena that is tried at a turn: the lowest one first, then those that halve the way to the highest."""
     if turn == 0:
         return low
-    rest = (high - low) // step >> turn
+    rest = (high - low) // step >> turn if turn <= HALVINGS else 0
     return high - rest * step if rest else high
 
 

@@ -2,7 +2,8 @@
 
 `best-fit` is asked in each of its orders until one reaches the bound (`layout.live_bytes.arena_bound`).
 Then the search of `layout-exact` tries the bound itself, and arenas between the bound and the best one, each with
-limited work, which grows as long as some is left. After some rounds of these, a local search over the orders of
+limited work, which grows as long as some is left. After each round of these, beam searches have half as much work, or
+as much if they find layouts (`remat_algorithms.layout.beam`). After some rounds, a local search over the orders of
 best-fit has a quarter of the work (`remat_algorithms.layout.order_search`).
 """
 
@@ -13,7 +14,7 @@ from pydantic import Field
 from remat.plugin import Buffers, Context, LayoutProposal, Options
 from remat_algorithms.layout.arena import smallest_arena
 
-WORK = 5_000_000_000
+WORK = 7_000_000_000
 
 
 class LayoutAutoOptions(Options):

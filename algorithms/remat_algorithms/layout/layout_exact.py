@@ -20,7 +20,8 @@ machine learning" (ASPLOS). The branching differs:
   buffers with equal lifetimes and sizes, the first lies lowest.
 
 Restarts with other orders find layouts. One run without a limit proves infeasibility
-(`remat_algorithms.layout.section_floors`). The worst case is exponential. Groups of buffers (in-place outputs, values
+(`remat_algorithms.layout.section_floors`). Where short runs are in vain, beam searches help to find layouts
+(`remat_algorithms.layout.beam`). The worst case is exponential. Groups of buffers (in-place outputs, values
 moved in parts) are enclosed in rectangles for the search. For groups, only the bound proves optimality.
 """
 

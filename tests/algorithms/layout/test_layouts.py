@@ -3,6 +3,7 @@
 import csv
 import os
 import random
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ import remat
 from remat.plugin import THIS_SCHEDULE, Buffers, Context, OptionError, arena_of
 from remat.plugin.registry import find
 from remat_algorithms.kit.compile.lowering import checked_indices
-from remat_algorithms.layout import gaps_kernel, section_floors, section_floors_kernel
+from remat_algorithms.layout import beam_kernel, gaps_kernel, section_floors, section_floors_kernel
+from remat_algorithms.layout.beam import Beams
 from remat_algorithms.layout.best_fit import ORDERS, Gaps, best_fit
 from remat_algorithms.layout.caching import Allocator
 from remat_algorithms.layout.live_bytes import arena_bound
@@ -203,6 +205,33 @@ def test_other_orders_of_best_fit_need_less(make):
     assert better > 0
 
 
+def test_beams_need_less_than_best_fit():
+    better = 0
+    for seed in range(4):
+        buffers = planted(seed, count=60).with_capacity(None)
+        greedy = min(arena_of(buffers, best_fit(buffers, order)) for order in ORDERS)
+        arenas = range(arena_bound(buffers), greedy)
+        offset = Beams(buffers, Context(seed=seed)).below(arenas, 100_000_000) if len(arenas) else None
+        if offset is not None:
+            check(buffers, offset)
+            assert arena_of(buffers, offset) in arenas
+            better += 1
+    assert better > 0
+
+
+def test_beams_respect_constraints():
+    found = 0
+    for seed in range(80):
+        buffers = draw_with_constraints(seed)
+        most = min(arena_of(buffers, best_fit(buffers, order)) for order in ORDERS) + buffers.alignment
+        offset = Beams(buffers, Context(seed=seed)).below(range(most, most + 1), 1_000_000)
+        if offset is not None:
+            check(buffers, offset)
+            assert arena_of(buffers, offset) <= most
+            found += 1
+    assert found > 60
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_planted_layouts_are_found(seed):
     buffers = planted(seed, count=60 + 20 * seed)
@@ -227,8 +256,8 @@ def test_shipped_sizes_of_the_challenge():
 
 def runs(monkeypatch, plain):
     if plain:
-        for kernel in (section_floors_kernel.RUN, gaps_kernel.FIT):
-            monkeypatch.setattr(kernel, "bind", lambda *records, kernel=kernel: lambda: kernel.plain(*records))
+        for kernel in (section_floors_kernel.RUN, gaps_kernel.FIT, beam_kernel.EXPAND, beam_kernel.KEEP):
+            monkeypatch.setattr(kernel, "bind", lambda *records, kernel=kernel: partial(kernel.plain, *records))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -239,7 +268,10 @@ def test_compiled_and_plain_twins_agree(seed, monkeypatch):
         gaps = Gaps(buffers)
         placed = [gaps.place(order).tolist() for order in ORDERS]
         found = section_floors.search(buffers, MIB, 100_000, lambda: False, seed=seed)
-        return placed, found.status, found.work, None if found.offset is None else found.offset.tolist()
+        offset = None if found.offset is None else found.offset.tolist()
+        beams = Beams(buffers, Context(seed=seed))
+        packed = beams.below(range(MIB, MIB + 1), 3_000_000)
+        return placed, found.status, found.work, offset, beams.work, None if packed is None else packed.tolist()
 
     with checked_indices():
         compiled = answers()
