@@ -174,7 +174,9 @@ def _draw_rows(axes: Axes, result: Result, found: Passes, factor: float, count: 
     copies, device = copies[device < count][:MOST_BARS], device[device < count][:MOST_BARS]
     start = result.report.start[copies] / factor
     length = result.report.end[copies] / factor - start
-    axes.barh(device + _SENT, length, left=start, height=0.12, color=LIGHT[Role.COPY], linewidth=0, zorder=2)
+    # With a line around them, transfers are seen that are narrower than a pixel.
+    sent = LIGHT[Role.COPY]
+    axes.barh(device + _SENT, length, left=start, height=0.12, color=sent, edgecolor=sent, linewidth=0.5, zorder=2)
     _number(axes, found, shown, (factor, span))
 
 

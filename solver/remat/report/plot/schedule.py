@@ -183,8 +183,9 @@ class _Picture:
         panels[-1].set_xlabel(f"time ({self.scale.unit})")
         count_ticks(panels[-1].xaxis)
         add_titles(figure, self.result, total, about=f"at the peak of {shown_name(self.fullest)}:")
-        add_legend(figure, self._kinds(), [], total, above=total - top + 0.06)
-        add_legend(figure, self._legend(), self._notes(), total)
+        kinds, dropped = self._kinds()
+        add_legend(figure, kinds, [], total, above=total - top + 0.06)
+        add_legend(figure, self._legend(), dropped + self._notes(), total)
         return figure
 
     def _legend(self) -> dict[str, str]:
@@ -192,20 +193,24 @@ class _Picture:
         labels = phase_labels(self.result)
         return {labels[phase]: COLOURS[phase] for phase in COLOURS if (lasting & (self.phases == phase)).any()}
 
-    def _kinds(self) -> dict[str, str]:
-        """The colours of bytes, each with its amount at the peak of the fullest memory."""
+    def _kinds(self) -> tuple[dict[str, str], list[str]]:
+        """The colours of bytes, each with its amount at the peak of the fullest memory, and a note on the rest."""
         index = [self.result.machine.memory_index[name] for name in self.memories]
         fullest = self.contents[self.result.machine.memory_index[self.fullest]]
         at_peak = fullest.sizes[:, int(np.argmax(fullest.total))].tolist()
         used = [row for row in range(len(self.bands)) if any(self.contents[k].sizes[row].any() for k in index)]
         units = self.result.units
-        # If the legend is too wide, kinds absent at the peak are named on their bands; widths are estimated by letters.
-        while len(used) > 1 and sum(len(self.bands[row][0]) + 8 + 9 * (at_peak[row] > 0) for row in used) > 150:
-            used.remove(next((row for row in reversed(used) if not at_peak[row]), used[-1]))
-        return {
+        # If the legend is too wide, the smallest kinds at the peak are left out; widths are estimated by letters.
+        kept, left = list(used), list[int]()
+        while len(kept) > 1 and sum(len(self.bands[row][0]) + 8 + 9 * (at_peak[row] > 0) for row in kept) > 150:
+            left.append(min(reversed(kept), key=lambda row: at_peak[row]))
+            kept.remove(left[-1])
+        size = sum(at_peak[row] for row in left)
+        kinds = {
             self.bands[row][0] + (f" {format_size(at_peak[row], units)}" if at_peak[row] else ""): self.bands[row][1]
-            for row in used
+            for row in kept
         }
+        return kinds, [f"{len(left)} more at the peak, {format_size(size, units)}"] if size else []
 
     def _notes(self) -> list[str]:
         notes = []

@@ -15,6 +15,7 @@ from remat.errors import MissingExtraError, OptionError
 from remat.report.text.readable_names import shown_name
 from remat.report.views.composition import composition_of
 from remat.report.views.residents import fullest_memory
+from remat.solving.decisions.words import decision_words
 from remat.solving.result import Result
 from remat.units import Units, format_percent, format_size, format_time
 
@@ -144,19 +145,25 @@ def _write(figure: Figure, file: IO[bytes], kind: str) -> None:
 TOP = 0.98
 """Inches of `add_titles`."""
 
+MOST_LETTERS = 130
+"""Letters of a decision beside a short name."""
+
 
 def add_titles(figure: Figure, result: Result, height: float, *, about: str = "") -> None:
-    """Write the instance's name, the outcome, and the contents of memory at its peak above a picture.
+    """Write above a picture the instance's name, the first decision, the outcome, and the contents of the peak.
 
     `height` is that of the picture, in inches; with a remark `about` it, the picture says the last by itself.
     """
     assert result.report is not None
     name = shown_name(result.instance_name) or "(unnamed)"
     figure.text(LEFT, 1 - 0.3 / height, name, fontsize=13, fontweight="bold", va="center", parse_math=False)
+    decision, letters = next(decision_words(result), ""), max(30, MOST_LETTERS - 2 * len(name))
+    decision = decision if len(decision) <= letters else decision[: letters - 3] + "..."
+    figure.text(RIGHT, 1 - 0.3 / height, decision, ha="right", va="center", color="#404040", parse_math=False)
     parts = [f"algorithm {result.algorithm}", f"makespan {format_time(result.report.makespan, result.units)}"]
     if result.orders is not None:
         bubble = sum(result.report.bubble.values()) / len(result.report.bubble)
-        parts.append(f"bubble {format_percent(bubble)}")
+        parts.append(f"bubble {format_percent(bubble)} (mean of the devices)")
     elif result.overhead is not None:
         parts.append(f"overhead {format_percent(result.overhead)}")
     parts.append(str(result.status))
