@@ -50,6 +50,8 @@ UNIT = Units("unit", "unit")
         ("1.7GB", 1_700_000_000),  # 1.7 * 10**9 in floats is another number
         ("4EiB", LARGEST_SIZE),
         (LARGEST_SIZE, LARGEST_SIZE),
+        (33.2 * 1e6, 33_200_000),  # 33200000.000000004
+        (0.57 * 100, 57),  # 56.99999999999999
     ],
 )
 def test_sizes(value, size):
@@ -66,7 +68,11 @@ def test_sizes(value, size):
         ("8gb", "unknown unit"),
         ("8kiB", "unknown unit"),
         ("1.5", "not a whole number"),
-        (1.5, "not a whole number"),
+        (1.5, r"not a whole number of bytes or units; round it, or an array with np\.rint\(x\)\.astype\(int\)"),
+        (33.2e6 + 0.1, "not a whole number"),
+        (1e-12, "not a whole number"),
+        ("33200000.000000004", "not a whole number"),
+        (Decimal("33200000.000000004"), "not a whole number"),  # as numbers of files are read
         ("1.0001kB", "not a whole number"),
         ("-1", "is not a size"),
         (-1, "negative"),

@@ -26,6 +26,9 @@ SMALLEST_BANDWIDTH = LARGEST_SIZE / LARGEST_TIME
 LARGEST_TOTAL = 10.0**308
 """Largest time in a schedule: the sum of 10^8 of the largest times; one more is still finite."""
 
+SIZE_ROUNDING = 1e-9
+"""Share by which a binary float may miss the whole size that it stands for, such as 33.2 * 1e6."""
+
 _SIZE_FACTORS = {"": 1, "B": 1}
 for _power, _letter in enumerate("kMGTPE", start=1):
     _SIZE_FACTORS[f"{_letter}B"] = _SIZE_FACTORS[_letter] = 1000**_power
@@ -112,7 +115,8 @@ def parse_size(value: object, units: Units | None = None) -> int:
     Parameters
     ----------
     value : int, float, Decimal or str
-        ``8``, ``1e9`` (an integer), ``"8GB"`` = ``"8G"`` = 8*10^9, ``"8GiB"`` = ``"8Gi"`` = 2^33.
+        ``8``, ``1e9`` (an integer), ``"8GB"`` = ``"8G"`` = 8*10^9, ``"8GiB"`` = ``"8Gi"`` = 2^33. A binary float
+        that is whole except for rounding (`SIZE_ROUNDING`) is the whole number; decimals, as in files, are exact.
     units : Units, optional
         The instance's units; if memory is counted in ``unit``, byte suffixes are rejected.
 
@@ -143,7 +147,19 @@ def parse_size(value: object, units: Units | None = None) -> int:
         return _as_size(number * factor, brief(value))
     if isinstance(value, int):
         return _as_size(Decimal(value) if abs(value) < 10**30 else Decimal("1e30").copy_sign(value), brief(value))
-    return _as_size(Decimal(value), brief(value))
+    return _as_size(_rounded(value) if isinstance(value, float) else Decimal(value), brief(value))
+
+
+def _rounded(value: float) -> Decimal:
+    """Return the whole number that a float stands for, or its exact value if it is none."""
+    number = Decimal(value)
+    if not number.is_finite() or number < 0:
+        return number
+    whole = number.to_integral_value()
+    if abs(value - float(whole)) <= SIZE_ROUNDING * value:
+        return whole
+    remedy = "round it, or an array with np.rint(x).astype(int)"
+    raise QuantityError(f"{brief(value)} is not a whole number of bytes or units; {remedy}")
 
 
 def parse_time(value: object, units: Units | None = None, *, largest: float = LARGEST_TIME) -> Number:

@@ -1,6 +1,7 @@
 """Builders make the instance that the document makes, and refuse wrong arguments by their names."""
 
 import contextlib
+import io
 import random
 import re
 
@@ -198,6 +199,12 @@ LISTS = {"reads": [[], [0]], "writes": [[0], [1]], "time": [1, 2], "size": [5, 6
 CALLS = [
     (remat.dag, {"graph": EDGES, "time": [1, 2, -3], "size": 1}, "time[2]: -3"),
     (remat.dag, {"graph": EDGES, "time": 1, "size": np.array([1, 2.5, 3])}, "size[1]: 2.5"),
+    (
+        remat.dag,
+        {"graph": EDGES, "time": 1, "size": 1, "size_unit": "MiB"},
+        "size_unit: 'MiB' is none of B, unit; multiply the sizes by 1,048,576",
+    ),
+    (remat.dag, {"graph": sparse.coo_array(np.eye(2)), "time": 1, "size": 1}, "graph: a sparse matrix of shape (2, 2)"),
     (remat.dag, {"graph": [(0, 1), (1, 0)], "time": 1, "size": 1}, "graph: the graph has a cycle of 2 tasks: 't0' -> "),
     (remat.dag, {"graph": nx.DiGraph([("a", "a")]), "time": 1, "size": 1}, "graph: the graph has a cycle of 1 task: "),
     (remat.dag, {"reads": [[0]], "writes": [[0]], "time": 1, "size": [1]}, "reads[0]: the graph has a cycle of 1 task"),
@@ -447,6 +454,35 @@ def test_edges_may_be_a_data_frame():
     assert digest(built) == digest(remat.dag([(0, 1), (0, 2), (1, 2)], **columns))
     with pytest.raises(InstanceError, match="graph: an array of shape"):
         remat.dag(frame, **columns)
+
+
+@pytest.mark.parametrize("form", ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"])
+def test_rows_of_a_sparse_matrix_of_any_format_are_tasks(form):
+    reads = sparse.csr_array(np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0]])).asformat(form)
+    built = remat.dag(reads=reads, writes=sparse.eye_array(3, format=form), time=1, size=[1, 2, 3])
+    assert [task.reads for task in built.tasks] == [(), ("v0",), ("v0", "v1")]
+    assert [task.writes for task in built.tasks] == [("v0",), ("v1",), ("v2",)]
+
+
+@pytest.mark.parametrize(
+    "size",
+    [33.2 * 1e6, np.float64(33.2) * 1e6, [33.2 * 1e6] * 3, np.full(3, 33.2) * 1e6, [33.2 * 1e6, "33.2MB", 33_200_000]],
+)
+def test_floats_that_are_whole_except_for_rounding_are_sizes(size):
+    dag = remat.dag(reads=[[0], [1]], writes=[[1], [2]], time=1, size=size, value_names=["a", "b", "c"])
+    assert [value.size for value in dag.values] == [33_200_000] * 3
+    tree = remat.tree([-1, 0, 0], output_size=size, machine=remat.device(3 * 33.2 * 1e6))
+    assert list(tree.output_size) == [33_200_000] * 3
+    chain = remat.chain(forward_time=1, backward_time=1, output_size=size, length=3)
+    assert [stage.output_size for stage in chain.stages] == [33_200_000] * 3
+    assert remat.solve(tree, algorithm="liu", budget="100%").peak_memory["device"] == 3 * 33_200_000
+
+
+def test_sizes_of_documents_are_exact():
+    text = '{"schema": "remat.instance/1", "kind": "tree", "parent": [-1], "output_size": [7.0]}'
+    assert remat.load(io.StringIO(text)).output_size == (7,)
+    with pytest.raises(InstanceError, match="not a whole number"):
+        remat.load(io.StringIO(text.replace("7.0", "7.000000000000001")))
 
 
 def test_a_pair_of_lists_is_a_pair_of_csr_arrays():

@@ -275,3 +275,18 @@ def test_modules_are_listed_by_what_they_cost() -> None:
     told_of = module_words(rows, Units("us", "B"))
     assert told_of == "recompute 4 operators: in b (30 us), a (10 us), (no module) (5 us)"
     assert module_words([("c", 0, 0)], Units("us", "B")) == NOTHING
+
+
+def test_runs_are_counted_as_in_rows_and_chains_are_called_chains() -> None:
+    loop = remat.solve(remat.adjoint(20, storage=[{"name": "ram", "slots": 2}]), algorithm="revolve")
+    most = max(row.runs for row in loop.stage_decisions)
+    assert most > 2
+    assert f", up to {most} runs each (" in told(loop)[0]
+    columns = {"forward_time": [1] * 4, "backward_time": 1, "output_size": 4, "saved_size": 4}
+    joined = remat.join([columns, columns])
+    kept = remat.solve(joined, algorithm="keep-all").peak_memory["memory"]
+    result = remat.solve(joined, budget=kept - 8)
+    chains = {row.chain for row in result.stage_decisions if row.decision == "recomputed"}
+    named = {sentence.partition(": recompute stage")[0] for sentence in told(result) if ": recompute stage" in sentence}
+    assert chains
+    assert named == {f"chain {chain + 1}" for chain in chains}

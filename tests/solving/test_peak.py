@@ -147,3 +147,33 @@ def test_a_bound_of_a_class_is_not_shown_beside_a_schedule_that_beats_it() -> No
     bounds = [Bound(result.makespan + more, f"class {more}", "a test") for more in (-1, 0, 1)]
     said = " ".join(replace(result, bounds=tuple(bounds)).summary().split())
     assert ("class -1 (a test)" in said, "class 0 (a test)" in said, "class 1 (a test)" in said) == (True, True, False)
+
+
+@pytest.mark.parametrize(("names", "module"), [(None, "stage 3"), (["a", "b", "c", "d"], "c")])
+def test_the_stage_of_a_peak_is_named_or_numbered(names: list[str] | None, module: str) -> None:
+    sizes = {"output_size": [40, 30, 20, 10], "saved_size": 5, "input_size": 20}
+    columns = {"forward_time": [3, 1, 2, 4], "backward_time": 2, **sizes, "names": names}
+    result = remat.solve(remat.chain(**columns), algorithm="keep-all")
+    assert (result.peak.task, result.peak.stage, result.peak_module("memory")) == ("B3", 2, module)
+    small = {key: column for key, column in columns.items() if key != "names"} | {"output_size": 1, "saved_size": 1}
+    joined = remat.solve(remat.join([small, columns]), algorithm="keep-all")
+    task = joined.peak.task
+    assert task.startswith("B2.")
+    assert joined.peak.stage == int(task[3:]) - 1
+    assert joined.peak_module("memory") == (names[joined.peak.stage] if names else f"stage {task[3:]}")
+
+
+def test_peaks_of_pipelines_name_the_stage_of_the_plan_and_the_layer() -> None:
+    sizes = {"output_size": 1, "saved_size": 4, "devices": 2, "micro_batches": 3}
+    result = remat.solve(remat.pipeline(forward_time=[2] * 4, backward_time=4, **sizes), algorithm="1f1b")
+    for device, name in enumerate(result.peak_memory):
+        peak = result.peak_of(name)
+        layer = int(peak.task[1:].split(".")[0])
+        assert (peak.stage, result.peak_module(name)) == (device, f"layer {layer}")
+
+
+def test_other_tasks_have_no_stage() -> None:
+    loss = remat.chain(forward_time=[1], backward_time=1, output_size=1, loss_time=1, loss_workspace=99)
+    for instance in (loss, remat.dag([(0, 1)], time=1, size=3, names=["a1", "a2"])):
+        result = remat.solve(instance, algorithm="keep-all")
+        assert (result.peak.stage, result.peak_module("memory")) == (None, "")

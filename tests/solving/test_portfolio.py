@@ -119,7 +119,7 @@ def asked(monkeypatch):
     """Return a function that lets `auto` ask just these solvers, by name, and the names that it has asked."""
     names: list[str] = []
 
-    def install(cheap=(), first=(), work_limits=(), options="", quick="", **solvers):
+    def install(cheap=(), first=(), anytime=(), work_limits=(), options="", quick="", **solvers):
         for name, solver in solvers.items():
 
             def noted(problem, options, context, name=name, solver=solver):
@@ -139,6 +139,7 @@ def asked(monkeypatch):
                 trials=() if name.startswith("rest") else (Trial(early=name in first),),
                 covered_by=("one",) if name.startswith("covered") else (),
                 work_limits=work_limits,
+                anytime=name in anytime,
                 quick=quick,
                 options=options,
             )
@@ -219,6 +220,40 @@ def test_candidates_know_whether_the_user_gave_the_limit(asked, limit):
     asked(one=listens)
     remat.solve(DAG, time_limit=limit)
     assert known == [limit is not None] * 2
+
+
+def late(problem, options, context):
+    """Find nothing until the time ends."""
+    while not context.stopped:
+        time.sleep(0.001)
+    return Proposal(termination=Termination.TIME_LIMIT)
+
+
+def test_those_without_a_schedule_have_longer_the_second_time_if_all_are_without(asked):
+    lengths = []
+
+    def timed(problem, options, context):
+        started = time.monotonic()
+        proposal = late(problem, options, context)
+        lengths.append(time.monotonic() - started)
+        return proposal
+
+    asked(one=timed, two=timed, anytime=("one", "two"), cheap=("three",), three=slow)
+    remat.solve(DAG, time_limit=2)
+    assert min(lengths[2:4]) > 1.3 * max(lengths[:2])
+
+
+def test_the_notes_name_those_that_had_too_little_time(asked):
+    asked(one=late, two=slow)
+    found = remat.solve(DAG, time_limit=0.3)
+    assert (found.algorithm, found.status) == ("two", Status.FEASIBLE)
+    assert "the time limit stopped one before a first schedule; with more time it may do better" in found.notes
+    asked(one=late, two=keep_all)
+    assert not remat.solve(DAG, time_limit=0.3).notes
+    asked(one=late, two=late, three=slow)
+    assert "stopped one, two before a first schedule; with more time they" in " ".join(
+        remat.solve(DAG, time_limit=0.3).notes
+    )
 
 
 def test_the_best_schedule_with_all_bounds(asked):

@@ -1,5 +1,7 @@
 """A schedule that a caller has written by hand: a list of steps, verified or used as a warm start."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,31 @@ def test_steps_and_orders_are_results():
         remat.schedule_of(GRAPH, [*STEPS[:2], STEPS[3]])
     with pytest.raises(OptionError, match="budget: a schedule has no budget"):
         remat.schedule_of(GRAPH, STEPS, budget=17)
+
+
+def test_one_broken_rule_is_named_alone():
+    with pytest.raises(OptionError, match=r"^the schedule breaks one rule: step 3: capacity: [^;]*$"):
+        remat.schedule_of(GRAPH, STEPS, machine=remat.device(17))
+
+
+def test_the_bound_of_a_schedule_is_that_of_all_schedules():
+    result = remat.schedule_of(GRAPH, STEPS)
+    assert (result.lower_bound, result.status, result.optimal_within) == (6, "feasible", None)
+    assert result.gap == pytest.approx(1 / 7)
+    assert "lower bound     6, gap 14.3 %" in result.summary()
+    once = remat.schedule_of(GRAPH, [{"run": "a"}, {"run": "b"}, {"run": "c"}])
+    assert (once.lower_bound, once.status, once.proved_optimal) == (6, "optimal", True)
+    assert "lower bound     6, reached" in once.summary()
+
+
+def test_a_bound_that_is_not_known_is_not_printed():
+    result = replace(remat.schedule_of(GRAPH, STEPS), lower_bound=0)
+    assert "lower bound" not in result.summary()
+
+
+def test_a_check_has_no_budget():
+    with pytest.raises(OptionError, match=r"^budget: remat\.verify has no such argument; .* give machine="):
+        remat.verify(GRAPH, STEPS, budget=17)
 
 
 def test_machines_of_a_solve_are_named_in_errors():

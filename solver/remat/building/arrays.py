@@ -13,7 +13,7 @@ from remat.graph.names import Names
 from remat.graph.taskgraph import BoolArray, IntArray, Ragged
 from remat.instance.native import native
 from remat.messages import brief, nearest
-from remat.units import LARGEST_SIZE, LARGEST_TIME, Number, Units, parse_energy, parse_size, parse_time
+from remat.units import LARGEST_SIZE, LARGEST_TIME, SIZE_ROUNDING, Number, Units, parse_energy, parse_size, parse_time
 
 
 def sizes(argument: str, values: Any, count: int, units: Units) -> IntArray:
@@ -23,12 +23,13 @@ def sizes(argument: str, values: Any, count: int, units: Units) -> IntArray:
         found = _parsed(argument, values, count, lambda value: parse_size(value, units))
         return np.full(count, found, dtype=np.int64) if isinstance(found, int) else np.array(found, dtype=np.int64)
     with np.errstate(invalid="ignore"):
-        good = (array >= 0) & (array <= LARGEST_SIZE)
+        good, whole = (array >= 0) & (array <= LARGEST_SIZE), array
         if array.dtype.kind == "f":
-            good &= array == np.floor(array)
+            whole = np.rint(array)
+            good &= np.abs(array - whole) <= SIZE_ROUNDING * array
     _refuse(argument, array, good, lambda value: parse_size(value, units), "is no size")
-    whole: IntArray = array.astype(np.int64)
-    return whole
+    rounded: IntArray = whole.astype(np.int64)
+    return rounded
 
 
 def times(argument: str, values: Any, count: int, units: Units) -> IntArray | tuple[Number, ...]:
@@ -96,7 +97,7 @@ def ragged(argument: str, given: Any, count: int | None, limit: int) -> Ragged:
 
     A tuple of two lists is a pair of CSR arrays, too, unless there may be two rows.
     """
-    pair = (given.indptr, given.indices) if hasattr(given, "indptr") and hasattr(given, "indices") else given
+    pair = _pair_of(given)
     if _is_csr(pair, count):
         rows = Ragged(_indices(f"{argument}[0]", pair[0], None), _indices(f"{argument}[1]", pair[1], limit))
         _check_start(f"{argument}[0]", rows)
@@ -119,6 +120,14 @@ def ragged(argument: str, given: Any, count: int | None, limit: int) -> Ragged:
         raise InstanceError(f"{len(rows):,} rows, and there are {count:,} tasks", argument)
     check_once(argument, rows, limit)
     return rows
+
+
+def _pair_of(given: Any) -> Any:
+    """Return the CSR arrays of a sparse matrix of any format; anything else unchanged."""
+    converted = given.tocsr() if callable(getattr(given, "tocsr", None)) else given
+    if hasattr(converted, "indptr") and hasattr(converted, "indices"):
+        return converted.indptr, converted.indices
+    return given
 
 
 def _is_csr(given: Any, count: int | None) -> bool:

@@ -17,7 +17,7 @@ from remat.instance.machine import MachineModel
 from remat.instance.native import native
 from remat.instance.validation_errors import MISSING
 from remat.messages import brief
-from remat.units import Units
+from remat.units import Units, parse_size
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -161,7 +161,7 @@ def head(kind: str, common: Mapping[str, Any]) -> dict[str, Any]:
     units = {"time": common.get("time_unit", "s"), "memory": common.get("size_unit", "B")}
     for argument, key, known in (("time_unit", "time", TIME_UNITS), ("size_unit", "memory", SIZE_UNITS)):
         if not isinstance(units[key], str) or units[key] not in known:
-            raise InstanceError(f"{brief(units[key])} is none of {', '.join(known)}", argument)
+            raise InstanceError(f"{brief(units[key])} is none of {', '.join(known)}{_remedy(units[key])}", argument)
     document["units"] = units
     for key in ("name", "description", "source", "static_memory"):
         if key in common:
@@ -170,6 +170,15 @@ def head(kind: str, common: Mapping[str, Any]) -> dict[str, Any]:
     if machine is not None:
         document["machine"] = machine_document(machine)
     return document
+
+
+def _remedy(unit: object) -> str:
+    """Return what to do instead of giving sizes in a unit such as MB; empty for all else."""
+    try:
+        factor = parse_size(f"1{unit}")
+    except ValueError:
+        return ""
+    return f"; multiply the sizes by {factor:,} (bytes), or write them as texts such as '8{unit}'"
 
 
 def units_of(document: Mapping[str, Any]) -> Units:

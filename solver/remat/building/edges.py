@@ -90,7 +90,7 @@ def edges_of(given: Any, count: int | None) -> Edges:
 
 def _refuse_other_layouts(given: Any) -> None:
     """Recognise the other forms in which programs keep edges, and say how to turn them into pairs."""
-    if hasattr(given, "indptr"):
+    if hasattr(given, "indptr") or hasattr(given, "tocsr"):
         remedy = "give pairs: numpy.transpose(graph.nonzero()), if its entries are edges from row to column"
         raise InstanceError(f"a sparse matrix of shape {tuple(given.shape)}; {remedy}", "graph")
     if isinstance(given, Mapping):

@@ -392,16 +392,20 @@ def memory_bounds(graph: TaskGraph, machine: Machine, needed: NeededTasks | None
     if len(memories) > 1:
         return bounds
     (memory,) = memories
+    need, known = largest_need(graph, machine, needed, memory), bounds[memory]
+    if need is not None and (known is None or need.size >= known.size):
+        bounds[memory] = need
+    return bounds
+
+
+def largest_need(graph: TaskGraph, machine: Machine, needed: NeededTasks, memory: int) -> MemoryBound | None:
+    """Return the most bytes that a task which must run takes if it runs in this memory; None without such a task."""
     forced = np.flatnonzero(needed.forced)
     if len(forced) == 0:
-        return bounds
+        return None
     need = _working_sets(graph, machine, memory)[forced]
     best = int(np.argmax(need))
-    size = int(need[best])
-    known = bounds[memory]
-    if known is None or size >= known.size:
-        bounds[memory] = MemoryBound(size, int(forced[best]))
-    return bounds
+    return MemoryBound(int(need[best]), int(forced[best]))
 
 
 def _resident_bytes(graph: TaskGraph, machine: Machine, memory: int) -> int:

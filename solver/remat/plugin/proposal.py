@@ -77,7 +77,8 @@ class LeastBudget:
     size : int
         Capacity of the memory, in bytes or units.
     task : int or None
-        Index (in `Result.graph.tasks`) of the task that sets it; None if no task does or if it is unknown.
+        Index (in `Result.graph.tasks`) of the task that sets it: one that takes all of it, if one does, else the one at
+        which a schedule reaches its peak. None if no task does or if it is unknown.
     sufficient : bool
         Whether solving again at this budget succeeds; otherwise it is only a lower bound.
     memory : int

@@ -19,6 +19,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, S
 from remat.plugin.registry import Algorithm
 from remat.schedule.steps import Steps, started
 from remat.solving.hints import PORTFOLIO, remedies
+from remat.solving.minimum_budget import setting_task
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
 from remat.solving.strategy_minimum import least_of_strategy
@@ -298,7 +299,7 @@ def _no_more(bound: Bound, makespan: Number) -> Bound:
     return replace(bound, value=makespan) if above else bound
 
 
-def _met(lower: Number, report: Report, steps: int) -> bool:
+def is_met(lower: Number, report: Report, steps: int) -> bool:
     """Whether a makespan is a lower bound, but for what rounding so many steps may have added."""
     makespan = report.objective
     if isinstance(lower, int) and isinstance(makespan, int):
@@ -337,7 +338,7 @@ def _judge(
     if report is not None:
         scope, least = None, None
         # The only place that decides this, from the figures alone.
-        optimal = _met(lower, report, 0 if steps is None else len(steps))
+        optimal = is_met(lower, report, 0 if steps is None else len(steps))
         optimal_within = ALL_SCHEDULES if optimal else optimal_within
         status = Status.OPTIMAL if optimal else Status.FEASIBLE
     else:
@@ -399,6 +400,7 @@ def _without_schedule(
         known = problem.least_of(least.memory)
         holds = known is not None and least.size <= known.size
         least = replace(least, scope=ALL_SCHEDULES if holds else least.scope or (scope if named else None))
+        least = replace(least, task=setting_task(problem, least))
     if problem.unreachable is not None:
         return Status.INFEASIBLE, ALL_SCHEDULES, None
     proof = problem.exceeded

@@ -20,6 +20,7 @@ from remat.solving.batch_splitting import described
 from remat.solving.budget import Budget
 from remat.solving.entry import solve
 from remat.solving.overlap_bound import Hiding, hiding_of
+from remat.solving.peak import module_at
 from remat.solving.problem_setup import AnyInstance, make_problem
 from remat.solving.static_memory import Term, terms_of
 from remat.units import Number, Units
@@ -274,7 +275,7 @@ def show(
         no_recompute_time=problem.no_recompute_time,
         no_recompute_peak=None if alone is None else alone.peak_memory[working],
         no_recompute_peak_step=None if alone is None else alone.peak_step(working),
-        no_recompute_peak_module="" if alone is None else alone.peak_module(working),
+        no_recompute_peak_module="" if alone is None else module_at(alone, working, numbered=False),
         time_bound=bound,
         time_bound_cause=cause,
         memory_needs=needs,

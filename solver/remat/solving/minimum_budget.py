@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from remat.graph.bounds import largest_need
 from remat.graph.machine import Machine
 from remat.instance import Instance
-from remat.plugin.problem import device_memories
+from remat.plugin.problem import Problem, device_memories
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
@@ -24,13 +25,24 @@ def largest_peak(result: Result, memory: int) -> int | None:
 
 
 def at_peak(result: Result, memory: int) -> LeastBudget:
-    """Return the budget with which a schedule fits, and the task that sets it."""
+    """Return the budget with which a schedule fits, and the task at which the schedule reaches its peak first."""
     assert result.report is not None
     assert result.columns is not None
     peak = result.report.peaks[result.machine.memories[memory].name]
     steps = result.columns
     run = peak.step is not None and steps.kind[peak.step] == int(StepKind.RUN)
     return LeastBudget(peak.size, int(steps.item[peak.step]) if run else None, sufficient=True, memory=memory)
+
+
+def setting_task(problem: Problem, least: LeastBudget) -> int | None:
+    """Return the task that sets a minimum budget: one that takes all of it, else what the algorithm names.
+
+    A schedule of this budget may reach its peak at another task first.
+    """
+    bounds = [problem.least_of(least.memory)]
+    if least.memory in device_memories(problem.instance, problem.machine) and not problem.in_parts:
+        bounds.append(largest_need(problem.graph, problem.machine, problem.needed, least.memory))
+    return next((bound.task for bound in bounds if bound is not None and bound.size == least.size), least.task)
 
 
 def smallest_named(named: list[LeastBudget | None]) -> LeastBudget | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,9 @@ class Peak:
         The step at which it stands; None before the first.
     task : str
         What that step does, as `Result.peak_step` says.
+    stage : int or None
+        Of the task that runs then, from 0: the stage of a chain or of a pipeline's plan, or the step of a time loop; of
+        a join, the stage of one of its chains. None if no task runs, and if the task or the instance has none.
     time : int or float
     held : tuple of Held
         The largest first; their sizes add up to `size`.
@@ -85,6 +89,7 @@ class Peak:
     capacity: int | None
     step: int | None
     task: str
+    stage: int | None
     time: Number
     held: tuple[Held, ...]
 
@@ -119,9 +124,50 @@ def peak_of(result: Result, memory: str) -> Peak | None:
         capacity=result.machine.memories[index].capacity,
         step=at,
         task=result.peak_step(memory),
+        stage=_stage_at(result, at),
         time=time,
         held=tuple(_held(result, index, at, found.size)),
     )
+
+
+UNITS = {"chain": "stage", "join": "stage", "adjoint": "step", "pipeline": "layer"}
+"""What the number in the name of a task counts, by the kind of the instance."""
+
+
+def module_at(result: Result, memory: str, *, numbered: bool = True) -> str:
+    """Return the module of the task at a memory's peak; if that has no name, by number or not at all."""
+    report = result.report
+    task = None if report is None else _task_at(result, report.peaks[memory].step)
+    if task is None:
+        return ""
+    name, number = result.graph.module(task), _number_of(result, task) if numbered else None
+    return name or ("" if number is None else f"{UNITS[_kind(result)]} {number}")
+
+
+def _stage_at(result: Result, step: int | None) -> int | None:
+    task = _task_at(result, step)
+    number = None if task is None else _number_of(result, task)
+    if number is None or _kind(result) != "pipeline":
+        return None if number is None else number - 1
+    return next((row.stage for row in result.stage_decisions if number - 1 in row.layers), None)
+
+
+def _task_at(result: Result, step: int | None) -> int | None:
+    steps = result.columns
+    if steps is None or step is None or steps.kind[step] != StepKind.RUN:
+        return None
+    return int(steps.item[step])
+
+
+def _kind(result: Result) -> str:
+    return "" if result.instance is None else result.instance.kind
+
+
+def _number_of(result: Result, task: int) -> int | None:
+    """Return the number of a task's stage, step or layer, as in its name: from 1; with chains, the second number."""
+    numbers = re.findall("[0-9]+", result.graph.tasks[task]) if _kind(result) in UNITS else []
+    own = numbers[1:] if _kind(result) == "join" else numbers
+    return int(own[0]) if own else None
 
 
 def _held(result: Result, memory: int, at: int | None, size: int) -> Iterator[Held]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from remat.errors import AlgorithmError, OptionError, RematError
-from remat.messages import nearest
+from remat.messages import listing, nearest
 from remat.plugin import registry, selection
 from remat.plugin.applicability import check_reach
 from remat.plugin.context import Context
@@ -40,6 +40,9 @@ EARLY_SHARE = 0.5
 EXPLORATION, SECOND_EXPLORATION = 0.25, 0.2
 """Shares of the time in which all anytime algorithms are tried, and again those that were too slow for a schedule; the
 best of them has the rest."""
+
+LATE_EXPLORATION = 0.5
+"""Share of the second try if all were too slow: they start again, and would be as late in less time."""
 
 CUT = (Termination.TIME_LIMIT, Termination.PATIENCE)
 """How those end that might have gone on."""
@@ -332,8 +335,8 @@ class _Portfolio:
     def _explore_and_commit(self, listed: Sequence[Candidate], others: Sequence[Candidate]) -> None:
         """Ask all for a while, and then the one that did best for as long as there is time.
 
-        So whoever is best alone has more than half of the time, whoever else is asked. Those that were stopped before
-        they had any schedule are asked once more, since that says nothing of how good they are. As long as nobody has a
+        The one that is best after the first try has more than half of the time. Those that were stopped before they had
+        any schedule are asked once more, since that says nothing of how good they are. As long as nobody has a
         schedule, the `others` are asked before anybody is asked again. If the user gave no limit, each goes on until
         its own limit of work, as long as the others have their share of the time.
         """
@@ -348,7 +351,8 @@ class _Portfolio:
         unknown = [candidate for candidate, answer in unfinished if answer.result.makespan is None]
         if unknown:
             known = [entry for entry in unfinished if entry[0] not in unknown]
-            unfinished = known + self._explore(unknown, SECOND_EXPLORATION, again=True)
+            share = SECOND_EXPLORATION if known or self.hopeless else LATE_EXPLORATION
+            unfinished = known + self._explore(unknown, share, again=True)
         for candidate, _ in sorted(unfinished, key=lambda entry: entry[1].rank[:3]):
             self._ask(candidate, again=True)
 
@@ -563,8 +567,9 @@ class _Portfolio:
         return tuple(dict.fromkeys([*notes, *(() if proved else self.refusals[:3])]))
 
     def _remarks(self, best: _Answer) -> Iterator[str]:
-        """Say what an order is worth, and what of the machine is left unused."""
+        """Say what an order is worth, who had too little time, and what of the machine is left unused."""
         yield from self._worth(best)
+        yield from self._late(best)
         machine, report = self.problem.machine, best.result.report
         assert report is not None
         if machine.links and not any(answer.solver.several_memories for answer in self.answers):
@@ -573,6 +578,15 @@ class _Portfolio:
             idle = [name.name for name in machine.processors if not report.busy.get(name.name)]
             if idle:
                 yield f"of {len(machine.processors)} processors, {len(idle)} are not used by this schedule"
+
+    def _late(self, best: _Answer) -> Iterator[str]:
+        """Name the algorithms that the time limit stopped before their first schedule: they may do better."""
+        ended = {answer.solver.name: answer.proposal.termination for answer in self.answers}
+        solved = {one.solver.name for one in self.answers if one.result.makespan is not None or one.result.scope}
+        late = [name for name, how in ended.items() if how is Termination.TIME_LIMIT and name not in solved]
+        if late and best.result.status is not Status.OPTIMAL:
+            who = "it" if len(late) == 1 else "they"
+            yield f"the time limit stopped {listing(late)} before a first schedule; with more time {who} may do better"
 
     def _worth(self, best: _Answer) -> Iterator[str]:
         """Compare the best schedule with the best one of the other kind of order, where both are known."""

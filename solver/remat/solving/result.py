@@ -17,7 +17,7 @@ from remat.graph.taskgraph import TaskGraph
 from remat.instance.digest import digest
 from remat.instance.kinds import is_pipeline
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Status, Termination
-from remat.schedule.steps import StepKind, Steps
+from remat.schedule.steps import Steps
 from remat.solving.display import Shown
 from remat.units import Number, Units
 from remat.verifier import Report, Steady
@@ -377,11 +377,13 @@ class Result(Shown):
                 return f"drop of {', '.join(step.values)}"
 
     def peak_module(self, memory: str) -> str:
-        """Return the module, stage or layer of the task at a memory's peak; empty where there is none."""
-        index = None if self.report is None else self.report.peaks[memory].step
-        if index is None or self.columns is None or self.columns.kind[index] != StepKind.RUN:
-            return ""
-        return self.graph.module(int(self.columns.item[index]))
+        """Return the module, stage or layer of the task at a memory's peak; empty where there is none.
+
+        A stage, step or layer without a name is called by its number, as in the task's name: ``stage 3``.
+        """
+        from remat.solving.peak import module_at
+
+        return module_at(self, memory)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schedule document."""

@@ -16,6 +16,7 @@ from remat.instance.kinds import is_chain, is_pipeline
 from remat.instance.lowering import lower, machine_of, samples_of
 from remat.messages import brief, elided
 from remat.placement import Unplaceable, place
+from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.addresses import read_addresses
 from remat.schedule.document import parse_steps, read_any_schedule, read_head, read_initial
@@ -24,6 +25,7 @@ from remat.schedule.orders import Orders, read_orders
 from remat.schedule.patterns import PeriodicSchedule, read_pattern
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.batch_splitting import of_schedule
+from remat.solving.conclusion import is_met
 from remat.solving.result import Result
 from remat.units import LARGEST_TOTAL, Number, parse_number, parse_time
 from remat.verifier import Report, Violation, check, check_addresses, check_cycle, nothing_run
@@ -111,7 +113,7 @@ class Examined:
         """Return the schedule as a result, for those who draw results.
 
         Whatever was measured is the verifier's. Status, bound and class are what the document states, where it states
-        what was measured, and are marked so; otherwise nothing of them is taken over.
+        what was measured, and are marked so; otherwise the bound is that of the tasks that any schedule must run.
 
         Raises
         ------
@@ -121,6 +123,9 @@ class Examined:
         if not self.report.ok:
             raise OptionError(self.refusal)
         status, lower, within = self._stated()
+        stated = lower > 0
+        if not stated:
+            status, lower, within = self._measured()
         return Result(
             instance_name=self.instance.name or "",
             instance=self.instance,
@@ -137,7 +142,7 @@ class Examined:
             lower_bound=lower,
             no_recompute_time=self.report.run_time - self.report.recompute_time,
             optimal_within=within,
-            notes=(AS_STATED,) if lower else (),
+            notes=(AS_STATED,) if stated else (),
             orders=self.orders,
             pattern=self.pattern,
             addresses=self.addresses,
@@ -156,6 +161,8 @@ class Examined:
             stated, found = (f"digest {str(text)[:SHOWN_DIGEST]}" for text in (about["digest"], digest(self.instance)))
             return f"the schedule is of {brief(made)} ({stated}), not of {brief(own)} ({found}); give its own instance"
         shown = elided(str(first), 150)
+        if len(broken) == 1:
+            return f"the schedule breaks one rule: {shown}"
         return f"the schedule breaks rules; the first of {len(broken):,}: {shown}; remat verify lists them"
 
     def with_addresses(self, layout: Addresses) -> Examined:
@@ -192,6 +199,19 @@ class Examined:
             return Status.FEASIBLE, 0, None
         stated = self.document.get("status") == Status.OPTIMAL and within == ALL_SCHEDULES
         return Status.OPTIMAL if stated else Status.FEASIBLE, lower, within if isinstance(within, str) else None
+
+    def _measured(self) -> tuple[Status, Number, str | None]:
+        """Return the bound that holds for every schedule, and whether the makespan meets it; 0 if the batch is divided.
+
+        A schedule that divides the batch was judged on its own division: others may be faster than this allows.
+        """
+        instance = self.instance
+        if is_pipeline(instance) and (instance.cut or instance.samples is not None):
+            return Status.FEASIBLE, 0, None
+        lower = Problem(instance, self.machine).least_objective
+        if is_met(lower, self.report, len(self.steps)):
+            return Status.OPTIMAL, lower, ALL_SCHEDULES
+        return Status.FEASIBLE, lower, None
 
 
 def examine(

@@ -151,6 +151,21 @@ def test_curve_and_least_budget_are_those_of_the_questions():
         assert prepared.least_budget(**price).answer == remat.least_budget(instance, algorithm="rotor", **price).answer
 
 
+def test_a_curve_has_the_answer_to_each_budget_that_was_asked():
+    prepared = remat.prepare(remat.load(draw_chain(2, 8)), algorithm="rotor")
+    whole = prepared.least_budget().answer.value
+    budgets = [3 * whole, 2 * whole, 3 * whole, f"{2 * whole}B", float(3 * whole)]
+    curve = prepared.curve(budgets[:3])
+    assert [point.budget for point in curve.answers] == [2 * whole, 3 * whole]
+    assert [curve.at(budget).makespan for budget in budgets] == [
+        prepared.solve(size * whole).makespan for size in (3, 2, 3, 2, 3)
+    ]
+    with pytest.raises(remat.OptionError, match=rf"budget: no answer to 7; the budgets are {2 * whole}, {3 * whole}"):
+        curve.at(7)
+    with pytest.raises(remat.OptionError, match=r"^budget: '60%' is not a size"):
+        curve.at("60%")
+
+
 def test_auto_and_warm_starts():
     instance = remat.load(draw_chain(4, 6))
     prepared = remat.prepare(instance)

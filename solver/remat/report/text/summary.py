@@ -135,7 +135,8 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
     else:
         yield from decision_lines(result, verbose=verbose)
         yield from _schedule(result, result.report)
-    yield "lower bound", _lower_bound(result)
+    if result.lower_bound or not result.makespan:
+        yield "lower bound", _lower_bound(result)
     yield from class_bounds(result)
     if result.report is not None:
         yield from traffic(result.report, result.machine, units, idle=result.orders is None)

@@ -160,7 +160,7 @@ def _of_stages(result: Result, rows: Sequence[Decision], unit: str, *, branched:
         if place.letters == "s" and place.second is not None and not branched and row.runs:
             variants[place.second].append((stage, row))
     for branch in sorted({*again, *kept}):
-        of = f"branch {branch}" if branched else ""
+        of = f"chain {branch}" if branched else ""
         if branch in again:
             yield _recomputed(again[branch], unit, of)
         left = {stage: listed for stage, listed in kept[branch].items() if stage not in again[branch]}
@@ -185,7 +185,7 @@ def _of_stages(result: Result, rows: Sequence[Decision], unit: str, *, branched:
             role=role,
             memory=memory,
             home=home,
-            of=f"branch {branch}" if branched else "",
+            of=f"chain {branch}" if branched else "",
         )
     for variant, chosen in sorted(variants.items()):
         yield _group(

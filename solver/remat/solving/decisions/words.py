@@ -137,7 +137,7 @@ def sentence(group: Group, result: Result, *, all_of_them: bool = False) -> str:
     if group.unit == "steps" and not all_of_them and ", " in what and what.endswith(" more"):
         what = f"{len(group.numbers):,} steps"  # of time loops the numbers say more than which ones
     if group.decision == RECOMPUTED:
-        often = f", up to {group.most_runs - 1} times each" if group.most_runs > 2 else ""
+        often = f", up to {group.most_runs} runs each" if group.most_runs > 2 else ""
         runs = f", {group.runs:,} extra runs" if group.runs > len(group.numbers) else ""
         return f"{begins}recompute {what}{often} ({_time(group.time, units)}{runs})"
     if group.decision == OFFLOADED:

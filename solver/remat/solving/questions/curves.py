@@ -8,11 +8,13 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
+from remat.errors import OptionError, QuantityError
+from remat.messages import brief, listing
 from remat.plugin.proposal import Status, Termination
 from remat.solving.display import Shown
 from remat.solving.minimum_budget import budgeted_memories, largest_peak
 from remat.solving.result import Result
-from remat.units import Number, Units
+from remat.units import Number, Units, parse_size
 
 SCHEMA = "remat.sweep/1"
 
@@ -153,6 +155,30 @@ class Curve:
     exhaustive: bool
     termination: Termination
     default_limit: float | None = None
+
+    def at(self, budget: int | float | str | None) -> Point:
+        """Return the answer to a budget that was asked for.
+
+        Parameters
+        ----------
+        budget : int, float, str or None
+            A size such as ``600_000_000`` or ``"600MB"``, as `Point.budget` says it; a share has no size here. None is
+            unbounded.
+
+        Raises
+        ------
+        remat.OptionError
+            If the curve has no answer to this budget.
+        """
+        try:
+            size = None if budget is None else parse_size(budget)
+        except QuantityError as error:
+            raise OptionError(str(error), argument="budget") from None
+        found = next((point for point in self.answers if point.budget == size), None)
+        if found is None:
+            known = listing(str(point.budget) for point in self.answers)
+            raise OptionError(f"no answer to {brief(budget)}; the budgets are {known}", argument="budget")
+        return found
 
     @cached_property
     def points(self) -> tuple[Point, ...]:

@@ -23,7 +23,7 @@ from remat.schedule.recompute import segments_of
 from remat.solving import portfolio
 from remat.solving.budget import Budget, apply_budget
 from remat.solving.entry import Setup
-from remat.solving.minimum_budget import at_peak, budgeted_memories, smallest_named
+from remat.solving.minimum_budget import at_peak, budgeted_memories, setting_task, smallest_named
 from remat.solving.problem_setup import AnyInstance, Control, make_problem, read_seconds
 from remat.solving.questions.chain_as_pipeline import document_of_chain
 from remat.solving.questions.parallel_degrees import ALGORITHM, Degrees, Way, put_back, ways_of
@@ -231,7 +231,7 @@ def _without_plan(
     least = smallest_budget(asked, limits, deadline, size)
     if least is not None:
         same = own[0].whole is None and own[0].instance is best.instance
-        task = least.task if same and len(own) == 1 else None
+        task = setting_task(problems[0], least) if same and len(own) == 1 else None
         known = replace(least, memory=best.result.machine.processors[0].memory, task=task)
     return replace(best, result=replace(best.result, least_budget=known))
 
