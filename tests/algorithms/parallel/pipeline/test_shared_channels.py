@@ -285,3 +285,44 @@ def assert_in_order(row, pattern, slack):
             path.append((pattern.returned[stage - 1], row.hops[stage - 1].backward + row.hops[stage - 1].later[1]))
     for (begin, took), (following, _) in itertools.pairwise(path):
         assert begin + took <= following + slack
+
+
+# --- pipelines that run once ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["1f1b", "gpipe", "pipe-plan", "tarnawski-dp"])
+@pytest.mark.parametrize(
+    "channel",
+    [
+        pytest.param(lambda one, other: "gpu1", id="a device"),
+        pytest.param(lambda one, other: [f"own {one}", "bus"], id="a second channel of both"),
+    ],
+)
+def test_orders_know_one_channel_of_a_link(name, channel):
+    document = transfers_decide() | {"weights": "flush"}
+    with pytest.raises(remat.OptionError, match=r"no link such as gpu[01]->gpu[01]"):
+        remat.solve(document, machine=machine(NAMES, channel, bandwidth=1), algorithm=name)
+
+
+@pytest.mark.parametrize("name", ["1f1b", "gpipe", "tarnawski-dp"])
+@pytest.mark.parametrize(
+    "channel",
+    [
+        pytest.param(lambda one, other: "bus", id="one channel"),
+        pytest.param(lambda one, other: [f"own {one}", f"also own {one}"], id="two channels of its own"),
+    ],
+)
+def test_orders_take_turns_on_a_channel(name, channel):
+    document = transfers_decide() | {"weights": "flush"}
+    here = machine(NAMES, channel, bandwidth=1)
+    result = remat.solve(document, machine=here, algorithm=name)
+    verdict = referee.check(document | {"machine": here}, result.to_dict())
+    assert verdict.ok, verdict.violations
+    assert verdict.makespan == result.makespan
+
+
+@pytest.mark.parametrize("mode", ["blocking", "rendezvous", "grouped"])
+def test_transfers_that_block_devices_are_placed(mode):
+    document = transfers_decide() | {"weights": "flush"}
+    document["cluster"] = document["cluster"] | {"transfers": mode, "levels": [{"bandwidth": 1}]}
+    assert remat.solve(document, algorithm="gpipe").makespan is not None
