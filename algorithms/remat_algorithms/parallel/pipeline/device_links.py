@@ -1,7 +1,7 @@
 """Links between devices, and the resources that their transfers occupy.
 
-Two transfers take turns exactly if their links occupy a common resource (`Machine.held_by_link`). The verifier counts
-in the same way. Links without a named channel have one of their own.
+Two transfers take turns exactly if their links occupy a common resource (`Machine.held_by_link`), as for the verifier.
+Each link without a named channel has a separate one.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 As in 1F1B*, times are found from the last stage to the first. Each backward and its transfer begin as soon as their
 resources are free modulo the period. Each forward and its transfer then begin as late as their resources are free. No
-two operations therefore overlap on a resource. If every link has channels of its own, the pattern is that of 1F1B*.
+two operations therefore overlap on a resource. If links share no channels, the pattern is that of 1F1B*.
 Otherwise it may keep more micro-batches than necessary, and a shorter period may exist.
 """
 
@@ -109,7 +109,7 @@ class _Calendar:
 
 
 def pattern_in_turns(row: Row, occupied: Occupied, period: Number) -> Star | None:
-    """Return a pattern of a period that is at least `Row.least_period`; None if operations do not find room.
+    """Return a pattern of a period that is at least `Row.least_period`; None if some operation does not fit in.
 
     Notes
     -----
