@@ -8,6 +8,7 @@ from remat.plugin import registry
 from tests.fuzz import forms
 from tests.fuzz.budgets import draw_budget
 from tests.fuzz.kinds.figures import Draw
+from tests.fuzz.kinds.machines import of_devices
 from tests.fuzz.options import WORK, draw_options
 
 ODDS_TO_SKIP = 10
@@ -25,7 +26,7 @@ LARGE, MOST_OF_LARGE, SHORT = 100, 5, (0.3, 1.0, 1.0, 2.0)
 
 @dataclass(frozen=True)
 class Solve:
-    """The request to one algorithm."""
+    """The request to one algorithm; `machine` replaces the one of the instance."""
 
     algorithm: str
     budget: object = None
@@ -33,11 +34,13 @@ class Solve:
     seed: int = 0
     twice: bool = False
     time_limit: float | None = None
+    machine: dict | None = None
 
     def arguments(self):
         """Return keyword arguments of `remat.solve`."""
         chosen = {"algorithm": self.algorithm, "budget": self.budget, "options": self.options, "seed": self.seed}
-        return chosen | ({} if self.time_limit is None else {"time_limit": self.time_limit})
+        chosen |= {} if self.time_limit is None else {"time_limit": self.time_limit}
+        return chosen | ({} if self.machine is None else {"machine": copy.deepcopy(self.machine)})
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,22 @@ def draw_case(seed, form=None, among=()):
         except remat.InstanceError:
             continue  # a graph in which some task can never run, sizes beyond 2^62
         case = Case(seed, drawn, form=drawn_form)
-        return replace(case, solves=tuple(_solves(Draw(f"{seed}/solves"), case, set(among))))
+        machine = _machine(Draw(f"{seed}/machine"), drawn)
+        solves = (replace(solve, machine=machine) for solve in _solves(Draw(f"{seed}/solves"), case, set(among)))
+        return replace(case, solves=tuple(solves))
     raise RuntimeError(f"seed {seed}: a hundred instances, and none can be read")
+
+
+def _machine(draw, drawn):
+    """Draw a machine that replaces the cluster of a pipeline without end, in half of the cases."""
+    if drawn["kind"] != "pipeline" or drawn.get("weights", "flush") == "flush" or draw.chance(2):
+        return None
+    devices = []
+    for entry in drawn["cluster"]["devices"]:
+        count, kind = entry.get("count", 1), entry.get("type", entry["name"])
+        names = [entry["name"]] if count == 1 else [f"{entry['name']}{k}" for k in range(count)]
+        devices += [(name, kind) for name in names]
+    return of_devices(draw, devices)
 
 
 def forms_for(algorithms):

@@ -29,12 +29,17 @@ def command_line_findings(case, answers, rng):
         instance.write_text(json.dumps(case.document), encoding="utf-8")
         arguments = ["solve", str(instance), "-a", given.solve.algorithm, "--seed", str(given.solve.seed)]
         arguments += ["-o", str(schedule), *_budget(given.solve.budget)]
+        machine = []
+        if given.solve.machine is not None:
+            (Path(folder) / "machine.json").write_text(json.dumps(given.solve.machine), encoding="utf-8")
+            machine = ["--machine", str(Path(folder) / "machine.json")]
+        arguments += machine
         code, printed = _run(arguments)
         wanted = REFUSED if given.result is None else CODES[str(given.result.status)]
         if code != wanted:
             yield _finding(given, f"exit code {code}, not {wanted}: {printed}")
         elif code == 0:
-            code, printed = _run(["verify", str(instance), str(schedule)])
+            code, printed = _run(["verify", str(instance), str(schedule), *machine])
             if code != 0:
                 yield _finding(given, f"verify exits with {code}: {printed}")
 

@@ -89,7 +89,7 @@ DRAWN_FOR = {
     "hosted-pipeline": ("optpipe", "pipe-plan", "pipeoffload"),
     "endless-pipeline": (
         *("1f1b-star", "2bw-plan", "hetpipe", "madpipe", "pipedream", "pipedream-2bw", "pipedream-dp"),
-        *("pipeline-ilp", "pipemare", "spectrain"),
+        *("pipeline-ilp", "pipemare", "spectrain", "tarnawski-dp"),
     ),
     "inference": ("placement-bound", "placement-replicated", "tarnawski-dp", "tarnawski-ip"),
     "slices": ("terapipe",),

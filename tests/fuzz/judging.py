@@ -152,6 +152,8 @@ def _judge(case, given):
 
 def _judge_schedule(case, given, document):
     result, instance = given.result, plain(case.document)
+    if given.solve.machine is not None:
+        instance = instance | {"machine": given.solve.machine}
     budget = _named_budget(instance, given)
     if len(result.columns) > MOST_STEPS:
         return

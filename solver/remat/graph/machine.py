@@ -150,6 +150,10 @@ class Machine:
         """Index of each processor by its name."""
         return {processor.name: i for i, processor in enumerate(self.processors)}
 
+    def share_a_resource(self, one: int, other: int) -> bool:
+        """Whether the transfers of two links (by index) occupy some resource that serves only one of them at a time."""
+        return not set(self.held_by_link[one]).isdisjoint(self.held_by_link[other])
+
     def with_capacities(self, capacities: Mapping[str, int | None]) -> Machine:
         """Return the machine with other capacities for the named memories.
 

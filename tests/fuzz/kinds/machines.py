@@ -52,6 +52,63 @@ def _links(draw, one, other, processors):
     return links[: 1 if draw.chance(10) else 2]
 
 
+CHANNELS = ("unnamed", "unnamed", "separate", "shared", "shared", "bus", "mixed", "crossed", "several", "processor")
+"""How the links between devices use channels."""
+
+
+def of_devices(draw, devices, channels=None):
+    """Draw a machine that replaces the cluster of a pipeline.
+
+    Parameters
+    ----------
+    draw : Draw
+    devices : sequence of (str, str)
+        Names and types.
+    channels : str, optional
+        ``unnamed``; ``separate`` ones for each direction; ``shared`` by both directions; one ``bus`` or two for several
+        pairs of devices; ``mixed``; ``crossed``: one for all links from a device, or to it; ``several`` for one link;
+        that of a ``processor``.
+    """
+    channels = draw.pick(CHANNELS) if channels is None else channels
+    names = [name for name, _ in devices]
+    some_missing, in_a_row = draw.chance(6), draw.chance(6)
+    links = []
+    for here, source in enumerate(names):
+        for there, target in enumerate(names):
+            if here == there or (in_a_row and abs(here - there) > 1) or (some_missing and draw.chance(5)):
+                continue
+            link = {"source": source, "target": target}
+            draw.seldom(link, 2, bandwidth=lambda: draw.pick([1, 2, 3, 0.5]), latency=draw.time)
+            draw.seldom(link, 6, delay=draw.time)
+            channel = _channel_between(draw, channels, names, here, there)
+            links.append(link if channel is None else link | {"channel": channel})
+    memories = [{"name": name} for name in names]
+    for memory in memories:
+        draw.seldom(memory, 6, capacity=lambda: draw.size(40))
+    processors = [{"name": name, "memory": name, "type": kind} for name, kind in devices]
+    return {"memories": memories, "processors": processors, **({"links": links} if links else {})}
+
+
+def _channel_between(draw, channels, names, here, there):
+    one_way, both_ways = f"{here} to {there}", f"{min(here, there)} and {max(here, there)}"
+    match channels:
+        case "separate":
+            return one_way
+        case "shared":
+            return both_ways
+        case "bus":
+            return draw.pick(["bus", "bus", "other", None])
+        case "mixed":
+            return draw.pick([None, one_way, both_ways, "bus", f"{names[there]}->{names[here]}"])
+        case "crossed":
+            return draw.pick([f"from {here}", f"to {there}", None])
+        case "several":
+            return draw.pick([None, [one_way, both_ways], ["bus", one_way], [names[here], names[there]]])
+        case "processor":
+            return draw.pick([None, names[here], names[there], draw.pick(names)])
+    return None
+
+
 def memories_of(drawn):
     """Return the names of the memories; a document without a machine has one called `memory`."""
     return [entry["name"] for entry in drawn.get("machine", {"memories": [{"name": "memory"}]})["memories"]]

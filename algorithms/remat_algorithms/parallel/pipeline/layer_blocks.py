@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from remat.plugin import Number, Pattern, PipelineInstance, Problem, Stage
+from remat_algorithms.parallel.pipeline.device_links import are_linked
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop, Times
 from remat_algorithms.parallel.pipeline.periodic_pipelines import versions_of
 from remat_algorithms.parallel.pipeline.stages import held_bytes, steady_peaks
@@ -98,7 +99,7 @@ class Blocks:
     def whole(self) -> bool:
         """Whether all times are integers, including those of transfers."""
         ways = [self.hop(block, *ends) for block in range(len(self.parts) - 1) for ends in self.pairs]
-        each = [time for hop in ways for time in (hop.forward, hop.backward, *hop.later)]
+        each = [time for hop in ways if hop is not None for time in (hop.forward, hop.backward, *hop.later)]
         each += [time for rows in self.times.values() for row in rows if row is not None for time in row]
         return all(isinstance(time, int) for time in each)
 
@@ -133,21 +134,15 @@ class Blocks:
             able = [time for rows in self.times.values() if (time := rows[block]) is not None]
             total += max((sum(time) for time in able), default=0)
         for block in range(len(self.parts) - 1):
-            hops = [self.hop(block, *ends) for ends in self.pairs]
+            hops = [hop for ends in self.pairs if (hop := self.hop(block, *ends)) is not None]
             total += max((hop.forward + hop.backward + sum(hop.later) for hop in hops), default=0)
         return total or 1
 
-    def hop(self, block: int, one: int, other: int) -> Hop:
-        """Return the connection from a block on one device to the next block on another."""
+    def hop(self, block: int, one: int, other: int) -> Hop | None:
+        """Return the connection from a block on one device to the next block on another; None if there is none."""
+        if not are_linked(self.problem.machine, one, other):
+            return None
         return hop_between(self.problem.machine, one, other, self.instance.each_layer()[self.parts[block][1] - 1])
-
-    def channels(self, one: int, other: int) -> tuple[object, object]:
-        """Return the channels from one device to another and back."""
-        machine = self.problem.machine
-        here, there = (machine.processors[device].memory for device in (one, other))
-        ways = ((here, there), (there, here))
-        out, back = (machine.links[machine.link_index[ends]].channel or ends for ends in ways)
-        return out, back
 
     def joined(self, cuts: Sequence[int]) -> Blocks:
         """Return larger blocks, each from one cut to the next."""

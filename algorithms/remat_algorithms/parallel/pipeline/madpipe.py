@@ -179,11 +179,11 @@ class Cutting:
             yield self.special, label.normal
 
     def _sent(self, label: _Label, home: int, period: Number) -> Number | None:
-        """Return V with the transfers to the next stage; None if these exceed a period."""
+        """Return V with the transfers to the next stage; None without links, or if transfers exceed a period."""
         if label.home < 0:
             return 0
         hop = self.blocks.hop(label.first - 1, home, label.home)
-        if hop.load > period:
+        if hop is None or hop.load > period:
             return None
         gap = label.gap + hop.later[0]
         if hop.is_shared:
@@ -286,10 +286,11 @@ class _Search:
     def _as_star(self, allocation: Allocation, less: tuple[int, ...]) -> list[int]:
         stages, homes = self.blocks.joined(allocation.cuts), allocation.homes
         each = [stages.time(stage, home) or (0, 0, 0) for stage, home in enumerate(homes)]
+        hops = [stages.hop(stage, *homes[stage : stage + 2]) for stage in range(len(homes) - 1)]
         row = Row(
             tuple(time[0] for time in each),
             tuple(time[1] + time[2] for time in each),
-            tuple(stages.hop(stage, *homes[stage : stage + 2]) for stage in range(len(homes) - 1)),
+            tuple(hop for hop in hops if hop is not None),
         )
 
         def fits(found: Star) -> bool:

@@ -164,8 +164,17 @@ def more_gap(gap: Number, period: Number, load: Number) -> Number:
     return 0 if rest <= period - load + slack else period - rest
 
 
-def least_period(row: Row, fits: Callable[[Star], bool]) -> Star | None:
+def least_period(
+    row: Row, fits: Callable[[Star], bool], pattern: Callable[[Row, Number], Star | None] = star
+) -> Star | None:
     """Return the pattern with the smallest period that fits; None if a single micro-batch at a time does not fit.
+
+    Parameters
+    ----------
+    row : Row
+    fits : callable
+    pattern : callable
+        Returns the pattern of a period, if it has one; that of `Row.time` always exists.
 
     Notes
     -----
@@ -175,11 +184,11 @@ def least_period(row: Row, fits: Callable[[Star], bool]) -> Star | None:
     """
     low: Number = row.least_period or 1
     high: Number = row.time or 1
-    best = star(row, low)
-    if fits(best):
+    best = pattern(row, low)
+    if best is not None and fits(best):
         return best
-    best = star(row, high)
-    if not fits(best):
+    best = pattern(row, high)
+    if best is None or not fits(best):
         return None
     is_whole = isinstance(low, int) and isinstance(high, int)
     sums = [] if is_whole else _sums(row, low, high)
@@ -189,8 +198,8 @@ def least_period(row: Row, fits: Callable[[Star], bool]) -> Star | None:
         middle: Number = (low + high) // 2 if is_whole else (low + high) / 2
         if sums:
             middle = sums[len(sums) // 2]
-        found = star(row, middle)
-        if fits(found):
+        found = pattern(row, middle)
+        if found is not None and fits(found):
             best, high = found, middle
         else:
             low = middle

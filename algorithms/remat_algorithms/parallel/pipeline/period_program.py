@@ -24,6 +24,7 @@ from typing import Any
 from remat.plugin import Number
 from remat_algorithms.kit.programs.cp_sat import CpSatJob
 from remat_algorithms.kit.programs.solver_status import Outcome, watched
+from remat_algorithms.parallel.pipeline.device_links import occupied_between
 from remat_algorithms.parallel.pipeline.layer_blocks import Blocks
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop, Times
 from remat_algorithms.parallel.pipeline.periodic_pipelines import most_in_flight
@@ -115,6 +116,19 @@ def solve(asked: Asked, period: int, stop: Callable[[], bool]) -> Answer:
     return Answer(solutions[-1] if solutions else None, answer.outcome is Outcome.INFEASIBLE)
 
 
+def periods_of(blocks: Blocks) -> int:
+    """Return the maximum number of periods between the first and the last operation of a micro-batch.
+
+    Each block has four instants on the path, each at most one period after the previous one, plus their durations.
+    """
+    return 10 * len(blocks.parts) + 2
+
+
+def longest_period(blocks: Blocks) -> int:
+    """Return the longest period, in steps, whose program has numbers of 64 bits."""
+    return REACH // (periods_of(blocks) + 2)
+
+
 LARGEST_SUM = 2**62
 """Largest sum of products that the solver accepts."""
 
@@ -128,8 +142,7 @@ class _Program:
         self.asked, self.blocks, self.period = asked, asked.blocks, period
         self.model: Any = cp_model.CpModel()
         self.count = len(asked.blocks.parts)
-        # Four instants per block on the path, each at most one period after the previous, plus their durations.
-        self.periods = 10 * self.count + 2
+        self.periods = periods_of(asked.blocks)
         self.busy: dict[object, _Busy] = {}
         self.both: dict[tuple[int, int, int], Any] = {}
         # Sums of bytes that the solver cannot add are counted in larger units, rounded such that no pattern is lost.
@@ -221,26 +234,32 @@ class _Program:
             ends = self.forward[block].time + self.took[0][block]
             starts = self.backward[block + 1].time + self.whole[block + 1]
             sent, returned = self._of(ends), self._of(starts)
-            if any(hop != Hop() for hop in hops.values()):
+            if any(hop is not None and hop != Hop() for hop in hops.values()):
                 sent, returned = self._instant(), self._instant()
                 self._after(sent.time, ends)
                 self._after(returned.time, starts)
             for (one, other), hop in hops.items():
                 cut = self._both(block, one, other)
+                if hop is None:
+                    self.model.add(cut == 0)
+                    continue
                 ready = steps(hop.forward + hop.later[0]), steps(hop.backward + hop.later[1])
                 if max(ready) > REACH:
                     self.model.add(cut == 0)  # later than any instant of the program
                     continue
-                out, back = self.blocks.channels(one, other)
-                self._use(out, sent, steps(hop.forward), cut)
-                self._use(back, returned, steps(hop.backward), cut)
+                out, back = occupied_between(self.blocks.problem.machine, one, other)
+                for resource in out:
+                    self._use(resource, sent, steps(hop.forward), cut)
+                for resource in back:
+                    self._use(resource, returned, steps(hop.backward), cut)
                 if steps(hop.forward) > self.period or steps(hop.backward) > self.period:
                     self.model.add(cut == 0)
                 ends_ = sent.time + ready[0]
                 self.model.add(self.forward[block + 1].time >= ends_).only_enforce_if(cut)
                 ends_ = returned.time + ready[1]
                 self.model.add(self.backward[block].time >= ends_).only_enforce_if(cut)
-            arrived = [steps(sum(hop.later) + hop.forward + hop.backward) for hop in hops.values()]
+            known = [hop for hop in hops.values() if hop is not None]
+            arrived = [steps(sum(hop.later) + hop.forward + hop.backward) for hop in known]
             most = min(self.period - 1 + max(arrived, default=0), REACH)
             for when, begun in ((self.forward[block + 1], sent), (self.backward[block], returned)):
                 self.model.add(when.time >= begun.time)

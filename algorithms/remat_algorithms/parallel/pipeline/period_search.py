@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from remat.plugin import Context, Number, OptionError, Pattern, Problem
 from remat_algorithms.parallel.pipeline.layer_blocks import Blocks
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import Times
-from remat_algorithms.parallel.pipeline.period_program import Answer, Asked, Found, solve
+from remat_algorithms.parallel.pipeline.period_program import Answer, Asked, Found, longest_period, solve
 from remat_algorithms.parallel.pipeline.periodic_pipelines import StarOptions, solve_star
 
 ROUNDS = 4
@@ -73,7 +73,7 @@ def least_period(asked: Asked, low: int, high: int, stop: Callable[[], bool]) ->
     periods than before.
     """
     best: Pattern | None = None
-    refuted = low - 1
+    refuted, high = low - 1, min(high, longest_period(asked.blocks))
     while low <= high and not stop():
         period = (low + high) // 2
         found, is_refuted = _fitting(asked, period, stop)
@@ -93,6 +93,7 @@ def refute(asked: Asked, refuted: int, least: int, stop: Callable[[], bool]) -> 
     The bisection starts at the longest period known to be infeasible. If a program takes too long for one period, it
     usually does for longer ones, too.
     """
+    least = min(least, longest_period(asked.blocks) + 1)
     while least - refuted > 1 and not stop():
         period = (least + refuted) // 2
         if solve(asked, period, stop).refuted:

@@ -81,19 +81,21 @@ def stream_of(problem: Problem, name: str, weights: Sequence[str]) -> PipelineIn
     Raises
     ------
     OptionError
-        If they do not, or if links wait for others.
+        If they do not, or if links wait for others or for devices.
     """
-    instance, links = problem.instance, problem.machine.links
+    instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
     if instance.weights not in weights:
         raise OptionError(
             f"{name} is for weights {' or '.join(weights)}, and those of the instance are {instance.weights}",
             argument="algorithm",
         )
-    users: dict[str | None, set[frozenset[int]]] = {}
-    for link in links:
-        users.setdefault(link.channel, set()).add(frozenset((link.source, link.target)))
-    if any(link.also for link in links) or any(len(ends) > 1 for ends in users.values()):
+    users: dict[int, set[frozenset[int]]] = {}
+    for link, held in zip(machine.links, machine.held_by_link, strict=True):
+        for resource in held:
+            users.setdefault(resource, set()).add(frozenset((link.source, link.target)))
+    devices = range(len(machine.processors))
+    if any(resource in devices or len(ends) > 1 for resource, ends in users.items()):
         raise OptionError(f"{name} wants a channel of its own between any two devices", argument="algorithm")
     return instance
 

@@ -33,6 +33,7 @@ from remat.plugin import (
     tasks_of,
 )
 from remat_algorithms.parallel.pipeline import rules
+from remat_algorithms.parallel.pipeline.device_links import links_between
 from remat_algorithms.parallel.pipeline.model import Lists, PipelineModel
 from remat_algorithms.parallel.pipeline.partition import balanced_cuts
 
@@ -208,8 +209,7 @@ def model_of(
         sent = [layers[layer] for layer in _between(sources, one, other)]
         if here == there or not sent:
             return 0
-        out = machine.links[machine.link_index[here, there]]
-        back = machine.links[machine.link_index[there, here]]
+        out, back = (machine.links[link] for link in links_between(machine, one.device, other.device))
         # The faster direction of the slowest transfers, so that the model is a relaxation.
         there_and_back = (
             [out.time(layer.output_size) for layer in sent],

@@ -4,21 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remat.plugin import Beat, Layer, Machine, Number, Pattern, Phase, PipelineInstance, Problem, Stage
+from remat.plugin import (
+    Beat,
+    Layer,
+    Machine,
+    Number,
+    Pattern,
+    Phase,
+    PipelineInstance,
+    Problem,
+    Stage,
+)
+from remat_algorithms.parallel.pipeline.device_links import links_between
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop, Times
 
 
 def hop_between(machine: Machine, one: int, other: int, last: Layer) -> Hop:
-    """Return the connection between two devices, given the layer before the cut."""
-    here, there = (machine.processors[device].memory for device in (one, other))
-    if here == there:
+    """Return the connection between two devices, given the layer before the cut.
+
+    Raises
+    ------
+    OptionError
+        If a direction has no link.
+    """
+    if machine.processors[one].memory == machine.processors[other].memory:
         return Hop()
-    out, back = (machine.links[machine.link_index[ends]] for ends in ((here, there), (there, here)))
+    ways = links_between(machine, one, other)
+    out, back = (machine.links[link] for link in ways)
     return Hop(
         out.time(last.output_size) - out.delay,
         back.time(last.gradient_bytes) - back.delay,
         (out.delay, back.delay),
-        out.channel == back.channel,
+        machine.share_a_resource(*ways),
     )
 
 

@@ -1,25 +1,27 @@
 """Contiguous placement of pipelines with backwards: layers instead of units, and activations kept for the backward.
 
 The program over down-sets (`downset_table`) begins at the loss. As in 1F1B, the k-th stage from there holds its
-parameters and min(k, m) of m micro-batches. The time of a layer is that of its forward and its backward. A channel
-between stages carries outputs forwards and gradients backwards. Each direction has a separate channel, so the slower
-direction counts.
+parameters and min(k, m) of m micro-batches. The time of a layer is that of its forward and its backward. Links between
+stages carry outputs forwards and gradients backwards. The slower direction counts, or the sum of both if they share a
+channel.
 
 The search uses the slowest channel of the cluster for all, and then the fastest, and keeps the better result after
-placement. Steps that end run 1F1B. Streams with changing parameters run 1F1B* with the smallest period that fits. If
-transient values do not fit, devices have less memory in the next round.
+placement. Steps that end run 1F1B. Streams with changing parameters run 1F1B* with the smallest period that fits, or
+take turns on channels that several pairs of devices share (`shared_channels`). If transient values do not fit, devices
+have less memory in the next round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from remat.plugin import (
     Context,
+    Machine,
     Number,
     OptionError,
     Orders,
@@ -30,10 +32,12 @@ from remat.plugin import (
     Proposal,
     Stage,
 )
-from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop, Row, Star, least_period
+from remat_algorithms.parallel.pipeline.device_links import are_linked, occupied_between
+from remat_algorithms.parallel.pipeline.one_f_one_b_star import Row, Star, least_period
 from remat_algorithms.parallel.pipeline.periodic_pipelines import most_in_flight, versions_of
+from remat_algorithms.parallel.pipeline.shared_channels import Occupied, pattern_in_turns
 from remat_algorithms.parallel.pipeline.stages import held_bytes, model_of, placed, steady_peaks
-from remat_algorithms.parallel.pipeline.star_patterns import pattern_of
+from remat_algorithms.parallel.pipeline.star_patterns import hop_between, pattern_of
 from remat_algorithms.parallel.placement.best_pattern import ROUNDS
 from remat_algorithms.parallel.placement.downset_table import FINEST, NO_LIMIT, Search, Staged, homes_of, orders
 from remat_algorithms.parallel.placement.downsets import down_sets, of_order
@@ -41,6 +45,9 @@ from remat_algorithms.parallel.placement.groups import Passing
 
 MOST_CELLS = 10**7
 """Maximum number of down-sets times numbers of devices of each class; above it, only orders of the layers are used."""
+
+MOST_TRIALS = 10_000
+"""Maximum number of devices that are tried in a row if not all of them are linked."""
 
 ENDLESS = 10**6
 """Maximum number of micro-batches in flight in a stream."""
@@ -109,8 +116,13 @@ class _Best:
         assert isinstance(instance, PipelineInstance)
         model = model_of(problem, instance, stages)
         backward = tuple(b + w for b, w in zip(model.backward, model.weight, strict=True))
-        row = Row(model.forward, backward, tuple(self._hops(instance, stages)))
-        layers = instance.each_layer()
+        layers, machine = instance.each_layer(), problem.machine
+        ends = [(one.device, other.device, layers[one.layers[-1]]) for one, other in pairwise(stages)]
+        row = Row(model.forward, backward, tuple(hop_between(machine, *each) for each in ends))
+        occupied = Occupied(
+            tuple((stage.device,) for stage in stages),
+            tuple(occupied_between(machine, one, other) for one, other, _ in ends),
+        )
         parameters = [sum(layers[layer].parameter_size for layer in stage.layers) for stage in stages]
         none = [0] * len(problem.machine.processors)
 
@@ -124,27 +136,16 @@ class _Best:
                     return False
             return True
 
-        found = least_period(row, fits)
+        found = (
+            least_period(row, fits)
+            if occupied.are_apart
+            else least_period(row, fits, lambda row, period: pattern_in_turns(row, occupied, period))
+        )
         if found is None:
             return None, 0, none
         pattern = pattern_of(problem, stages, found.period, found)
         peaks = steady_peaks(problem, pattern, [versions_of(instance.weights, kept) for kept in found.kept])
         return Proposal(pattern=pattern, makespan=found.period), found.period, peaks
-
-    def _hops(self, instance: PipelineInstance, stages: Sequence[Stage]) -> list[Hop]:
-        machine, layers, found = self.problem.machine, instance.each_layer(), []
-        for one, other in pairwise(stages):
-            here, there = (machine.processors[stage.device].memory for stage in (one, other))
-            out, back = (machine.links[machine.link_index[ends]] for ends in ((here, there), (there, here)))
-            last = layers[one.layers[-1]]
-            found.append(
-                Hop(
-                    out.time(last.output_size) - out.delay,
-                    back.time(last.gradient_bytes) - back.delay,
-                    (out.delay, back.delay),
-                )
-            )
-        return found
 
 
 def solve_training(problem: Problem, sets: int, work: float, context: Context) -> Proposal:
@@ -153,12 +154,13 @@ def solve_training(problem: Problem, sets: int, work: float, context: Context) -
     Raises
     ------
     OptionError
-        If no device can run some layer.
+        If no device can run some layer, or no links connect devices in a row.
     """
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
     order = layer_order(instance)
     best = _Best(problem, context)
+    is_unlinked = False
     for slowest in (True, False):
         less = [0] * len(problem.machine.processors)
         for _ in range(ROUNDS):
@@ -166,15 +168,49 @@ def solve_training(problem: Problem, sets: int, work: float, context: Context) -
             stages = _stages(costs, order, sets, work, context)
             if stages is None:
                 break
+            stages = linked(problem.machine, stages, costs.classes)
+            if stages is None:
+                is_unlinked = True
+                break
             excess = best.weigh(stages)
             if not any(excess) or context.stopped:
                 break
             less = [own + more for own, more in zip(less, excess, strict=True)]
         if context.stopped:
             break
+    if best.proposal is None and is_unlinked:
+        message = "tarnawski-dp finds no devices in a row that links connect in both directions"
+        raise OptionError(message, argument="algorithm")
     if best.proposal is None:
         return Proposal(termination=context.termination)
     return best.proposal
+
+
+def linked(machine: Machine, stages: tuple[Stage, ...], classes: Sequence[Sequence[int]]) -> tuple[Stage, ...] | None:
+    """Return stages on devices of the same classes whose neighbours are linked; None if none are found."""
+    if all(are_linked(machine, one.device, other.device) for one, other in pairwise(stages)):
+        return stages
+    class_of = {device: own for own in classes for device in own}
+    path: list[int] = []
+    left = [list(class_of[stages[0].device])]
+    for _ in range(MOST_TRIALS):
+        if not left[-1]:
+            left.pop()
+            if not path:
+                return None
+            path.pop()
+            continue
+        path.append(left[-1].pop(0))
+        if len(path) == len(stages):
+            return tuple(replace(stage, device=device) for stage, device in zip(stages, path, strict=True))
+        left.append(
+            [
+                device
+                for device in class_of[stages[len(path)].device]
+                if device not in path and are_linked(machine, path[-1], device)
+            ]
+        )
+    return None
 
 
 def layer_order(instance: PipelineInstance) -> LayerOrder:
@@ -210,11 +246,11 @@ def staged_layers(
     time = np.array([[0 if work is None else work for work in row] for row in works], dtype=np.float64)
     choose = max if slowest else min
     each = instance.each_layer()
-    ways = []
-    for one in order.passing:
-        sizes = (each[one.size].output_size, each[one.size].gradient_bytes)
-        times = [max(float(link.time(size) - link.delay) for size in sizes) for link in machine.links]
-        ways.append(choose(times, default=0.0))
+    connections = _connections(machine)
+    ways = [
+        choose((float(hop_between(machine, *ends, each[flow.size]).load) for ends in connections), default=0.0)
+        for flow in order.passing
+    ]
     total = float(time.max(axis=0).sum()) + 2 * sum(ways)
     whole = total <= FINEST and bool((time == np.rint(time)).all()) and all(way == round(way) for way in ways)
     step = 1.0 if whole or not total else total / FINEST
@@ -242,6 +278,22 @@ def staged_layers(
         ),
         ENDLESS if instance.is_stream else instance.micro_batches,
     )
+
+
+def _connections(machine: Machine) -> list[tuple[int, int]]:
+    """Return linked pairs of devices in different memories, one for each pair of speeds."""
+    found: dict[object, tuple[int, int]] = {}
+    device_of = {processor.memory: device for device, processor in enumerate(machine.processors)}
+    for link, out in enumerate(machine.links):
+        ends = (out.source, out.target)
+        reverse = machine.link_index.get((out.target, out.source))
+        if reverse is None or ends[0] == ends[1] or not device_of.keys() >= set(ends):
+            continue
+        back = machine.links[reverse]
+        speeds = tuple((one.bandwidth, one.latency) for one in (out, back))
+        key = (speeds, machine.share_a_resource(link, reverse))
+        found.setdefault(key, (device_of[ends[0]], device_of[ends[1]]))
+    return list(found.values())
 
 
 def _stages(costs: Staged, order: LayerOrder, sets: int, work: float, context: Context) -> tuple[Stage, ...] | None:

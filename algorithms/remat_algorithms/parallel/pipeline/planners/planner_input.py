@@ -25,6 +25,7 @@ from remat.plugin import (
     Proposal,
     Stage,
 )
+from remat_algorithms.parallel.pipeline.device_links import links_between
 from remat_algorithms.parallel.pipeline.partition import Work
 from remat_algorithms.parallel.pipeline.planners.layer_sums import Hop, Line, Position, Row, sums
 from remat_algorithms.parallel.pipeline.planners.simulation import Lists, Pipe, Way, one_forward_one_backward
@@ -132,9 +133,7 @@ class Site:
     def hop(self, one: int, other: int) -> Hop:
         """Return the connection between two devices; equal connections are one object."""
         machine = self.problem.machine
-        here, there = (machine.processors[device].memory for device in (one, other))
-        out = machine.links[machine.link_index[here, there]]
-        back = machine.links[machine.link_index[there, here]]
+        out, back = (machine.links[link] for link in links_between(machine, one, other))
         key = tuple((link.bandwidth, link.latency, link.delay) for link in (out, back))
         if key not in self._hops:
             self._hops[key] = _hop(self.instance.each_layer(), out, back)
