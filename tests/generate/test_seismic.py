@@ -44,6 +44,8 @@ def test_the_overthrust_model() -> None:
         ({"nx": 0}, "nx must be at least 1, not 0"),
         ({"spacing": 0}, "spacing must be"),
         ({"order": 1}, "order must be at least 2, not 1"),
+        ({"duration": 1e300, "velocity": 1e300}, "is the number of steps"),
+        ({"courant": 1e-300, "spacing": 1e-300}, "is the number of steps"),
         ({"nx": 10**15}, "make the grid or the duration smaller"),
     ],
 )

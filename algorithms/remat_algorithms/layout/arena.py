@@ -26,7 +26,6 @@ CHEAP_ORDERS: tuple[Order, ...] = ("start", "lifetime")
 FIRST_WORK = 20_000_000
 """Work of the first search in an arena of one size; it doubles each time all sizes were searched in vain."""
 
-
 ORDER_SHARE, ORDER_WORK, ROUNDS = 0.25, 1_000_000_000, 16
 """Share of the work that is left, and most of it, for other orders of best-fit, where searches with so many times the
 first work were in vain."""

@@ -13,6 +13,8 @@ few buffers live at a time and sizes rarely add up exactly. The search over floo
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from remat.plugin import FREE, Buffers, Context, IntArray
@@ -37,8 +39,8 @@ FRAGMENTATION, STEEP = (0.3, 1.0, 0.1), 8
 NOISES = (0.0, 0.1, 0.3, 0.3)
 """Random relative amounts added to the costs."""
 
-UNIT = 3
-"""Nanoseconds of a step of the kernel."""
+UNIT, SETUP, SETUP_OF_ROW = 3, 100_000, 5_000
+"""Nanoseconds of a step of the kernel, and of the arrays of a beam: in all, and for each buffer and section."""
 
 
 class Beams:
@@ -54,11 +56,20 @@ class Beams:
     def __init__(self, buffers: Buffers, context: Context) -> None:
         self._buffers, self._context = buffers, context
         self._draw = np.random.default_rng(context.seed)
-        self._load = loads(buffers, buffers.rounded)
-        pairs = int((loads(buffers, np.ones_like(buffers.size)) ** 2).sum())
-        self._is_small = pairs <= MOST_PAIRS
         self._turn, self._centre, self._weight, self._found = 0, 0, 0.0, False
         self.work = 0
+
+    @cached_property
+    def _load(self) -> IntArray:
+        """The live bytes of each section."""
+        return loads(self._buffers, self._buffers.rounded)
+
+    @cached_property
+    def _is_small(self) -> bool:
+        """Whether beams do not take too long."""
+        if len(self._buffers) > MOST_PAIRS:
+            return False
+        return int((loads(self._buffers, np.ones_like(self._buffers.size)) ** 2).sum()) <= MOST_PAIRS
 
     def below(self, arenas: range, work: int) -> IntArray | None:
         """Return a layout whose arena is at most the largest of `arenas`, or None.
@@ -79,7 +90,8 @@ class Beams:
             width = min(WIDEST, FIRST_WIDTH << turn // TURNS, max(1, MOST_CELLS // len(buffers)))
             run = _Run(buffers, arena, self._centre, width, self._weight)
             offset, steps = run.search(NOISES[turn % len(NOISES)], self._draw, self._context)
-            self.work, self._found = self.work + UNIT * steps, offset is not None
+            # A beam that ends at once takes the time of its arrays.
+            self.work, self._found = self.work + max(UNIT * steps, run.setup), offset is not None
             if offset is not None:
                 return offset
         return None
@@ -107,6 +119,7 @@ class _Run:
         distance = np.maximum(0, np.maximum(first - centre, centre + 1 - last))
         order = np.lexsort((-size, distance, fixed == FREE))
         self._order, self._count, count = order, len(buffers), len(order)
+        self.setup = SETUP + SETUP_OF_ROW * (count + sections)
         first, last, size, fixed = first[order], last[order], size[order], fixed[order]
         live = [np.flatnonzero((first <= section) & (section < last)) for section in range(sections)]
         live = [rows[np.argsort(-size[rows], kind="stable")] for rows in live]

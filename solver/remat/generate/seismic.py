@@ -80,7 +80,10 @@ def seismic(
     width, fastest = check.number("spacing", spacing, positive=True), check.number("velocity", velocity, positive=True)
     length, share = check.number("duration", duration, positive=True), check.number("courant", courant, positive=True)
     stencil = check.integer("order", order, minimum=2)
-    steps = max(1, int(length * fastest / (share * width)))
+    distance, stride = length * fastest, share * width
+    if not distance < check.LARGEST_SIZE * stride:
+        raise ValueError("duration x velocity / (courant x spacing) is the number of steps; make the duration smaller")
+    steps = max(1, int(distance / stride))
     machine, element = roofline(dtype, flops, bandwidth, device), BYTES[dtype]
     check.total([steps * points * element * 4], "make the grid or the duration smaller")
     arithmetic, traffic = (6 * stencil + 8) * points, FIELDS * points * element

@@ -131,7 +131,7 @@ class _Lowering:
 
         An algorithm that names a budget names the task of its own schedule, whose residents nobody knows.
         """
-        graph, machine, scope = self.problem.graph, self.problem.machine, least.scope
+        graph, machine, proved = self.problem.graph, self.problem.machine, least
         if least.task is None or len(graph.tasks) > MOST_EXPLAINED:
             return least
         known = self.found is not None and self.least.size == least.size
@@ -142,6 +142,8 @@ class _Lowering:
         peak, least = self.found.peak_of(machine.memories[self.least.memory].name), self.least
         names = [] if peak is None else [held.name for held in peak.held if held.made_by]
         found = [value for name in names if (value := graph.values.find(name)) is not None]
+        # A class that was refuted below the budget has no schedule at a smaller one.
+        scope = proved.scope if least.size == proved.size else None
         return replace(least, values=tuple(found), scope=scope)
 
     def run_alone(self, context: Context, name: str | None) -> None:

@@ -15,7 +15,7 @@ import remat
 from remat.plugin import THIS_SCHEDULE, Buffers, Context, OptionError, arena_of
 from remat.plugin.registry import find
 from remat_algorithms.kit.compile.lowering import checked_indices
-from remat_algorithms.layout import beam_kernel, gaps_kernel, section_floors, section_floors_kernel
+from remat_algorithms.layout import beam, beam_kernel, gaps_kernel, section_floors, section_floors_kernel
 from remat_algorithms.layout.beam import Beams
 from remat_algorithms.layout.best_fit import ORDERS, Gaps, best_fit
 from remat_algorithms.layout.caching import Allocator
@@ -230,6 +230,23 @@ def test_beams_respect_constraints():
             assert arena_of(buffers, offset) <= most
             found += 1
     assert found > 60
+
+
+def test_beams_that_end_at_once_use_up_the_work(monkeypatch):
+    """Three buffers of 5 bytes that live together: of 12 bytes, none is left for the third one."""
+    turns = 0
+
+    class Counted(beam._Run):
+        def __init__(self, *arguments):
+            nonlocal turns
+            turns += 1
+            assert turns < 1000, "the work hardly grows"
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(beam, "_Run", Counted)
+    beams = Beams(Buffers.of([0, 0, 0], [1, 1, 1], [5, 5, 5]), Context())
+    assert beams.below(range(12, 13), 10_000_000) is None
+    assert beams.work >= 10_000_000
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -285,11 +285,11 @@ def _from_table(model: Model, context: Context) -> list[Operation] | None:
         shared = SharedTable(model)
         return shared.operations() if shared.possible and shared.fill(lambda: context.stopped) else None
     found: list[list[Operation]] = []
-    working = WorkingTable(model)
-    if working.possible:
+    working = WorkingTable.of(model)
+    if working is not None:
         found += filter(None, [working.best(lambda: context.stopped)])
     places = stores(model)
-    if places and (working.priced or not found) and not context.stopped:
+    if places and (not found or (working is not None and working.priced)) and not context.stopped:
         table = LevelTable(model, places)
         if table.possible and table.fill(lambda: context.stopped):
             found += filter(None, [table.operations()])

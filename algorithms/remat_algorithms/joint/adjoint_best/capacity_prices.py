@@ -53,6 +53,9 @@ from remat_algorithms.kit.integral_bounds import raised
 MOST_CELLS = 2**24
 """Maximum size of the table of one level for all levels: 128 MB."""
 
+MOST_STEPS = round(MOST_CELLS ** (1 / 3))
+"""Maximum number of steps, for one level."""
+
 MOST_WORK = 6 * 10**9
 """Maximum number of sums of table entries over all rounds: some seconds."""
 
@@ -72,7 +75,7 @@ class PricedMemories:
     forward, size : (n,) float64
         The forward time of the last step is not used.
     write, read : (levels, n) float64
-        Times on the processor; the first level is the working memory.
+        Times on the processor; infinite without a link. The first level is the working memory.
     memory : list of int
         Index of each level's memory in the machine.
     capacity : (levels, n) float64
@@ -92,9 +95,9 @@ class PricedMemories:
         chain, machine = problem.chain, problem.machine
         direct = any(link.source and link.target for link in machine.links)
         packed = any(link.packed is not None for link in machine.links)
-        if chain.saves or chain.length < 1 or len(machine.processors) > 1 or direct or packed:
-            return None
         n = chain.length + 1
+        if chain.saves or not 1 < n <= MOST_STEPS or len(machine.processors) > 1 or direct or packed:
+            return None
         state = chain.activation_size[:n].astype(float)
         above = np.append(chain.gradient_size[1:n], 0).astype(float)
         need = np.maximum(state + above, chain.gradient_size[:n].astype(float))
@@ -103,13 +106,16 @@ class PricedMemories:
         if machine.memories[0].capacity is not None:
             capacity[0] = np.maximum(0, machine.memories[0].capacity - chain.static_memory - need)
         for level in range(1, len(machine.memories)):
-            if not {(0, level), (level, 0)} <= machine.link_index.keys():
+            if (level, 0) not in machine.link_index:
                 continue
             memories.append(level)
             limit = machine.memories[level].capacity
             capacity.append(np.full(n, np.inf if limit is None else float(limit)))
             for ends, times in (((0, level), write), ((level, 0), read)):
-                index = machine.link_index[ends]
+                index = machine.link_index.get(ends)
+                if index is None:  # only a given state can be there
+                    times.append(np.full(n, np.inf))
+                    continue
                 on_processor = machine.resource_of_link[index] == 0
                 link = machine.links[index]
                 times.append(np.array([link.time(size) if on_processor else 0 for size in state.astype(int).tolist()]))
@@ -155,7 +161,8 @@ def capacity_prices(problem: Problem, stopped: Callable[[], bool]) -> Number:
     if loop is None or not rounds:
         return 0
     best, _, _ = best_of_prices(PriceTable(loop), loop, rounds, stopped)
-    return raised(problem, problem_backward_time(problem) + best * (1 - SAFE) - SAFE) if best > 0 else 0
+    # The backwards are added as they are: floats of large integers may round up.
+    return problem_backward_time(problem) + raised(problem, best * (1 - SAFE) - SAFE) if best > 0 else 0
 
 
 def best_of_prices(

@@ -64,6 +64,14 @@ class _Level:
 class WorkingTable:
     """The tables V, S and P; shapes (k, i, M, free ...) and (levels, i, k, M, free ...)."""
 
+    @staticmethod
+    def of(model: Model) -> WorkingTable | None:
+        """Return the empty table; None if the loop or the table is too large, or no state fits."""
+        if model.capacity[0] <= 0 or not 1 < model.steps <= MOST_STEPS:
+            return None
+        table = WorkingTable(model)
+        return table if table.possible else None
+
     def __init__(self, model: Model) -> None:
         n = model.steps
         self.model = model
@@ -73,7 +81,6 @@ class WorkingTable:
         count, units = units_of(common, room, MOST_BYTES)
         self.state, self.extra = units[:n], units[2 * n :]
         self.adjoint = np.append(units[n : 2 * n], 0)
-        self.possible = model.capacity[0] > 0 and 1 < n <= MOST_STEPS
         divisor = gcd(*model.state) or 1
         levels = [a for a in range(1, len(model.capacity)) if {(0, a), (a, 0)} <= model.copy.keys()]
         cells = min(
@@ -92,7 +99,7 @@ class WorkingTable:
                 write[0] = 0
             self.levels.append(_Level(a, write, read, axis, bounded and axis is None))
         self.sizes = sizes
-        self.possible = self.possible and cells >= 1
+        self.possible = cells >= 1
         self.ends = np.concatenate(([0.0], np.cumsum(np.array(model.forward, float))))
 
     @property

@@ -15,6 +15,9 @@ from remat.solving.problem_setup import make_problem
 from remat_algorithms.joint.adjoint_best import capacity_prices as prices
 from remat_algorithms.joint.adjoint_best import priced_loops_kernel as kernel
 from remat_algorithms.joint.adjoint_best.bound import lower_bound
+from remat_algorithms.joint.adjoint_best.model import Model
+from remat_algorithms.joint.adjoint_best.remaining_time import RemainingTime
+from remat_algorithms.joint.adjoint_best.search import Search
 from tests.oracles import levels, priced
 
 UNIT = {"time": "unit", "memory": "unit"}
@@ -118,6 +121,58 @@ def test_never_above_exhaustive_search(seed: int) -> None:
 def test_never_above_exhaustive_search_thoroughly() -> None:
     for seed in range(16, 800):
         check_limits(seed)
+
+
+def test_backwards_beyond_the_integers_of_floats() -> None:
+    """The sum of a float and 2**56 + 8 is rounded to a multiple of 16."""
+    steps = [{"forward_time": 1 + t % 3, "backward_time": 2**54 + 4, "state_size": 1} for t in range(6)]
+    document = {"schema": "remat.instance/1", "kind": "adjoint", "units": UNIT, "steps": steps}
+    problem = make_problem(remat.load(document)).with_capacities({"memory": 4})
+    model = Model.of(problem)
+    assert model is not None
+    found = Search(model, model.start).run(limit=10_000)
+    assert found is not None
+    assert 6 * (2**54 + 4) < prices.capacity_prices(problem, go_on) <= found[0]
+
+
+def with_a_level_that_is_only_read(seed: int) -> Problem:
+    """Draw a loop whose first state lies in such a level."""
+    draw = random.Random(seed)
+    keys = ("forward_time", "backward_time", "state_size")
+    steps = [
+        dict(zip(keys, (draw.randint(1, 9), 1, draw.randint(1, 3)), strict=True)) for _ in range(draw.randint(3, 5))
+    ]
+    ends = [("given", "ram"), ("level", "ram"), ("ram", "level")]
+    machine = {
+        "memories": [
+            {"name": "ram", "capacity": draw.randint(4, 9)},
+            {"name": "given"},
+            {"name": "level", "capacity": draw.randint(0, 4)},
+        ],
+        "processors": [{"name": "p", "memory": "ram"}],
+        "links": [
+            {"source": source, "target": target, "latency": draw.randint(1, 4), "channel": "p"}
+            for source, target in ends
+        ],
+    }
+    document = {"schema": "remat.instance/1", "kind": "adjoint", "units": UNIT, "steps": steps}
+    more = {"storage": [{"name": "given"}, {"name": "level"}], "initial_state": "given"}
+    return make_problem(remat.load(document | more), machine=machine)
+
+
+@pytest.mark.parametrize("seed", [12, 44, 48, 111])
+def test_a_level_that_is_only_read(seed: int) -> None:
+    problem = with_a_level_that_is_only_read(seed)
+    model = Model.of(problem)
+    assert model is not None
+    least = Search(model, model.start).run(limit=100_000)
+    assert least is not None
+    assert prices.capacity_prices(problem, go_on) <= least[0]
+    remaining = RemainingTime.of(problem, model, Context())
+    assert remaining is not None
+    found = Search(model, model.start, remaining=remaining).run(limit=100_000)
+    assert found is not None
+    assert found[0] == least[0]
 
 
 def long_loop(n: int, seed: int) -> dict[str, Any]:

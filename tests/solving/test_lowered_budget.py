@@ -1,0 +1,20 @@
+"""The search for a smaller budget, with probes by hand."""
+
+from dataclasses import replace
+
+import remat
+from remat.plugin import Context, LeastBudget
+from remat.solving.lowered_budget import _Lowering
+from remat.solving.problem_setup import make_problem
+
+
+def test_a_class_is_not_named_for_a_smaller_budget_than_the_one_it_was_refuted_for():
+    chain = remat.chain(forward_time=[1] * 4, backward_time=[1] * 4, output_size=[1] * 4, saved_size=[3] * 4)
+    found = remat.solve(chain)
+    least = LeastBudget(found.peak_memory["memory"], 2, True, 0, "a class")
+    for more, scope in ((0, "a class"), (80, None)):
+        named = replace(least, size=least.size + more)
+        lowering = _Lowering(make_problem(chain), lambda *_, **__: (found, []), named, named.size - 1)
+        told = lowering.with_values(named, Context())
+        assert (told.size, told.scope) == (least.size, scope)
+        assert told.values
