@@ -432,6 +432,35 @@ def test_an_optimizer_that_changes_its_groups_is_refused():
         mine.step()
 
 
+class Failing(torch.optim.SGD):
+    """Fails for a parameter of a certain shape."""
+
+    shape = None
+
+    def step(self, closure=None):
+        if self.param_groups[0]["params"][0].shape == Failing.shape:
+            raise ValueError("no update for this shape")
+        super().step(closure)
+
+
+@pytest.mark.parametrize("how", [{}, {"overlap": False}], ids=["overlapped", "at step"])
+def test_an_update_that_fails_leaves_the_others_to_end(how):
+    net, x = network(), batches()[0]
+    mine = remat.torch.host_optimizer(net, Failing, host="1MB", lr=0.1, **how)
+    before = [parameter.detach().clone() for parameter in net.parameters()]
+    Failing.shape = net[2].weight.shape
+    net(x).square().mean().backward()
+    with pytest.raises(ValueError, match="no update for this shape"):
+        mine.step()
+    Failing.shape = None
+    changed = [not torch.equal(*pair) for pair in zip(before, net.parameters(), strict=True)]
+    assert changed == [True, True, False, True, True]
+    net(x).square().mean().backward()
+    mine.step()
+    assert not torch.equal(before[2], net[2].weight)
+    assert mine.room.used == sum(mine.host_bytes.values())
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [

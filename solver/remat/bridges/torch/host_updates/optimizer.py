@@ -303,9 +303,16 @@ class HostOptimizer(OptimizerBase):
             self._settle()
 
     def _settle(self) -> None:
-        begun, self._begun = self._begun, []
-        for slot in begun:
-            slot.settle()
+        """End all updates that have begun, and then raise the first error of any."""
+        errors: list[Exception] = []
+        while self._begun:
+            try:
+                self._begun[0].settle()
+            except Exception as error:
+                errors.append(error)
+            del self._begun[0]
+        if errors:
+            raise errors[0]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget gradients, also those that wait at the host.

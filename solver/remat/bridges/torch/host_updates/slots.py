@@ -128,8 +128,10 @@ class Slot:
     def settle(self) -> None:
         """Copy the result of the update to the device, once it is there; a parameter that others wrote stays."""
         assert self.update is not None
-        update, self.update = self.update, None
-        update.result()
+        error = self.update.exception()  # waits; until then, an interrupt leaves the update as it is
+        self.update = None
+        if error is not None:
+            raise error
         if self.stays_away:
             return
         if self.is_changed():
