@@ -529,6 +529,55 @@ def test_sparse_gradients_and_other_optimizers():
     later.step()
 
 
+def test_two_optimizers_share_a_module():
+    """The latest one takes the gradients of its own parameters, and of no others."""
+    one, two = network(), network()
+    theirs = torch.optim.SGD(one[:4].parameters(), lr=0.1), torch.optim.AdamW(one[4].parameters(), lr=0.01)
+    first = remat.torch.host_optimizer(two, torch.optim.SGD, host="1MB", lr=0.1)
+    with pytest.raises(remat.torch.TorchError, match=r"a copy of 0\.weight takes"):
+        remat.torch.host_optimizer(two, torch.optim.SGD, host="1kB", lr=0.1)  # it takes nothing over
+    last = [{"params": list(two[4].parameters())}]
+    for _ in range(2):
+        later = remat.torch.host_optimizer(two, torch.optim.AdamW, host="1MB", lr=0.01, parameters=last)
+    for x in batches(2):
+        for net, optimizers in ((one, theirs), (two, (first, later))):
+            net(x).square().mean().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+        assert same(one, two)
+    assert all(len(parameter._post_accumulate_grad_hooks) == 1 for parameter in two.parameters())
+
+
+def test_two_optimizers_share_a_planned_module():
+    planned, args = compiled()
+    other, held = copy.deepcopy(planned.net), list(planned.net.parameters())
+    first = remat.torch.host_optimizer(planned, torch.optim.SGD, lr=0.1, parameters=[{"params": held[:2]}])
+    later = remat.torch.host_optimizer(planned, torch.optim.SGD, lr=0.2, parameters=[{"params": held[2:]}])
+    state = torch.get_rng_state()
+    planned(*args).backward()
+    first.step()
+    later.step()
+    torch.set_rng_state(state)
+    reference = remat.torch.compile(models.Loss(other))
+    reference(*args).backward()
+    theirs = list(other.parameters())
+    torch.optim.SGD([{"params": theirs[:2]}, {"params": theirs[2:], "lr": 0.2}], lr=0.1).step()
+    assert all(torch.equal(*pair) for pair in zip(theirs, held, strict=True))
+
+
+def test_a_group_that_does_not_fit_is_not_added():
+    net = network()
+    room = sum(parameter.nbytes for parameter in net[0].parameters()) + 100
+    mine = remat.torch.host_optimizer(
+        net, torch.optim.SGD, host=room, lr=0.1, parameters=[{"params": list(net[0].parameters())}]
+    )
+    with pytest.raises(remat.torch.TorchError, match=r"a copy of 4\.weight takes"):
+        mine.add_param_group({"params": [net[4].bias, net[4].weight]})
+    assert mine.room.used == sum(mine.host_bytes.values())
+    assert len(mine.state_dict()["param_groups"]) == 1
+
+
 class LateEvent:
     """A copy that happens when the compute stream waits for it; it holds its source as a stream does: not at all."""
 
