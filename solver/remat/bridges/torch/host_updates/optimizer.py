@@ -149,7 +149,7 @@ class HostOptimizer(OptimizerBase):
         added: list[Slot] = []
         try:
             for parameter in self.param_groups[-1]["params"]:
-                added.append(self._slot(parameter))
+                added.append(self._slot(parameter))  # noqa: PERF401 - an error leaves those before it
         except TorchError:
             self.param_groups.pop()
             self.room.give(sum(int(slot.master.nbytes) for slot in added))
@@ -187,6 +187,7 @@ class HostOptimizer(OptimizerBase):
 
     def defer(self) -> None:
         """Let gradients wait on the device for `step`, unless a schedule sends them."""
+        self._check_between()
         self.deferred = True
 
     def _inner_groups(self) -> list[dict[str, Any]]:

@@ -133,16 +133,24 @@ class Slot:
         if error is not None:
             raise error
         if self.stays_away:
-            return
-        if self.is_changed():
+            self.link.wait(self.returned)
+            self.leave()  # what is still on the device is from before the update
+        elif self.is_changed():
             self.refresh()
         else:
             self.returned = self.link.bring(self.new, self.parameter)
+            self.new = None
             self._note()
-        self.new = None
+
+    def check_still(self) -> None:
+        """Refuse to use the copy at the host while the thread changes it."""
+        if self.update is not None:
+            raise TorchError(f"{self.name} is being updated at the host: call step() first")
 
     def leave(self) -> None:
         """Free the parameter on the device; its values are at the host."""
+        if self.is_changed():
+            self.refresh()
         self.is_away = self.stays_away = True
         self.parameter.untyped_storage().resize_(0)
 
@@ -150,7 +158,13 @@ class Slot:
         """Copy the parameter to the device, and return the event of the end of the copy.
 
         Graphs that hold the parameter do not take it as changed.
+
+        Raises
+        ------
+        TorchError
+            If it is being updated.
         """
+        self.check_still()
         self.is_away = False
         with unseen(), torch.no_grad():
             new = self.master if self.new is None else self.new
