@@ -10,6 +10,7 @@ from typing import Any
 from remat.bridges.torch.measure import unseen
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
+from remat.bridges.torch.transfers import copy_on
 from remat.units import format_size
 
 
@@ -246,20 +247,20 @@ class Streams(Link):
     def send(self, tensor: Any, target: Any) -> Any:
         """Copy on the stream to the host."""
         self.leaving = [(held, event) for held, event in self.leaving if not event.query()]
-        event = self._copy(self.out, tensor, target)
+        event = copy_on(self.out, self.device, tensor, target)
         self.leaving.append((tensor, event))
         return event
 
     def bring(self, new: Any, parameter: Any) -> Any:
         """Copy on the stream to the device, and let the compute stream wait."""
         with torch.no_grad():
-            event = self._copy(self.back, new, parameter)
+            event = copy_on(self.back, self.device, new, parameter)
         self.wait(event)
         return event
 
     def fetch(self, new: Any, target: Any) -> Any:
         """Copy on the stream to the device."""
-        return self._copy(self.back, new, target)
+        return copy_on(self.back, self.device, new, target)
 
     def wait(self, event: Any) -> None:
         """Let the compute stream wait, and forget tensors whose copies it has waited for."""
@@ -267,12 +268,6 @@ class Streams(Link):
             return
         torch.cuda.current_stream(self.device).wait_event(event)
         self.leaving = [(held, other) for held, other in self.leaving if other is not event]
-
-    def _copy(self, stream: Any, source: Any, target: Any) -> Any:
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            target.copy_(source, non_blocking=True)
-        return stream.record_event()
 
 
 def _pinned(shape: Any, kind: Any) -> Any:
