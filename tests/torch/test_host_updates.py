@@ -627,11 +627,15 @@ def test_gradients_live_until_the_wait_for_their_copies(factory, monkeypatch):
 
 
 class Event:
+    """Has ended for the host once the host has waited for it."""
+
+    ended = False
+
     def query(self):
-        return False
+        return self.ended
 
     def synchronize(self):
-        """Everything has happened."""
+        self.ended = True
 
 
 class Stream:
@@ -672,3 +676,4 @@ def test_streams_hold_gradients_until_they_are_waited_for(monkeypatch):
     count = len(list(two.parameters()))
     assert len(link.out.waits) == len(link.back.waits) == STEPS * count
     assert len(compute.waits) == STEPS * count  # for parameters that return
+    assert not link.leaving  # gradients do not stay on the device until the next backward

@@ -232,7 +232,7 @@ class Streams(Link):
     """Copies with pinned buffers, on one stream in each direction.
 
     Each begins after all that the compute stream was given before. A tensor that leaves is referred to until the
-    compute stream has waited for its copy.
+    compute stream has waited for its copy, or it has ended.
     """
 
     def __init__(self, device: Any) -> None:
@@ -246,13 +246,14 @@ class Streams(Link):
 
     def send(self, tensor: Any, target: Any) -> Any:
         """Copy on the stream to the host."""
-        self.leaving = [(held, event) for held, event in self.leaving if not event.query()]
+        self._forget_ended()
         event = copy_on(self.out, self.device, tensor, target)
         self.leaving.append((tensor, event))
         return event
 
     def bring(self, new: Any, parameter: Any) -> Any:
         """Copy on the stream to the device, and let the compute stream wait."""
+        self._forget_ended()
         with torch.no_grad():
             event = copy_on(self.back, self.device, new, parameter)
         self.wait(event)
@@ -268,6 +269,9 @@ class Streams(Link):
             return
         torch.cuda.current_stream(self.device).wait_event(event)
         self.leaving = [(held, other) for held, other in self.leaving if other is not event]
+
+    def _forget_ended(self) -> None:
+        self.leaving = [(held, event) for held, event in self.leaving if not event.query()]
 
 
 def _pinned(shape: Any, kind: Any) -> Any:
