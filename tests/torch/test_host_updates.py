@@ -194,6 +194,20 @@ def test_weights_that_others_write_count():
         assert same(one, two)
 
 
+def test_weights_that_are_written_after_finish_count_with_a_staleness():
+    one, two = network(), network()
+    plain = Delayed(one, torch.optim.SGD(one.parameters(), lr=0.1))
+    mine = remat.torch.host_optimizer(two, torch.optim.SGD, host="1MB", lr=0.1, staleness=1)
+    for x in batches(3):
+        for net, optimizer in ((one, plain), (two, mine)):
+            trained(net, optimizer, [x])
+            optimizer.finish()
+            optimizer.gradients = None
+            with torch.no_grad():
+                net[0].weight.clamp_(-0.1, 0.1)
+        assert same(one, two)
+
+
 class Watched(torch.optim.SGD):
     """Lets the test see when updates run, and in which thread."""
 
