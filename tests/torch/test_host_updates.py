@@ -475,6 +475,18 @@ def test_an_update_that_fails_leaves_the_others_to_end(how):
     assert mine.room.used == sum(mine.host_bytes.values())
 
 
+def test_an_update_without_room_for_its_state_does_not_count():
+    net, x = nn.Linear(16, 8, bias=False), batches()[0]
+    size = net.weight.nbytes
+    mine = remat.torch.host_optimizer(net, torch.optim.SGD, host=2 * size, lr=0.1, momentum=0.9)
+    first = net.weight.detach().clone()
+    net(x).square().mean().backward()
+    with pytest.raises(remat.torch.TorchError, match=r"the state of weight takes 512 B"):
+        mine.step()
+    assert torch.equal(net.weight, first)
+    assert torch.equal(mine.slots[id(net.weight)].master, first)
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [

@@ -132,6 +132,8 @@ class Slot:
         error = self.update.exception()  # waits; until then, an interrupt leaves the update as it is
         self.update = None
         if error is not None:
+            if not self.stays_away:
+                self.refresh()  # the update may have changed the copy before it failed
             raise error
         if self.stays_away:
             self.link.wait(self.returned)
