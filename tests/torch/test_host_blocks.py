@@ -2,6 +2,7 @@
 
 import copy
 import io
+import pickle
 import threading
 
 import pytest
@@ -12,6 +13,7 @@ import remat
 import remat.torch
 from remat.bridges.torch.blocks import find_blocks
 from remat.bridges.torch.host_updates import slots
+from remat.bridges.torch.host_updates.weights import Weights
 from remat.bridges.torch.measure import LiveStorages
 from remat.errors import OptionError
 from tests.torch import models
@@ -182,6 +184,101 @@ def test_evaluation_and_files():
         net(*args, **kwargs).backward()
         optimizer.step()
     assert all(torch.equal(held, module.state_dict()[name]) for name, held in other.state_dict().items())
+
+
+def applied(prepare=lambda module: None, **more):
+    """A transformer whose layers have their parameters at a host, a copy on the device, and the optimizer."""
+    module, args, kwargs, chain = measured(transformer, "layers.*")
+    optimizer = remat.torch.host_optimizer(module, torch.optim.SGD, host="1GB", lr=0.1, **more)
+    prepare(module)
+    other = copy.deepcopy(module)
+    plan = remat.solve(chain, algorithm="weight-offload")
+    planned = remat.torch.apply(module, plan, blocks="layers.*", optimizer=optimizer)
+    return planned, other, optimizer, args, kwargs
+
+
+def test_values_that_change_before_the_parameters_leave_count():
+    def halve(module):
+        module.load_state_dict({name: held / 2 for name, held in module.state_dict().items()})
+
+    planned, other, *_ = applied(halve)
+    found = planned.state_dict()
+    assert all(torch.equal(found[name], held) for name, held in other.state_dict().items())
+
+
+def test_parameters_are_not_read_during_their_update():
+    planned, other, mine, args, kwargs = applied()
+    saved = other.state_dict()
+    planned(*args, **kwargs).backward()
+    calls = [planned.state_dict, lambda: planned.load_state_dict(saved), lambda: planned(*args, **kwargs)]
+    with torch.no_grad():
+        for call in calls:
+            with pytest.raises(remat.torch.TorchError, match=r"layers\..* is being updated at the host: call step\(\)"):
+                call()
+    with pytest.raises(remat.torch.TorchError, match="is being updated at the host"):
+        planned(*args, **kwargs)
+    mine.step()
+    planned.load_state_dict(saved)
+    found = planned.state_dict()
+    assert all(torch.equal(found[name], held) for name, held in saved.items())
+    planned(*args, **kwargs).backward()
+    mine.step()
+
+
+def test_gradients_before_the_parameters_leave_need_their_step():
+    def train(module):
+        module.layers[0].linear1.weight.sum().backward()
+
+    with pytest.raises(remat.torch.TorchError, match=r"parameters are being updated: call step\(\) first"):
+        applied(train)
+
+
+def test_parameters_that_are_on_the_device_at_a_step_are_read_anew():
+    """A step may find parameters on the device, after an error or where a schedule does not free them."""
+    layer = nn.Linear(3, 2)
+    module = nn.Sequential(layer)
+    mine = remat.torch.host_optimizer(module, torch.optim.SGD, host="1GB", lr=0.1)
+    weights = Weights(find_blocks(module, "*"), mine)
+    first = module.state_dict()["0.weight"]
+    weights.fetch(0)
+    weights.wait("w", 0)
+    assert torch.equal(layer.weight, first)
+    layer.weight.grad = torch.ones(2, 3)
+    weights.send(0)
+    mine.step()
+    assert torch.equal(module.state_dict()["0.weight"], first - 0.1)
+    with weights.there(0):
+        assert torch.equal(layer.weight, first - 0.1)
+
+
+def test_copies_of_blocks_without_parameters_are_refused(tmp_path):
+    planned, *_ = applied()
+    for call in (copy.deepcopy, pickle.dumps, lambda module: torch.save(module, tmp_path / "module.pt")):
+        with pytest.raises(remat.torch.TorchError, match=r"block layers\.0 has its parameters at the host, and cannot"):
+            call(planned.layers)
+
+
+class Twice(nn.Module):
+    """A block that uses its parameter under two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+        self.two.weight = self.one.weight
+
+    def forward(self, x):
+        return self.two(self.one(x))
+
+
+def test_files_have_all_names_of_a_parameter():
+    module = nn.Sequential(Twice(), Twice())
+    saved = copy.deepcopy(module.state_dict())
+    mine = remat.torch.host_optimizer(module, torch.optim.SGD, host="1GB", lr=0.1)
+    Weights(find_blocks(module, "*"), mine)
+    found = module.state_dict()
+    assert found.keys() == saved.keys()
+    assert all(held.untyped_storage().nbytes() for held in found.values())
+    assert all(torch.equal(found[name], held) for name, held in saved.items())
 
 
 class Tied(nn.Module):

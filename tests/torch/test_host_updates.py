@@ -194,6 +194,20 @@ def test_weights_that_others_write_count():
         assert same(one, two)
 
 
+def test_weights_that_are_written_after_finish_count_with_a_staleness():
+    one, two = network(), network()
+    plain = Delayed(one, torch.optim.SGD(one.parameters(), lr=0.1))
+    mine = remat.torch.host_optimizer(two, torch.optim.SGD, host="1MB", lr=0.1, staleness=1)
+    for x in batches(3):
+        for net, optimizer in ((one, plain), (two, mine)):
+            trained(net, optimizer, [x])
+            optimizer.finish()
+            optimizer.gradients = None
+            with torch.no_grad():
+                net[0].weight.clamp_(-0.1, 0.1)
+        assert same(one, two)
+
+
 class Watched(torch.optim.SGD):
     """Lets the test see when updates run, and in which thread."""
 
@@ -432,6 +446,47 @@ def test_an_optimizer_that_changes_its_groups_is_refused():
         mine.step()
 
 
+class Failing(torch.optim.SGD):
+    """Fails for a parameter of a certain shape."""
+
+    shape = None
+
+    def step(self, closure=None):
+        if self.param_groups[0]["params"][0].shape == Failing.shape:
+            raise ValueError("no update for this shape")
+        super().step(closure)
+
+
+@pytest.mark.parametrize("how", [{}, {"overlap": False}], ids=["overlapped", "at step"])
+def test_an_update_that_fails_leaves_the_others_to_end(how):
+    net, x = network(), batches()[0]
+    mine = remat.torch.host_optimizer(net, Failing, host="1MB", lr=0.1, **how)
+    before = [parameter.detach().clone() for parameter in net.parameters()]
+    Failing.shape = net[2].weight.shape
+    net(x).square().mean().backward()
+    with pytest.raises(ValueError, match="no update for this shape"):
+        mine.step()
+    Failing.shape = None
+    changed = [not torch.equal(*pair) for pair in zip(before, net.parameters(), strict=True)]
+    assert changed == [True, True, False, True, True]
+    net(x).square().mean().backward()
+    mine.step()
+    assert not torch.equal(before[2], net[2].weight)
+    assert mine.room.used == sum(mine.host_bytes.values())
+
+
+def test_an_update_without_room_for_its_state_does_not_count():
+    net, x = nn.Linear(16, 8, bias=False), batches()[0]
+    size = net.weight.nbytes
+    mine = remat.torch.host_optimizer(net, torch.optim.SGD, host=2 * size, lr=0.1, momentum=0.9)
+    first = net.weight.detach().clone()
+    net(x).square().mean().backward()
+    with pytest.raises(remat.torch.TorchError, match=r"the state of weight takes 512 B"):
+        mine.step()
+    assert torch.equal(net.weight, first)
+    assert torch.equal(mine.slots[id(net.weight)].master, first)
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
@@ -500,6 +555,55 @@ def test_sparse_gradients_and_other_optimizers():
     later.step()
 
 
+def test_two_optimizers_share_a_module():
+    """The latest one takes the gradients of its own parameters, and of no others."""
+    one, two = network(), network()
+    theirs = torch.optim.SGD(one[:4].parameters(), lr=0.1), torch.optim.AdamW(one[4].parameters(), lr=0.01)
+    first = remat.torch.host_optimizer(two, torch.optim.SGD, host="1MB", lr=0.1)
+    with pytest.raises(remat.torch.TorchError, match=r"a copy of 0\.weight takes"):
+        remat.torch.host_optimizer(two, torch.optim.SGD, host="1kB", lr=0.1)  # it takes nothing over
+    last = [{"params": list(two[4].parameters())}]
+    for _ in range(2):
+        later = remat.torch.host_optimizer(two, torch.optim.AdamW, host="1MB", lr=0.01, parameters=last)
+    for x in batches(2):
+        for net, optimizers in ((one, theirs), (two, (first, later))):
+            net(x).square().mean().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+        assert same(one, two)
+    assert all(len(parameter._post_accumulate_grad_hooks) == 1 for parameter in two.parameters())
+
+
+def test_two_optimizers_share_a_planned_module():
+    planned, args = compiled()
+    other, held = copy.deepcopy(planned.net), list(planned.net.parameters())
+    first = remat.torch.host_optimizer(planned, torch.optim.SGD, lr=0.1, parameters=[{"params": held[:2]}])
+    later = remat.torch.host_optimizer(planned, torch.optim.SGD, lr=0.2, parameters=[{"params": held[2:]}])
+    state = torch.get_rng_state()
+    planned(*args).backward()
+    first.step()
+    later.step()
+    torch.set_rng_state(state)
+    reference = remat.torch.compile(models.Loss(other))
+    reference(*args).backward()
+    theirs = list(other.parameters())
+    torch.optim.SGD([{"params": theirs[:2]}, {"params": theirs[2:], "lr": 0.2}], lr=0.1).step()
+    assert all(torch.equal(*pair) for pair in zip(theirs, held, strict=True))
+
+
+def test_a_group_that_does_not_fit_is_not_added():
+    net = network()
+    room = sum(parameter.nbytes for parameter in net[0].parameters()) + 100
+    mine = remat.torch.host_optimizer(
+        net, torch.optim.SGD, host=room, lr=0.1, parameters=[{"params": list(net[0].parameters())}]
+    )
+    with pytest.raises(remat.torch.TorchError, match=r"a copy of 4\.weight takes"):
+        mine.add_param_group({"params": [net[4].bias, net[4].weight]})
+    assert mine.room.used == sum(mine.host_bytes.values())
+    assert len(mine.state_dict()["param_groups"]) == 1
+
+
 class LateEvent:
     """A copy that happens when the compute stream waits for it; it holds its source as a stream does: not at all."""
 
@@ -549,11 +653,15 @@ def test_gradients_live_until_the_wait_for_their_copies(factory, monkeypatch):
 
 
 class Event:
+    """Has ended for the host once the host has waited for it."""
+
+    ended = False
+
     def query(self):
-        return False
+        return self.ended
 
     def synchronize(self):
-        """Everything has happened."""
+        self.ended = True
 
 
 class Stream:
@@ -594,3 +702,4 @@ def test_streams_hold_gradients_until_they_are_waited_for(monkeypatch):
     count = len(list(two.parameters()))
     assert len(link.out.waits) == len(link.back.waits) == STEPS * count
     assert len(compute.waits) == STEPS * count  # for parameters that return
+    assert not link.leaving  # gradients do not stay on the device until the next backward

@@ -10,10 +10,10 @@ from typing import Any
 
 from remat.bridges.torch.blocks import Block, BlockStep, find_blocks
 from remat.bridges.torch.host_updates.chains import Away, check_alone, device_of, trained_in
-from remat.bridges.torch.host_updates.planning import HOST
 from remat.bridges.torch.measure import LiveStorages, microseconds, storages_in, unseen
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import pytree, torch
+from remat.bridges.torch.transfers import HOST
 from remat.errors import OptionError
 from remat.instance import ChainInstance, load
 

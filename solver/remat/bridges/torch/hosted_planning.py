@@ -10,7 +10,7 @@ from remat.bridges.torch.costs import Costs
 from remat.bridges.torch.host_updates.planning import with_gradients_at_host
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.recording import TorchError
-from remat.bridges.torch.transfers import measured_rate
+from remat.bridges.torch.transfers import DEVICE, HOST, links_both_ways, measured_rate
 from remat.instance import load
 from remat.solving.entry import solve
 from remat.solving.relative_budget import share_of
@@ -18,7 +18,6 @@ from remat.solving.result import Result
 from remat.units import format_size, parse_size
 
 ALGORITHM = "dag-offload-best"
-DEVICE = "device"
 
 
 def machine_of(captured: Captured, choices: Choices, taken: int = 0) -> dict[str, Any]:
@@ -28,12 +27,10 @@ def machine_of(captured: Captured, choices: Choices, taken: int = 0) -> dict[str
     if rate is None:
         devices = [node.meta["val"].device for node in captured.graph.graph.find_nodes(op="placeholder")]
         rate = measured_rate(next(iter(devices)))
-    bandwidth = rate if isinstance(rate, str) else f"{int(rate)}B/s"
-    ends = ((DEVICE, "host"), ("host", DEVICE))
     return {
-        "memories": [{"name": DEVICE}, {"name": "host", "capacity": parse_size(choices.host) - taken}],
+        "memories": [{"name": DEVICE}, {"name": HOST, "capacity": parse_size(choices.host) - taken}],
         "processors": [{"name": "processor", "memory": DEVICE}],
-        "links": [{"source": one, "target": two, "bandwidth": bandwidth} for one, two in ends],
+        "links": links_both_ways(rate),
     }
 
 

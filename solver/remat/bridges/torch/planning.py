@@ -15,7 +15,7 @@ from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.costs import read_costs, trained_of
 from remat.bridges.torch.host_updates.delivery import leaving
 from remat.bridges.torch.host_updates.planning import host_split, updates_line, whole_step
-from remat.bridges.torch.hosted_planning import DEVICE, document_with_host, solve_with_host
+from remat.bridges.torch.hosted_planning import document_with_host, solve_with_host
 from remat.bridges.torch.joint import FROM_MASK, Task
 from remat.bridges.torch.operator_timing import MEASURE, costs_of
 from remat.bridges.torch.optimizers import Optimizer, read_optimizer
@@ -25,6 +25,7 @@ from remat.bridges.torch.recording import TorchError, digests, first_difference
 from remat.bridges.torch.shim import torch
 from remat.bridges.torch.step_memory import gradient_bytes, gradients_at_peak, listed, optimizer_step, updates_at_host
 from remat.bridges.torch.target_device import is_mapped, mapped_operators, portable
+from remat.bridges.torch.transfers import DEVICE
 from remat.documents import read_document, write_text
 from remat.plugin.proposal import ALL_SCHEDULES, Status
 from remat.schedule.document import Run

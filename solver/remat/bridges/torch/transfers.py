@@ -12,6 +12,9 @@ from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
 from remat.units import format_size
 
+DEVICE, HOST = "device", "host"
+"""Names of the two memories in instances."""
+
 
 @dataclass
 class Away:
@@ -134,10 +137,7 @@ class Streams:
         return _looking_at(fresh.untyped_storage(), away)
 
     def _copy(self, stream: Any, away: Away, target: Any, source: Any) -> None:
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            target.copy_(source, non_blocking=True)
-        away.event = stream.record_event()
+        away.event = copy_on(stream, self.device, source, target)
 
     def wait(self, away: Away) -> None:
         """Let the compute stream wait for the event of the latest copy."""
@@ -147,6 +147,14 @@ class Streams:
         """Keep the buffer; a later copy into it begins after this point of the compute stream."""
         self.free.setdefault(away.size, []).append(away.buffer)
         away.buffer = None
+
+
+def copy_on(stream: Any, device: Any, source: Any, target: Any) -> Any:
+    """Copy on a stream, after all that the compute stream was given before, and return the event of the end."""
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        target.copy_(source, non_blocking=True)
+    return stream.record_event()
 
 
 def _pinned(size: int) -> Any:
@@ -225,3 +233,10 @@ def measured_rate(device: Any, size: int = 1 << 26) -> int:
     there = median_time(lambda: transfers.offload({"": tensor}), 3)
     back = median_time(lambda: transfers.reload(away), 3)
     return max(1, int(size / max(there, back)))
+
+
+def links_both_ways(rate: float | str) -> list[dict[str, Any]]:
+    """Return the documents of links between a device and its host; a number is in bytes per second."""
+    bandwidth = rate if isinstance(rate, str) else f"{int(rate)}B/s"
+    ends = ((DEVICE, HOST), (HOST, DEVICE))
+    return [{"source": one, "target": two, "bandwidth": bandwidth} for one, two in ends]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from remat.bridges.torch.host_updates.planning import DEVICE, HOST
 from remat.bridges.torch.recording import TorchError
+from remat.bridges.torch.transfers import DEVICE, HOST
 from remat.instance import load
 from remat.schedule.chain_steps import Forget, Stage, check_steps, read_step
 from remat.solving.host_order.moving import move
@@ -63,7 +63,7 @@ def program_of(result: Result) -> Program:
 
 def _instance(result: Result) -> dict[str, Any]:
     """Return the part of the device as a task graph, in which no forward writes over parameters."""
-    graph, machine = result.graph, result.machine
+    graph = result.graph
     names, sizes = list(graph.values), graph.size.tolist()
     size = dict(zip(names, sizes, strict=True))
     reads = [[names[value] for value in row] for row in graph.reads.to_lists()]
@@ -95,7 +95,7 @@ def _instance(result: Result) -> dict[str, Any]:
         "schema": "remat.instance/3",
         "kind": "dag",
         "units": {"time": "us", "memory": "B"},
-        "static_memory": int(graph.static_bytes(machine, 0)),
+        "static_memory": graph.static_memory,
         "values": [{"id": name, "size": size[name]} for name in names if name in used],
         "tasks": tasks,
         "inputs": [{"value": name, "memory": memory} for name, memory in sorted(places) if name in used],
@@ -105,23 +105,12 @@ def _instance(result: Result) -> dict[str, Any]:
 
 
 def _machine(result: Result) -> dict[str, Any]:
+    """Return the device with its links; gradients stay at the host here, so that its capacity is that of the plan."""
     machine = result.machine
-    return {
-        "memories": [
-            {"name": memory.name} | ({} if memory.capacity is None else {"capacity": memory.capacity})
-            for memory in machine.memories
-        ],
-        "processors": [{"name": machine.processors[0].name, "memory": machine.memories[0].name}],
-        "links": [
-            {
-                "source": machine.memories[link.source].name,
-                "target": machine.memories[link.target].name,
-                "bandwidth": link.bandwidth,
-                "latency": link.latency,
-            }
-            for link in machine.links
-        ],
-    }
+    device, *others = machine.memories
+    open_hosts = (replace(memory, capacity=None, static=0) for memory in others)
+    alone = replace(machine, memories=(device, *open_hosts), processors=machine.processors[:1])
+    return alone.to_document()
 
 
 def _steps(result: Result, known: set[str]) -> Iterator[dict[str, Any]]:

@@ -8,14 +8,13 @@ from fractions import Fraction
 from typing import Any
 
 from remat.bridges.torch.blocks import Block
-from remat.bridges.torch.host_updates.planning import CPU, DEVICE, HOST, measured_bandwidth
+from remat.bridges.torch.host_updates.planning import CPU, read_bandwidth, update_time
 from remat.bridges.torch.optimizers import Trained, read_optimizer
 from remat.bridges.torch.plan_options import check_rate, read_size
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
-from remat.bridges.torch.transfers import measured_rate
+from remat.bridges.torch.transfers import DEVICE, HOST, links_both_ways, measured_rate
 from remat.errors import OptionError
-from remat.units import parse_bandwidth
 
 HOST_SPEED = Fraction(1, 16)
 """Speed of the host's processor: an update on the device takes this share of its time, and a block 16 times longer."""
@@ -52,35 +51,31 @@ class Away:
     def machine(self, device: Any) -> dict[str, Any]:
         """Return the document of the device, and of a host that updates."""
         rate = measured_rate(device) if self.link is None else self.link
-        bandwidth = rate if isinstance(rate, str) else f"{int(rate)}B/s"
-        ends = ((DEVICE, HOST), (HOST, DEVICE))
         return {
             "memories": [{"name": DEVICE}, {"name": HOST, "capacity": read_size(self.host, "host")}],
             "processors": [
                 {"name": "processor", "memory": DEVICE},
                 {"name": CPU, "memory": HOST, "speed": float(HOST_SPEED)},
             ],
-            "links": [{"source": one, "target": two, "bandwidth": bandwidth} for one, two in ends],
+            "links": links_both_ways(rate),
         }
 
     def stages(self, blocks: Sequence[Block], gradients: Sequence[int]) -> list[dict[str, Any]]:
         """Return the keys of each stage that its parameters need."""
-        given = measured_bandwidth() if self.host_bandwidth is None else self.host_bandwidth
-        bandwidth = parse_bandwidth(given)
-        assert bandwidth is not None
+        bandwidth = read_bandwidth(self.host_bandwidth)
         model = read_optimizer(self.optimizer)
         found: list[dict[str, Any]] = []
         for block, gradient in zip(blocks, gradients, strict=True):
             trained = trained_in(block)
             size = sum(tensor.nbytes for tensor in trained)
             states = model.state_bytes([Trained(tensor.nbytes, tuple(tensor.shape)) for tensor in trained])
-            time = (gradient + 2 * (size + states)) / Fraction(bandwidth) * 1_000_000
+            time = update_time(size, gradient, states, bandwidth)
             found.append(
                 {
                     "parameter_size": size,
                     "parameter_gradient_size": gradient,
                     "optimizer_size": states if size else 0,
-                    "update_time": max(1, round(time)) * float(HOST_SPEED) if size else 0,
+                    "update_time": time * float(HOST_SPEED) if size else 0,
                 }
             )
         return found

@@ -17,7 +17,7 @@ from remat.messages import brief
 from remat.units import parse_size
 
 _OWNERS: Any = import_module("torch.utils.weak").WeakIdKeyDictionary()
-"""The optimizer at the host of each parameter: the latest one takes its gradients."""
+"""The optimizer at the host of each parameter, and its hook: the latest one takes its gradients."""
 
 
 def host_optimizer(
@@ -133,10 +133,8 @@ class HostOptimizer(OptimizerBase):
         self.names = {id(tensor): name for name, tensor in module.named_parameters()}
         self.slots: dict[int, Slot] = {}
         self.links: dict[Any, Link] = {}
-        self.inner: Any = None
         self.state_bytes: dict[int, int] = {}
         self.group_of: dict[int, int] = {}
-        self._hooks: list[Any] = []
         self._begun: list[Slot] = []
         self.deferred = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="remat-updates")
@@ -148,29 +146,33 @@ class HostOptimizer(OptimizerBase):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Take another group of parameters."""
         super().add_param_group(param_group)
-        added = self.param_groups[-1]["params"]
-        away = next((one for one in added if one.untyped_storage().nbytes() < one.nbytes), None)
-        if away is not None:
-            name = self.names.get(id(away), "a parameter")
-            raise TorchError(f"{name} is at the host of another optimizer, and cannot be copied")
-        for parameter in added:
-            self._add(parameter, len(self.param_groups) - 1)
-        if self.inner is not None:
-            self.inner.param_groups = self._inner_groups()
+        added: list[Slot] = []
+        try:
+            for parameter in self.param_groups[-1]["params"]:
+                added.append(self._slot(parameter))  # noqa: PERF401 - an error leaves those before it
+        except TorchError:
+            self.param_groups.pop()
+            self.room.give(sum(int(slot.master.nbytes) for slot in added))
+            raise
+        for slot in added:
+            self._own(slot, len(self.param_groups) - 1)
 
-    def _add(self, parameter: Any, group: int) -> None:
+    def _slot(self, parameter: Any) -> Slot:
+        if parameter.untyped_storage().nbytes() < parameter.nbytes:
+            name = self.names.get(id(parameter), "a parameter")
+            raise TorchError(f"{name} is at the host of another optimizer, and cannot be copied")
         name = self.names.get(id(parameter), f"parameter {len(self.slots)}")
         if parameter.device not in self.links:
             self.links[parameter.device] = link_for(parameter.device)
-        link = self.links[parameter.device]
-        slot = Slot(name, parameter, self.master, link, self.room)
-        old = _OWNERS.get(parameter)
-        if old is not None and old() is not None:
-            old().release()
+        return Slot(name, parameter, self.master, self.links[parameter.device], self.room)
+
+    def _own(self, slot: Slot, group: int) -> None:
+        """Take the gradients of a parameter from now on."""
+        parameter = slot.parameter
         self.slots[id(parameter)] = slot
         self.group_of[id(parameter)] = group
         self.state_bytes[id(slot)] = 0  # now: the thread only changes entries
-        _OWNERS[parameter] = own = weakref.ref(self)
+        own = weakref.ref(self)
 
         def arrived(tensor: Any) -> None:
             optimizer = own()
@@ -178,17 +180,15 @@ class HostOptimizer(OptimizerBase):
                 gradient, tensor.grad = tensor.grad, None
                 optimizer.receive(tensor, gradient)
 
-        self._hooks.append(parameter.register_post_accumulate_grad_hook(arrived))
+        if parameter in _OWNERS:
+            _, hook = _OWNERS[parameter]
+            hook.remove()
+        _OWNERS[parameter] = own, parameter.register_post_accumulate_grad_hook(arrived)
 
     def defer(self) -> None:
         """Let gradients wait on the device for `step`, unless a schedule sends them."""
+        self._check_between()
         self.deferred = True
-
-    def release(self) -> None:
-        """Leave gradients on the device from now on."""
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
 
     def _inner_groups(self) -> list[dict[str, Any]]:
         return [
@@ -211,11 +211,18 @@ class HostOptimizer(OptimizerBase):
     # ------------------------------------------------------------------------------------- gradients
 
     def receive(self, parameter: Any, gradient: Any) -> None:
-        """Take a gradient from the device, and begin its update, if updates overlap with the backward."""
-        slot = self.slots.get(id(parameter))
-        if slot is None:  # another optimizer has it
+        """Take a gradient from the device, and begin its update, if updates overlap with the backward.
+
+        It goes to the optimizer that owns the parameter, and stays on the device if none does.
+        """
+        owner = _owner_of(parameter)
+        if owner is None:
             parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-            return
+        else:
+            owner.take(owner.slots[id(parameter)], gradient)
+
+    def take(self, slot: Slot, gradient: Any) -> None:
+        """Take a gradient of a parameter of this optimizer."""
         if gradient.is_sparse:
             raise TorchError(f"the gradient of {slot.name} is sparse; updates at the host take dense ones")
         if self._early and slot.update is not None:
@@ -233,8 +240,9 @@ class HostOptimizer(OptimizerBase):
     def wait_for(self, parameters: Iterable[Any]) -> None:
         """Let the device's next kernels begin after the copies of these gradients."""
         for parameter in parameters:
-            slot = self.slots.get(id(parameter))
-            if slot is not None:
+            owner = _owner_of(parameter)
+            if owner is not None:
+                slot = owner.slots[id(parameter)]
                 slot.link.wait(slot.sent)
 
     @property
@@ -303,9 +311,16 @@ class HostOptimizer(OptimizerBase):
             self._settle()
 
     def _settle(self) -> None:
-        begun, self._begun = self._begun, []
-        for slot in begun:
-            slot.settle()
+        """End all updates that have begun, and then raise the first error of any."""
+        errors: list[Exception] = []
+        while self._begun:
+            try:
+                self._begun[0].settle()
+            except Exception as error:
+                errors.append(error)
+            del self._begun[0]
+        if errors:
+            raise errors[0]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget gradients, also those that wait at the host.
@@ -396,6 +411,14 @@ def _tried(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
         raise TorchError(f"{name} cannot update at the host: {line or type(error).__name__}") from error
     defaults: dict[str, Any] = dict(optimizer.defaults)
     return defaults
+
+
+def _owner_of(parameter: Any) -> HostOptimizer | None:
+    """Return the optimizer that takes the gradients of a parameter."""
+    if parameter not in _OWNERS:
+        return None
+    owner: HostOptimizer | None = _OWNERS[parameter][0]()
+    return owner
 
 
 def _copied(value: Any) -> Any:

@@ -20,13 +20,13 @@ from remat.bridges.torch.optimizers import Trained, read_optimizer
 from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
+from remat.bridges.torch.transfers import DEVICE, HOST
 from remat.instance import load
 from remat.solving.host_order.moving import Moved
 from remat.solving.result import Result
 from remat.solving.verifying import examine
 from remat.units import Number, format_size, format_time, parse_bandwidth, parse_size
 
-HOST, DEVICE = "host", "device"
 CPU = "cpu"
 
 
@@ -52,10 +52,9 @@ class Updated:
     value: str | None
     leaves: bool
 
-    @property
-    def touched(self) -> int:
-        """Bytes that an update reads and writes at the host."""
-        return self.gradient + 2 * (self.size + self.states)
+    def time(self, bandwidth: Fraction) -> int:
+        """Whole microseconds of an update."""
+        return update_time(self.size, self.gradient, self.states, bandwidth)
 
 
 def updated_of(captured: Captured, optimizer: str) -> tuple[Updated, ...]:
@@ -117,6 +116,18 @@ def measured_bandwidth(size: int = 1 << 24) -> int:
     return max(1, int(3 * one.nbytes / seconds))
 
 
+def read_bandwidth(given: float | str | None) -> Fraction:
+    """Return the bytes that the host reads and writes per second: what is given, or measured."""
+    bandwidth = parse_bandwidth(measured_bandwidth() if given is None else given)
+    assert bandwidth is not None
+    return Fraction(bandwidth)
+
+
+def update_time(size: int, gradient: int, states: int, bandwidth: Fraction) -> int:
+    """Return the time of an update in whole microseconds, at least 1: it writes all that it reads but the gradient."""
+    return max(1, round((gradient + 2 * (size + states)) / bandwidth * 1_000_000))
+
+
 def whole_step(captured: Captured, choices: Choices, document: Mapping[str, Any], moved: Moved) -> Result:
     """Return the verified schedule of forward, backward and updates.
 
@@ -130,9 +141,7 @@ def whole_step(captured: Captured, choices: Choices, document: Mapping[str, Any]
         Its schedule, with copies between runs.
     """
     assert choices.optimizer is not None
-    rate = choices.host_bandwidth
-    bandwidth = parse_bandwidth(measured_bandwidth() if rate is None else rate)
-    assert bandwidth is not None
+    bandwidth = read_bandwidth(choices.host_bandwidth)
     assert choices.host is not None
     host = {**host_split(captured, choices), "capacity": parse_size(choices.host)}
     builder = _Builder(updated_of(captured, choices.optimizer), bool(choices.staleness), bandwidth, moved, host)
@@ -157,18 +166,14 @@ class _Builder:
     """Adds updates to an instance and its schedule."""
 
     def __init__(
-        self, updated: tuple[Updated, ...], stale: bool, bandwidth: Any, moved: Moved, host: Mapping[str, int]
+        self, updated: tuple[Updated, ...], stale: bool, bandwidth: Fraction, moved: Moved, host: Mapping[str, int]
     ) -> None:
         self.host = host
         self.updated, self.stale, self.moved = updated, stale, moved
-        self.bandwidth = Fraction(bandwidth)
+        self.bandwidth = bandwidth
         links = moved.result.machine.links
         self.out = next(link for link in links if link.source == 0)
         self.back = next(link for link in links if link.target == 0)
-
-    def _time(self, one: Updated) -> int:
-        """Whole microseconds of an update, at least 1."""
-        return max(1, round(one.touched / self.bandwidth * 1_000_000))
 
     def instance(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the instance with parameters as values, and an update for each."""
@@ -189,7 +194,7 @@ class _Builder:
                 outputs = [{"value": one.value, "memory": HOST} if entry == one.value else entry for entry in outputs]
             reads = [gradient, f"master:{name}"]
             writes = [f"new:{name}"]
-            update = {"id": f"update:{name}", "time": self._time(one), "reads": reads, "writes": writes}
+            update = {"id": f"update:{name}", "time": one.time(self.bandwidth), "reads": reads, "writes": writes}
             tasks.append({**update, "on": [CPU], "in_place": True, "recomputable": False})
         machine = document["machine"]
         processors = [*machine["processors"], {"name": CPU, "memory": HOST}]
@@ -238,7 +243,7 @@ class _Builder:
             gradient = self._gradient(one)
             drop = [f"master:{one.name}", *([gradient] if last[gradient] is one else ())]
             steps.append({"run": f"update:{one.name}", "on": [CPU], "start": start, "drop": drop})
-            ready = start + self._time(one)
+            ready = start + one.time(self.bandwidth)
             back = max(back, ready)
             steps.append({"copy": f"new:{one.name}", "from": HOST, "to": DEVICE, "start": back})
             back += self.back.time(one.size)

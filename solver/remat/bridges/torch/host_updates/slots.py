@@ -10,6 +10,7 @@ from typing import Any
 from remat.bridges.torch.measure import unseen
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
+from remat.bridges.torch.transfers import copy_on
 from remat.units import format_size
 
 
@@ -128,19 +129,31 @@ class Slot:
     def settle(self) -> None:
         """Copy the result of the update to the device, once it is there; a parameter that others wrote stays."""
         assert self.update is not None
-        update, self.update = self.update, None
-        update.result()
+        error = self.update.exception()  # waits; until then, an interrupt leaves the update as it is
+        self.update = None
+        if error is not None:
+            if not self.stays_away:
+                self.refresh()  # the update may have changed the copy before it failed
+            raise error
         if self.stays_away:
-            return
-        if self.is_changed():
+            self.link.wait(self.returned)
+            self.leave()  # what is still on the device is from before the update
+        elif self.is_changed():
             self.refresh()
         else:
             self.returned = self.link.bring(self.new, self.parameter)
+            self.new = None
             self._note()
-        self.new = None
+
+    def check_still(self) -> None:
+        """Refuse to use the copy at the host while the thread changes it."""
+        if self.update is not None:
+            raise TorchError(f"{self.name} is being updated at the host: call step() first")
 
     def leave(self) -> None:
         """Free the parameter on the device; its values are at the host."""
+        if self.is_changed():
+            self.refresh()
         self.is_away = self.stays_away = True
         self.parameter.untyped_storage().resize_(0)
 
@@ -148,7 +161,13 @@ class Slot:
         """Copy the parameter to the device, and return the event of the end of the copy.
 
         Graphs that hold the parameter do not take it as changed.
+
+        Raises
+        ------
+        TorchError
+            If it is being updated.
         """
+        self.check_still()
         self.is_away = False
         with unseen(), torch.no_grad():
             new = self.master if self.new is None else self.new
@@ -215,7 +234,7 @@ class Streams(Link):
     """Copies with pinned buffers, on one stream in each direction.
 
     Each begins after all that the compute stream was given before. A tensor that leaves is referred to until the
-    compute stream has waited for its copy.
+    compute stream has waited for its copy, or it has ended.
     """
 
     def __init__(self, device: Any) -> None:
@@ -229,21 +248,22 @@ class Streams(Link):
 
     def send(self, tensor: Any, target: Any) -> Any:
         """Copy on the stream to the host."""
-        self.leaving = [(held, event) for held, event in self.leaving if not event.query()]
-        event = self._copy(self.out, tensor, target)
+        self._forget_ended()
+        event = copy_on(self.out, self.device, tensor, target)
         self.leaving.append((tensor, event))
         return event
 
     def bring(self, new: Any, parameter: Any) -> Any:
         """Copy on the stream to the device, and let the compute stream wait."""
+        self._forget_ended()
         with torch.no_grad():
-            event = self._copy(self.back, new, parameter)
+            event = copy_on(self.back, self.device, new, parameter)
         self.wait(event)
         return event
 
     def fetch(self, new: Any, target: Any) -> Any:
         """Copy on the stream to the device."""
-        return self._copy(self.back, new, target)
+        return copy_on(self.back, self.device, new, target)
 
     def wait(self, event: Any) -> None:
         """Let the compute stream wait, and forget tensors whose copies it has waited for."""
@@ -252,11 +272,8 @@ class Streams(Link):
         torch.cuda.current_stream(self.device).wait_event(event)
         self.leaving = [(held, other) for held, other in self.leaving if other is not event]
 
-    def _copy(self, stream: Any, source: Any, target: Any) -> Any:
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            target.copy_(source, non_blocking=True)
-        return stream.record_event()
+    def _forget_ended(self) -> None:
+        self.leaving = [(held, event) for held, event in self.leaving if not event.query()]
 
 
 def _pinned(shape: Any, kind: Any) -> Any:

@@ -98,27 +98,40 @@ class Weights:
             self.runs -= 1
 
     def _guard(self, block: Block) -> None:
-        """Refuse calls of a block by anything but the planned module: its parameters are not there."""
+        """Refuse copies of a block, and calls by anything but the planned module: its parameters are not there."""
 
         def check(*_: Any) -> None:
             if not self.runs:
                 raise TorchError(f"block {block.name} has its parameters at the host: call the module from apply")
 
+        def refuse(_: int) -> Any:
+            raise TorchError(
+                f"block {block.name} has its parameters at the host, and cannot be copied; save state_dict()"
+            )
+
         block.module.register_forward_pre_hook(check)
+        block.module.__dict__["__reduce_ex__"] = refuse  # copy.deepcopy and pickle would read freed memory
 
     def _keep_files(self, index: int, block: Any) -> None:
         """Let `state_dict` of a block have the copies at the host, and `load_state_dict` write them."""
-        names = {id(tensor): name for name, tensor in block.named_parameters()}
+        slots = {id(slot.parameter): slot for slot in self.slots[index]}
+        named = [
+            (name, slots[id(tensor)])
+            for name, tensor in block.named_parameters(remove_duplicate=False)
+            if id(tensor) in slots
+        ]
         open_now: list[Any] = []
 
         def saved(_: Any, found: dict[str, Any], prefix: str, *__: Any) -> None:
-            for slot in self.slots[index]:
-                name = prefix + names[id(slot.parameter)]
-                if name in found and slot.is_away:
+            for name, slot in named:
+                if prefix + name in found and slot.is_away:
+                    slot.check_still()
                     with unseen():
-                        found[name] = slot.master.detach().to(slot.parameter.dtype, copy=True)
+                        found[prefix + name] = slot.master.detach().to(slot.parameter.dtype, copy=True)
 
         def before(*_: Any) -> None:
+            for slot in self.slots[index]:
+                slot.check_still()
             context = self.there(index)
             context.__enter__()
             open_now.append(context)
