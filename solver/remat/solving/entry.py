@@ -320,7 +320,8 @@ def _at_least_as_good(problem: Problem, solver: Algorithm, proposal: Proposal, r
     if result.makespan is not None and result.makespan <= warm.makespan:
         return result
     kept = Proposal(
-        steps=warm.steps,
+        steps=warm.steps if warm.orders is None else None,
+        orders=warm.orders,
         makespan=warm.makespan,
         bounds=proposal.bounds,
         termination=result.termination,

@@ -21,7 +21,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.addresses import read_addresses
 from remat.schedule.document import parse_steps, read_any_schedule, read_head, read_initial
 from remat.schedule.modulo import read_modulo
-from remat.schedule.orders import Orders, read_orders
+from remat.schedule.orders import Orders
 from remat.schedule.patterns import PeriodicSchedule, read_pattern
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.batch_splitting import of_schedule
@@ -247,12 +247,12 @@ def examine(
         raise InstanceError("a schedule that repeats itself without end has no addresses", "$.addresses")
     if pattern is not None:
         return _streamed(loaded, document, graph, used, pattern, judged)
-    orders = _orders_of(loaded, document, used)
+    from remat.solving.orders import Followed, follow, orders_of
+
+    orders = orders_of(loaded, document, used)
     if orders is None:
         steps = parse_steps(document, graph, used, units)
     else:
-        from remat.solving.orders import Followed, follow
-
         followed = follow(loaded, graph, used, orders, read_initial(document, graph, used))
         if not isinstance(followed, Followed):
             refused = replace(nothing_run(used), violations=followed, notes=tuple(notes))
@@ -389,24 +389,6 @@ def _pattern_of(instance: Instance, document: Any, machine: Machine) -> Periodic
         return read_modulo(document, samples.graph, machine, units)
     assert is_pipeline(instance)
     return read_pattern(document, [processor.name for processor in machine.processors], instance.length, units)
-
-
-def _orders_of(instance: Instance, document: Any, machine: Machine) -> Orders | None:
-    """Return the orders of a schedule document; None where it lists steps."""
-    if "orders" not in read_head(document):
-        if is_pipeline(instance) and instance.closes:
-            raise InstanceError(
-                "a step that ends with an exchange or updates is planned by stages and orders", "$.steps"
-            )
-        if "stages" in document:
-            raise InstanceError("stages without orders: what does each device run?", "$.stages")
-        return None
-    if not is_pipeline(instance):
-        raise InstanceError(f"orders are for pipelines, and the instance is a {instance.kind}", "$.orders")
-    if "steps" in document:
-        raise InstanceError("steps beside orders: the steps follow from the orders", "$.steps")
-    devices = [processor.name for processor in machine.processors]
-    return read_orders(document, devices, instance.length, instance.micro_batches)
 
 
 def _differences(own: dict[str, Any], used: dict[str, Any]) -> list[str]:

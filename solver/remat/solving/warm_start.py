@@ -12,7 +12,9 @@ from remat.instance import digest
 from remat.placement import Unplaceable, place
 from remat.plugin.problem import Problem
 from remat.schedule.document import parse_steps, read_any_schedule
+from remat.schedule.orders import Orders
 from remat.schedule.steps import Steps
+from remat.solving.orders import Followed, follow, orders_of
 from remat.solving.result import Result
 from remat.units import Number, format_size
 from remat.verifier import check
@@ -26,7 +28,7 @@ AUTHOR = "warm start"
 
 @dataclass(frozen=True)
 class Warm:
-    """A warm start on the machine of a problem: steps that fit, or why they do not.
+    """A warm start on the machine of a problem: steps or orders that fit, or why they do not.
 
     Attributes
     ----------
@@ -36,11 +38,14 @@ class Warm:
         Verified.
     note : str
         Why there are no steps.
+    orders : Orders or None
+        Of a pipeline: the orders from which the steps follow.
     """
 
     steps: Steps | None
     makespan: Number | None
     note: str = ""
+    orders: Orders | None = None
 
 
 def read_warm_start(problem: Problem, given: WarmStart) -> Warm | None:
@@ -63,9 +68,12 @@ def read_warm_start(problem: Problem, given: WarmStart) -> Warm | None:
         raise OptionError("it is the schedule of another instance (its digest differs)", argument="warm_start")
     if isinstance(document, dict) and "pattern" in document:
         raise OptionError("it is a pattern, and only steps are gone on from", argument="warm_start")
-    if isinstance(document, dict) and "steps" not in document:
+    if isinstance(document, dict) and "steps" not in document and "orders" not in document:
         raise OptionError("it is an answer without a schedule", argument="warm_start")
     try:
+        orders = orders_of(problem.instance, document, problem.machine) if isinstance(document, dict) else None
+        if orders is not None:
+            return _in_orders(problem, orders)
         steps = parse_steps(document, problem.graph, problem.machine, problem.units)
     except InstanceError as error:
         raise OptionError(str(error), argument="warm_start") from None
@@ -74,11 +82,28 @@ def read_warm_start(problem: Problem, given: WarmStart) -> Warm | None:
     _check_rules(problem, steps)
     placed = place(problem.graph, problem.machine, steps)
     if isinstance(placed, Unplaceable):
-        memory = problem.machine.memories[placed.memory].name
-        needed = format_size(placed.needed, problem.units)
-        return Warm(None, None, f"the warm start does not fit: it needs {needed} in {memory}")
+        return _too_large(problem, problem.machine.memories[placed.memory].name, placed.needed)
     steps = steps.placed(placed.start)
     return Warm(steps, check(problem.graph, problem.machine, steps).makespan)
+
+
+def _too_large(problem: Problem, memory: str, needed: int) -> Warm:
+    return Warm(None, None, f"the warm start does not fit: it needs {format_size(needed, problem.units)} in {memory}")
+
+
+def _in_orders(problem: Problem, orders: Orders) -> Warm:
+    """Place the orders of a pipeline's devices on the problem's machine."""
+    followed = follow(problem.instance, problem.graph, problem.machine, orders)
+    if not isinstance(followed, Followed):
+        raise OptionError(str(followed[0]), argument="warm_start")
+    report = check(followed.graph, problem.machine, followed.steps)
+    for memory in problem.machine.memories:
+        peak = report.peaks[memory.name].size
+        if memory.capacity is not None and peak > memory.capacity:
+            return _too_large(problem, memory.name, peak)
+    if report.violations:
+        raise OptionError(str(report.violations[0]), argument="warm_start")
+    return Warm(followed.steps, report.makespan, orders=orders)
 
 
 def _check_rules(problem: Problem, steps: Steps) -> None:
