@@ -82,7 +82,8 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         solver="remat_algorithms.chain.strategies:solve_periodic",
         options="remat_algorithms.chain.strategies:PeriodicOptions",
         kinds=("chain",),
-        summary="equal segments, the last one saved whole (PyTorch's sequential checkpointing)",
+        summary="cuts the forward into equal segments and saves the last one whole (PyTorch's sequential "
+        "checkpointing)",
         guarantee="strategy",
         within="the periodic schedule",
         complexity="O(L)",

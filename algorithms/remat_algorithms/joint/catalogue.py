@@ -110,7 +110,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         any_links=True,
         anytime=True,
-        trials=(Trial(when="steps", applies="remat_algorithms.kit.applicability:runs_once"),),
+        trials=(Trial(when="a step that does not repeat", applies="remat_algorithms.kit.applicability:runs_once"),),
         quick="remat_algorithms.parallel.applicability:few_moves",
         work_limits=("effort",),
     ),
