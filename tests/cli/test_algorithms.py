@@ -114,7 +114,7 @@ def test_auto(run: Run) -> None:
     shown = " ".join(outcome.out.split())
     assert "docs/explanation/auto.md" in shown
     of_graphs = " ".join(run("algorithms", "auto", "--kind", "dag").out.split())
-    assert "anytime dag-auto with reorder=true: the same, in a better order" in of_graphs
+    assert "anytime dag-auto with reorder=true: same conditions, with an improved order of first runs" in of_graphs
     assert "rotor" not in of_graphs
     asks = run("algorithms", "auto", "--format", "json").document["asks"]
     assert {entry["kind"] for entry in asks} == set(KINDS)
@@ -124,7 +124,7 @@ def test_auto(run: Run) -> None:
 def test_hooks(run: Run, zoo: Zoo) -> None:
     zoo("plain", keep_all)
     zoo("hooked", keep_all, sweep="module:sweep", stream="module:stream")
-    assert "sweep       one solve a budget" in run("algorithms", "plain").out
+    assert "sweep       one solve per budget" in run("algorithms", "plain").out
     shown = run("algorithms", "hooked").out
     assert "sweep       answers many budgets at once" in shown
     assert "stream      yields steps one by one" in shown

@@ -86,19 +86,22 @@ class ChainBestOptions(Options):
     iterations: int | None = Field(
         None,
         ge=0,
-        description="rounds of the walk; the same seed and rounds, the same schedule. Default: some seconds' worth, "
-        "up to 20,000 (none for up to 12 stages), fewer where half of them find nothing better",
+        description="number of rounds of the local search; if set, the result depends only on the seed. Default: what "
+        "takes a few seconds, at most 20,000 (0 for up to 12 stages), stopping early after half of them without "
+        "improvement",
     )
     states: int | None = Field(
         None,
         ge=0,
-        description="states that the search over live sets expands; default 1000 for up to 20 stages, 0 for others",
+        description="maximum number of states that the search over live sets expands; default: 1000 for up to 20 "
+        "stages, otherwise 0",
     )
     work: float = Field(
         WORK_CLOSING,
         ge=0,
         allow_inf_nan=False,
-        description="what raising the bound may take beyond what one moment says, in CP-SAT's units (about a second)",
+        description="work limit for raising the bound above the best bound of a single moment, in CP-SAT's "
+        "deterministic units (about 1 s each)",
     )
 
 

@@ -24,7 +24,9 @@ class ChenGreedyOptions(Options):
     """Options of `chen-greedy`."""
 
     limit: int | None = Field(
-        None, ge=0, description="bytes of outputs and saved values after which a segment ends; default: searched"
+        None,
+        ge=0,
+        description="bytes of outputs and saved values after which a segment ends; default: search for the best limit",
     )
 
 
@@ -33,8 +35,8 @@ class RevolveChainOptions(Options):
 
     saved: bool = Field(
         False,
-        description="slots as large as the largest output with what its stage saves; a range that fits into the free "
-        "slots is then saved whole. Default: slots for inputs only",
+        description="size slots for the largest output with the saved values of its stage, and save all stages of a "
+        "range that fits into the free slots; default: size slots for inputs only",
     )
 
 

@@ -20,15 +20,15 @@ class FixedOptions(Options):
 
     checkpoints: tuple[int, ...] | str = Field(
         (),
-        description="stages whose inputs x_i are kept (0 always is), such as 0,4,8 or x0,x4,x8; "
-        "of an adjoint the states to store",
+        description="stages whose inputs x_i are kept (0 always is), for example 0,4,8 or x0,x4,x8; for an adjoint: "
+        "the states to store",
     )
 
 
 class PeriodicOptions(Options):
     """Options of `periodic`."""
 
-    segments: int | None = Field(None, ge=1, description="number of equal segments; default round(sqrt(stages))")
+    segments: int | None = Field(None, ge=1, description="number of equal segments; default: round(sqrt(stages))")
 
 
 def solve_store_all(problem: Problem, options: None, context: Context) -> Proposal:

@@ -41,7 +41,7 @@ ROUNDS = 4
 class AdaPipeOptions(Options):
     """Options of `adapipe`."""
 
-    judged: int = Field(default=16, ge=1, le=10_000, description="cuts that are placed and weighed, at most")
+    judged: int = Field(default=16, ge=1, le=10_000, description="maximum number of partitions to simulate")
 
 
 @dataclass(frozen=True)

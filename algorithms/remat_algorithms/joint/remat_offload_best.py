@@ -99,14 +99,15 @@ class OffloadBestOptions(Options):
     iterations: int | None = Field(
         None,
         ge=0,
-        description="rounds of the walk; the same seed and rounds, the same schedule. Default: some seconds' worth",
+        description="number of rounds of the local search; if set, the result depends only on the seed. Default: what "
+        "takes a few seconds",
     )
     work: float = Field(
         BOUND_WORK,
         ge=0,
         allow_inf_nan=False,
-        description="what raising the bound may take beyond its relaxations, in CP-SAT's units (about a second); 0: no "
-        "programs, and none of `poet` and `offload-exact` for short chains",
+        description="work limit for raising the bound above its relaxations, in CP-SAT's deterministic units (about 1 "
+        "s each); 0: no programs, and no `poet` or `offload-exact` on short chains",
     )
 
 

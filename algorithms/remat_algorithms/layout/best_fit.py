@@ -41,7 +41,7 @@ INSERTIONS, DEEPEST = 1e8, 128
 class BestFitOptions(Options):
     """Options of `best-fit`."""
 
-    order: Order = Field("size", description="which buffers are placed first")
+    order: Order = Field("size", description="property that decides which buffers are placed first")
 
 
 def solve(buffers: Buffers, options: BestFitOptions, context: Context) -> LayoutProposal:

@@ -20,7 +20,7 @@ WORK = 7_000_000_000
 class LayoutAutoOptions(Options):
     """Options of `layout-auto`."""
 
-    work: int = Field(WORK, ge=0, description="units of work, of about a nanosecond, of the search")
+    work: int = Field(WORK, ge=0, description="work limit of the search, in units of about 1 ns")
 
 
 def solve(buffers: Buffers, options: LayoutAutoOptions, context: Context) -> LayoutProposal:

@@ -36,7 +36,7 @@ from remat_algorithms.layout.arena import smallest_arena
 class LayoutExactOptions(Options):
     """Options of `layout-exact`."""
 
-    work: int | None = Field(None, ge=1, description="units of work, of about a nanosecond, after which to stop")
+    work: int | None = Field(None, ge=1, description="work limit, in units of about 1 ns; default: no limit")
 
 
 def solve(buffers: Buffers, options: LayoutExactOptions, context: Context) -> LayoutProposal:

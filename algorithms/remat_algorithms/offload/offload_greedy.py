@@ -19,7 +19,7 @@ from remat_algorithms.offload.swaps.swaps import Order
 class OffloadOptions(Options):
     """Options of the algorithms that only offload."""
 
-    bound: bool = Field(True, description="solve the fluid relaxation as well: a lower bound, and a gap")
+    bound: bool = Field(True, description="also solve the fluid relaxation, for a lower bound and a gap")
 
 
 def solve(problem: Problem, options: OffloadOptions, context: Context) -> Proposal:

@@ -47,13 +47,13 @@ class ListOptions(Options):
 
     order: Literal["best", "reference"] = Field(
         default="best",
-        description="the sequential order that guarantees progress: the listed one, or the best known of it, greedy "
-        "orders and (for trees) Liu's traversals",
+        description="sequential order that guarantees progress: the listed one (reference), or the best of it, greedy "
+        "orders and, for trees, Liu's traversals",
     )
     priority: Literal["best", "critical-path", "order"] = Field(
         default="best",
-        description="which ready task starts first: the one with the longest path to follow, or the first of the "
-        "sequential order (better where memory is tight); by default both are tried",
+        description="which ready task starts first: the one with the longest remaining path (critical-path), or the "
+        "first in the sequential order (order), which is better if memory is scarce; best: try both",
     )
 
 

@@ -92,8 +92,8 @@ def _auto_lines(kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
     from remat.plugin.selection import declared
 
     yield "algorithm", AUTO
-    yield "summary", "the default: a portfolio, which answers with the best of what several algorithms find and prove"
-    yield "asks", "early and cheap algorithms first, then those that end by themselves, then the anytime ones"
+    yield "summary", "the default: runs several algorithms, and returns the best schedule and the best bound"
+    yield "asks", "early and cheap algorithms first, then those that terminate by themselves, then anytime algorithms"
     for kind in kinds:
         title = kind
         for group, candidate in declared(kind):
@@ -201,8 +201,8 @@ def _lines(algorithm: Algorithm) -> Iterator[tuple[str, str]]:
     yield "reference", algorithm.reference or "-"
     yield "deviates", algorithm.deviates or "-"
     yield "memories", "several" if algorithm.several_memories else "the first processor's"
-    yield "anytime", "yes: stops at --time-limit or Ctrl-C with the best it has" if algorithm.anytime else "no"
-    yield "sweep", "answers many budgets at once" if algorithm.sweep else "one solve a budget"
+    yield "anytime", "yes: returns its best schedule at --time-limit or Ctrl-C" if algorithm.anytime else "no"
+    yield "sweep", "answers many budgets at once" if algorithm.sweep else "one solve per budget"
     yield "stream", "yields steps one by one" if algorithm.stream else "no"
     yield "available", _availability(algorithm)
     options = _options(algorithm) if algorithm.is_available() else []

@@ -37,7 +37,10 @@ NO_SLOTS = "checkpointing schedules with 0 slots"
 class TreeverseOptions(Options):
     """Options of `treeverse`."""
 
-    split: Split = Field(default="binomial", description="where to divide: at the binomial point, or in the middle")
+    split: Split = Field(
+        default="binomial",
+        description="where to divide a range of steps: at the binomial point, or in the middle (bisection)",
+    )
 
 
 @within_room("treeverse")

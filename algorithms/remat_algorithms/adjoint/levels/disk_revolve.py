@@ -35,7 +35,7 @@ PERIODIC, SCOPE = "periodic-disk-revolve", "schedules with periodic disk checkpo
 class DiskRevolveOptions(Options):
     """Options of `disk-revolve`."""
 
-    one_read: bool = Field(False, description="read each disk checkpoint once only, as public packages do")
+    one_read: bool = Field(False, description="read each disk checkpoint only once, as public packages do")
 
 
 @within_room("disk-revolve")

@@ -37,7 +37,8 @@ class TwoLevelOptions(Options):
     period: int | None = Field(
         None,
         ge=1,
-        description="steps between disk checkpoints (default: those that take least time, as the disk has room)",
+        description="number of steps between disk checkpoints; default: the fastest number whose checkpoints fit on "
+        "the disk",
     )
 
 

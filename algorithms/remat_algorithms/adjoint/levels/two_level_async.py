@@ -61,7 +61,7 @@ class TwoLevelAsyncOptions(Options):
     period: int | None = Field(
         None,
         ge=1,
-        description="steps between disk checkpoints (default: the one that takes least time by estimate)",
+        description="number of steps between disk checkpoints; default: the number with the shortest estimated time",
     )
 
 
@@ -71,7 +71,8 @@ class AsyncMultistageOptions(Options):
     interval: int | None = Field(
         None,
         ge=1,
-        description="steps between disk checkpoints (default: the least in which a write ends)",
+        description="number of steps between disk checkpoints; default: the smallest number that takes at least as "
+        "long as a write",
     )
 
 

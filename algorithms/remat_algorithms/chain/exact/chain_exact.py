@@ -35,7 +35,7 @@ ONE_MEMORY = "sequential schedules in one memory"
 class ChainExactOptions(Options):
     """Options of `chain-exact`."""
 
-    states: int = Field(200_000, ge=0, description="most states (next backward, live values) to expand")
+    states: int = Field(200_000, ge=0, description="maximum number of states (next backward, live values) to expand")
 
 
 def solve(problem: Problem, options: ChainExactOptions, context: Context) -> Proposal:

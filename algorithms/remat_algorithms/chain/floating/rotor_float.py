@@ -47,11 +47,11 @@ class RotorFloatOptions(Options):
         None,
         ge=1,
         le=100_000,
-        description="slots that the memory of the no-recompute schedule is divided into; exact where sizes allow it. "
-        "Default: as many as fit into a table of 320 MB and a few seconds, up to 4000",
+        description="number of slots into which the peak of the schedule without recomputation is divided; exact if "
+        "all sizes are multiples of a slot. Default: what fits into a table of 320 MB and a few seconds, at most 4000",
     )
     certificate: bool = Field(
-        True, description="where sizes are rounded, fill a second table with sizes rounded down: a bound and a gap"
+        True, description="if sizes are rounded, fill a second table with sizes rounded down, for a bound and a gap"
     )
 
 

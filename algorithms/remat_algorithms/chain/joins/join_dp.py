@@ -42,13 +42,15 @@ class JoinDpOptions(Options):
     """Options of `join-dp`."""
 
     ways: int = Field(
-        300_000, ge=1, description="most ways to go on that the tables may have; more are not begun (size limit)"
+        300_000,
+        ge=1,
+        description="maximum number of transitions in the tables; instances that need more are not solved",
     )
     points: int = Field(
         4096,
         ge=2,
-        description="most points (bytes, time) of each part's front; where there are more, some are left out, "
-        "and the answer is no proof",
+        description="maximum number of points (bytes, time) on the front of each part; with more, some points are "
+        "dropped, and optimality is not proved",
     )
 
 
@@ -83,7 +85,7 @@ def solve(problem: Problem, options: JoinDpOptions, context: Context) -> Proposa
     if room is None or need <= room:
         return _proposed(problem, whole, proved=True)
     if table.size > options.ways:
-        note = f"up to {table.size:,} ways to go on, and the option ways allows {options.ways:,}"
+        note = f"up to {table.size:,} transitions, and the option ways allows {options.ways:,}"
         return Proposal(termination=Termination.SIZE_LIMIT, notes=(note,))
     # With one point per front, the fronts are minimum bytes, which suffice for the minimum budget.
     least = Work(None, 1, lambda: context.stopped)

@@ -71,8 +71,8 @@ class RotorOptions(Options):
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="the argument `gap` of every solve, under its old name: stop when the schedule is within this "
-        "share of the bound for its class: 0.005, or 0.5%",
+        description="old name of the `gap` argument: stop when the gap to the bound for the class is at most this "
+        "share, for example 0.005 or 0.5%",
     )
 
 

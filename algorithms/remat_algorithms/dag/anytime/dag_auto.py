@@ -33,18 +33,19 @@ class DagAutoOptions(Options):
         None,
         ge=0,
         le=10_000_000,
-        description="rounds of ruin and recreate; the answer then depends on the seed and not on the clock. "
-        "Default: until it is proved, the time is over, or patience is",
+        description="number of rounds of ruin and recreate; if set, the result depends only on the seed. Default: "
+        "until optimality is proved, or the time limit or the patience is over",
     )
     patience: float | None = Field(
         None,
         gt=0,
-        description="the argument `patience` of every solve, under its old name; where neither is given nor a time "
-        "limit, 30 s",
+        description="old name of the `patience` argument, in seconds; default: 30 s if neither `patience` nor a time "
+        "limit is set",
     )
     reorder: bool = Field(
         False,
-        description="look for a better order of first runs, with reruns in view; graphs with alternatives keep theirs",
+        description="search for an order of first runs with less recomputation; has no effect on graphs with "
+        "alternatives",
     )
 
 

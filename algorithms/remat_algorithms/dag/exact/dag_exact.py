@@ -46,7 +46,7 @@ NARROW, WIDE = (16, 64), (256, 1024, 4096, 16384)
 class DagExactOptions(Options):
     """Options of `dag-exact`."""
 
-    states: int = Field(400_000, ge=0, description="most states (sets of values that are asked for) to keep")
+    states: int = Field(400_000, ge=0, description="maximum number of states (sets of required values) to keep")
 
 
 def solve(problem: Problem, options: DagExactOptions, context: Context) -> Proposal:

@@ -38,13 +38,18 @@ class HiRemateOptions(Options):
         default=0,
         ge=0,
         le=64,
-        description="forward tasks of a subgraph of the lowest level, at most; 0: 12, 24, 6 and 8 in turn",
+        description="maximum number of forward tasks in a subgraph of the lowest level; 0: try 12, 24, 6 and 8",
     )
-    width: int = Field(default=8, ge=2, le=64, description="subgraphs of a subgraph, at most")
-    top: int = Field(default=24, ge=2, le=128, description="subgraphs of the highest level, at most")
-    peaks: int = Field(default=4, ge=1, le=64, description="budgets of the peak for which a subgraph is solved")
-    saves: int = Field(default=6, ge=1, le=64, description="budgets of the saved bytes, for each budget of the peak")
-    slots: int = Field(default=500, ge=10, le=20_000, description="units into which a level divides its memory")
+    width: int = Field(default=8, ge=2, le=64, description="maximum number of subgraphs of a subgraph")
+    top: int = Field(default=24, ge=2, le=128, description="maximum number of subgraphs at the highest level")
+    peaks: int = Field(default=4, ge=1, le=64, description="number of peak budgets for which each subgraph is solved")
+    saves: int = Field(default=6, ge=1, le=64, description="number of budgets of saved bytes for each peak budget")
+    slots: int = Field(
+        default=500,
+        ge=10,
+        le=20_000,
+        description="number of units into which each level divides its memory; more are more exact and slower",
+    )
 
 
 LEAVES = (12, 24, 6, 8)

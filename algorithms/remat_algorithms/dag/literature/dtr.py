@@ -40,9 +40,18 @@ HOPELESS = 6
 class DtrOptions(Options):
     """Options of `dtr`."""
 
-    heuristic: Heuristic = Field(Heuristic.FULL, description="h, eq, local, lru, size or msps")
-    limits: int = Field(48, ge=1, le=1000, description="limits tried, evenly between the memory bound and keep-all")
-    longest: float = Field(3, gt=1, description="a limit is given up when the runs take this many times keep-all's")
+    heuristic: Heuristic = Field(
+        Heuristic.FULL, description="eviction heuristic of the paper: h, eq, local, lru, size or msps"
+    )
+    limits: int = Field(
+        48,
+        ge=1,
+        le=1000,
+        description="number of memory limits to try, evenly spaced between the memory bound and the peak of keep-all",
+    )
+    longest: float = Field(
+        3, gt=1, description="abandon a memory limit if the runs take more than this multiple of the time of keep-all"
+    )
 
 
 def solve(problem: Problem, options: DtrOptions, context: Context) -> Proposal:

@@ -38,7 +38,9 @@ class FengHuangOptions(Options):
     """Options of `feng-huang`."""
 
     states: int = Field(
-        2_000, ge=1, description="states of the exact search at a time, beyond which the division tree is taken"
+        2_000,
+        ge=1,
+        description="maximum number of simultaneous states of the exact search; with more, use the division tree",
     )
 
 

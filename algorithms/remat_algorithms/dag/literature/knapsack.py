@@ -35,7 +35,7 @@ Chooser = Callable[[Sequence[int], Sequence[Number], Sequence[int], Context], It
 class KnapsackOptions(Options):
     """Options of the knapsack algorithms."""
 
-    levels: int = Field(64, ge=1, le=10_000, description="budgets of saved bytes that are tried, evenly spread")
+    levels: int = Field(64, ge=1, le=10_000, description="number of budgets of saved bytes to try, evenly spaced")
 
 
 def items_of(training: Training) -> tuple[list[int], list[int], list[Number]]:

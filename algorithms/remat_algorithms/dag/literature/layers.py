@@ -26,11 +26,16 @@ class LayersOptions(Options):
     """Options of `layers`."""
 
     layers: Literal["names", "narrow"] = Field(
-        default="names", description="Layers by numbers in names of modules or tasks, or between narrow points."
+        default="names",
+        description="how to find layers: by the numbers in names of modules or tasks, or between narrow points",
     )
-    count: int = Field(default=0, ge=0, description="Layers between narrow points; 0: the root of the forward tasks.")
+    count: int = Field(
+        default=0,
+        ge=0,
+        description="number of layers between narrow points; 0: the square root of the number of forward tasks",
+    )
     split: Literal["first", "even"] = Field(
-        default="first", description="Which layers are made again: the first ones, or some that are spread evenly."
+        default="first", description="which layers to recompute: the first ones, or evenly spaced ones"
     )
 
 

@@ -46,9 +46,11 @@ Objective = Literal["time", "memory"]
 class ApproximateOptions(Options):
     """Options of `kusumoto-approx`."""
 
-    budgets: int = Field(32, ge=1, le=10_000, description="model budgets that are tried")
+    budgets: int = Field(32, ge=1, le=10_000, description="number of model budgets to try")
     objective: Objective = Field(
-        "time", description="time: least overhead in the model; memory: most overhead, which frees most in practice"
+        "time",
+        description="objective in the paper's model: minimum overhead (time), or maximum overhead (memory), which "
+        "usually has the lowest peak",
     )
 
 
@@ -59,7 +61,7 @@ class ExactOptions(ApproximateOptions):
         2_000,
         ge=1,
         le=20_000,
-        description="most lower sets; of graphs with more, neighbouring tasks are taken together",
+        description="maximum number of lower sets; in graphs with more, neighbouring tasks are merged",
     )
 
 

@@ -29,7 +29,7 @@ from remat_algorithms.dag.literature.retention_phases import Training, training_
 class MinCutOptions(Options):
     """Options of `min-cut`."""
 
-    bans: int = Field(64, ge=1, le=10_000, description="numbers of banned tasks that are tried, evenly spread")
+    bans: int = Field(64, ge=1, le=10_000, description="how many numbers of banned tasks to try, evenly spaced")
 
 
 def solve(problem: Problem, options: MinCutOptions, context: Context) -> Proposal:

@@ -36,8 +36,12 @@ from remat_algorithms.dag.literature.retention import Stages, stages_of
 class TreewidthOptions(Options):
     """Options of `treewidth`."""
 
-    heuristic: Literal["min-degree", "min-fill-in"] = Field("min-degree", description="how the graph is decomposed")
-    longest: int = Field(100, ge=1, description="most runs for each task, beyond which smaller leaves are not tried")
+    heuristic: Literal["min-degree", "min-fill-in"] = Field(
+        "min-degree", description="heuristic of the tree decomposition"
+    )
+    longest: int = Field(
+        100, ge=1, description="maximum mean number of runs per task; with more, smaller leaves are not tried"
+    )
 
 
 class TooLong(Exception):

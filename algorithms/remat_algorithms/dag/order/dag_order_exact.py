@@ -22,7 +22,9 @@ MOST_TASKS = 20_000
 class ExactOptions(Options):
     """Options of `dag-order-exact`."""
 
-    states: int = Field(default=500_000, ge=0, description="Most states (sets of finished tasks) to expand.")
+    states: int = Field(
+        default=500_000, ge=0, description="maximum number of states (sets of finished tasks) to expand"
+    )
 
 
 def solve(problem: Problem, options: ExactOptions, context: Context) -> Proposal:

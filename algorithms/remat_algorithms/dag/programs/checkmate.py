@@ -34,25 +34,31 @@ class CheckmateOptions(Options):
     solver: str = Field(
         default="scip",
         pattern=r"^(scip|highs|cp-sat|pulp(:[A-Za-z_]\w*)?)$",
-        description="scip, highs or cp-sat through OR-Tools; pulp (CBC) or pulp:NAME, a solver that PuLP finds.",
+        description="solver: scip, highs or cp-sat through OR-Tools; pulp (CBC) or pulp:NAME for a solver that PuLP "
+        "finds",
     )
     greedy: bool = Field(
-        default=True, description="Ask dag-auto's greedy first, for a schedule that makes the program smaller."
+        default=True, description="run the greedy of `dag-auto` first; its schedule makes the program smaller"
     )
-    rounding: bool = Field(default=True, description="Round the relaxation first, for the same purpose.")
-    reorder: bool = Field(default=False, description="Improve the order of first runs before anything is run again.")
+    rounding: bool = Field(
+        default=True, description="round the relaxation first; its schedule makes the program smaller"
+    )
+    reorder: bool = Field(default=False, description="improve the order of first runs before choosing recomputations")
 
 
 class RoundingOptions(Options):
     """Options of `checkmate-lp`."""
 
     solver: Literal["highs", "glop", "pulp"] = Field(
-        default="highs", description="highs or glop through OR-Tools, or pulp (its CBC)."
+        default="highs", description="solver: highs or glop through OR-Tools, or pulp (CBC)"
     )
     share: float = Field(
-        default=0.9, gt=0, le=1, description="Part of the budget at which the relaxation that is rounded is solved."
+        default=0.9,
+        gt=0,
+        le=1,
+        description="share of the budget for the second relaxation, which leaves headroom for rounding; 1: skip it",
     )
-    reorder: bool = Field(default=False, description="Improve the order of first runs before anything is run again.")
+    reorder: bool = Field(default=False, description="improve the order of first runs before choosing recomputations")
 
 
 def solve(problem: Problem, options: CheckmateOptions, context: Context) -> Proposal:

@@ -34,11 +34,13 @@ class MoccasinOptions(Options):
     """Options of `moccasin`."""
 
     copies: int = Field(
-        default=COPIES, ge=1, le=MOST_COPIES, description="Most runs of one task, the first one included."
+        default=COPIES, ge=1, le=MOST_COPIES, description="maximum number of runs of one task, including the first"
     )
-    greedy: bool = Field(default=True, description="Ask dag-auto's greedy first, for a schedule to start from.")
-    rounding: bool = Field(default=True, description="Round the relaxation of checkmate first, for the same purpose.")
-    reorder: bool = Field(default=False, description="Improve the order of first runs before anything is run again.")
+    greedy: bool = Field(default=True, description="run the greedy of `dag-auto` first, for an initial schedule")
+    rounding: bool = Field(
+        default=True, description="round the relaxation of `checkmate` first, for an initial schedule"
+    )
+    reorder: bool = Field(default=False, description="improve the order of first runs before choosing recomputations")
 
 
 def scope_of(copies: int) -> str:

@@ -70,16 +70,21 @@ class AdjointBestOptions(Options):
     """Options of `adjoint-best`."""
 
     iterations: int = Field(
-        200, ge=0, description="windows that the local search tries, and rounds of the one that sends values to storage"
+        200,
+        ge=0,
+        description="maximum number of windows that the local search tries, and of rounds of the offloading search",
     )
-    moves: int = Field(300_000, ge=0, description="moves that the exact search of tiny instances may try")
-    window: int = Field(6_000, ge=1, description="moves that the search of a window may try")
+    moves: int = Field(
+        300_000, ge=0, description="maximum number of moves in the exact search, which runs on tiny instances only"
+    )
+    window: int = Field(6_000, ge=1, description="maximum number of moves in the search of one window")
     work: float | None = Field(
         None,
         ge=0,
         le=10_000,
-        description="limit on the constraint programs for small instances with storage, in CP-SAT's units of about "
-        "10 s. Default: little, for at most 10 steps; with a time limit that is given, as long as there is time",
+        description="work limit of the constraint programs for small instances with storage, in CP-SAT's "
+        "deterministic units (about 10 s each). Default: no limit with a time limit; otherwise a small one for up to "
+        "10 steps, and 0 beyond",
     )
 
 

@@ -51,12 +51,13 @@ class DagOffloadBestOptions(Options):
     iterations: int | None = Field(
         None,
         ge=0,
-        description="rounds of the walk; the same seed and rounds, the same schedule. Default: some seconds' worth, or "
-        "until the time limit",
+        description="number of rounds of the local search; if set, the result depends only on the seed. Default: what "
+        "takes a few seconds, or until the time limit",
     )
     reorder: bool = Field(
         True,
-        description="look at other orders of first runs, too; `false` keeps the listed one, as frameworks may need",
+        description="also try other orders of first runs; `false` keeps the listed order, which some frameworks "
+        "require",
     )
 
 

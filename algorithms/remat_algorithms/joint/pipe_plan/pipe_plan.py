@@ -118,16 +118,19 @@ class PlanOptions(Options):
     """Options of `pipe-plan`."""
 
     recompute: Literal["none", "full", "any"] = Field(
-        default="any", description="layers that may run again: none, all of a stage or none, any"
+        default="any", description="which layers may be recomputed: none, whole stages (full), or any subset (any)"
     )
     placement: Literal["any", "chain", "v", "interleaved", "w"] = Field(
         default="any",
-        description="one stage a device (chain), two in a V, several in turns (interleaved), two V's (w), or any",
+        description="stages per device: one (chain), two in a V (v), several round-robin (interleaved), or four in "
+        "two Vs (w); any: try all",
     )
-    chunks: int = Field(default=2, ge=2, le=64, description="stages a device, where they are interleaved")
-    moves: int | None = Field(default=None, ge=0, le=100_000_000, description="schedules to make, at most")
-    effort: int = Field(default=1, ge=1, le=10_000, description="multiple of the default `moves`")
-    zoo: bool = Field(default=True, description="ask the other planners, too")
+    chunks: int = Field(default=2, ge=2, le=64, description="number of stages per device if they are interleaved")
+    moves: int | None = Field(
+        default=None, ge=0, le=100_000_000, description="maximum number of schedules to construct"
+    )
+    effort: int = Field(default=1, ge=1, le=10_000, description="factor by which the default of `moves` is multiplied")
+    zoo: bool = Field(default=True, description="also run the other planners")
 
 
 def solve(problem: Problem, options: PlanOptions, context: Context) -> Proposal:

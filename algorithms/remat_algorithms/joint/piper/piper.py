@@ -50,9 +50,12 @@ MOST_CELLS = 10**9
 class PiperOptions(Options):
     """Options of `piper`."""
 
-    recompute: bool = Field(default=True, description="whether layers may run forwards again")
+    recompute: bool = Field(default=True, description="allow layers to recompute their forward")
     copies: int | None = Field(
-        default=None, ge=1, le=4096, description="copies of a stage, at most; null: as the instance"
+        default=None,
+        ge=1,
+        le=4096,
+        description="maximum number of replicas of a stage; default: as the instance allows",
     )
 
 

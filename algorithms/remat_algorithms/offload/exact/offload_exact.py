@@ -53,14 +53,14 @@ NAME = "offload-exact"
 class OffloadExactOptions(Options):
     """Options of `offload-exact`."""
 
-    recompute: bool = Field(default=False, description="Whether tasks may run again: offloading and recomputation.")
-    copies: int = Field(default=COPIES, ge=0, le=20, description="Most copies of one value over one link.")
-    runs: int = Field(default=RUNS, ge=1, le=20, description="Most runs of one task, with `recompute`.")
+    recompute: bool = Field(default=False, description="allow recomputation in addition to offloading")
+    copies: int = Field(default=COPIES, ge=0, le=20, description="maximum number of copies of one value over one link")
+    runs: int = Field(default=RUNS, ge=1, le=20, description="maximum number of runs of one task, with `recompute`")
     work: float | None = Field(
         default=None,
         gt=0,
-        description="Most work on each program, in CP-SAT's units of about 10 s: with one thread the answer then "
-        f"does not depend on the clock. Default: no limit where there is one of time, otherwise {DEFAULT_WORK:g}.",
+        description="work limit of each program, in CP-SAT's deterministic units (about 10 s each); with one thread, "
+        f"the result does not depend on the clock. Default: no limit with a time limit, otherwise {DEFAULT_WORK:g}",
     )
 
 

@@ -47,18 +47,25 @@ class PerfMaxingOptions(Options):
     """Options of `auto-perf-maxing`."""
 
     inner: Literal["greedy", "program", "knapsack"] = Field(
-        default="greedy", description="How nodes of a layer are chosen: by rank, by a program, or on a grid of MiB."
+        default="greedy",
+        description="how to select nodes within a layer: by rank (greedy), by an integer program, or by a knapsack on "
+        "a grid of MiB",
     )
     split: Literal["vertex", "even"] = Field(
         default="vertex",
-        description="Of the best shares the solver's vertex, or those whose largest part to be remade is least.",
+        description="which optimal solution of the linear program to use: the solver's vertex, or the one with the "
+        "smallest maximum recomputed share (even)",
     )
     layers: Literal["auto", "names", "narrow"] = Field(
         default="auto",
-        description="Layers by numbers in names of modules or tasks, or between narrow points; auto: the latter where "
-        "no schedule by names fits.",
+        description="how to find layers: by the numbers in names of modules or tasks, or between narrow points; auto: "
+        "by names, and between narrow points if no such schedule fits",
     )
-    count: int = Field(default=0, ge=0, description="Layers between narrow points; 0: the root of the forward tasks.")
+    count: int = Field(
+        default=0,
+        ge=0,
+        description="number of layers between narrow points; 0: the square root of the number of forward tasks",
+    )
 
 
 def solve(problem: Problem, options: PerfMaxingOptions, context: Context) -> Proposal:

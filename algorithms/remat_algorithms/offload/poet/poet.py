@@ -69,32 +69,39 @@ class PoetOptions(Options):
     """Options of `poet`."""
 
     objective: Literal["makespan", "energy"] = Field(
-        default="makespan", description="What to minimise; an energy needs an instance with energies."
+        default="makespan", description="what to minimize; `energy` requires an instance with energies"
     )
     deadline: int | float | None = Field(
         default=None,
         ge=0,
         le=LARGEST_DEADLINE,
-        description="Latest end of the schedule, in the instance's time unit, for objective=energy. Default: none.",
+        description="latest end of the schedule, in the instance's time unit, for objective=energy; default: no "
+        "deadline",
     )
 
     solver: str = Field(
         default=CP_SAT,
         pattern=r"^(cp-sat|scip|highs|pulp(:[A-Za-z_]\w*)?)$",
-        description="cp-sat, scip or highs through OR-Tools; pulp (CBC) or pulp:NAME, a solver that PuLP finds.",
+        description="solver: cp-sat, scip or highs through OR-Tools; pulp (CBC) or pulp:NAME for a solver that PuLP "
+        "finds",
     )
     memory: str = Field(
-        default="", description="The second memory; default: the first one linked both ways with the processor's."
+        default="",
+        description="second memory, which receives offloaded values; default: the first one with links to and from "
+        "the processor's memory",
     )
-    start: bool = Field(
-        default=True, description="Look for a schedule by quick rules first, where there is much to do."
+    start: bool = Field(default=True, description="on larger instances, first search for a schedule with fast rules")
+    stages: int = Field(
+        default=0,
+        ge=0,
+        description="maximum number of stages in the program; more are more exact and slower; 0: as many as the size "
+        "limit of the program allows",
     )
-    stages: int = Field(default=0, ge=0, description="Most stages of the program; 0: as many as it can well have.")
     work: float | None = Field(
         default=None,
         gt=0,
-        description="Limit of cp-sat in its own units of about 10 s: with one thread the answer then does not depend "
-        f"on the clock. Default: no limit where there is one of time, otherwise {DEFAULT_WORK:g}.",
+        description="work limit of cp-sat, in its deterministic units (about 10 s each); with one thread, the result "
+        f"does not depend on the clock. Default: no limit with a time limit, otherwise {DEFAULT_WORK:g}",
     )
 
 

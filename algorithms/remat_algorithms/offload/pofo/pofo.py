@@ -35,14 +35,26 @@ OFFLOAD_SLOTS, POFO_SLOTS = 40, 30
 class OffloadDpOptions(OffloadOptions):
     """Options of `offload-dp`."""
 
-    slots: int = Field(OFFLOAD_SLOTS, ge=2, le=100, description="parts of the memory; time grows with their cube")
+    slots: int = Field(
+        OFFLOAD_SLOTS,
+        ge=2,
+        le=100,
+        description="number of units into which the memory is divided; time grows with its cube",
+    )
 
 
 class PofoOptions(OffloadDpOptions):
     """Options of `pofo`."""
 
-    bound: bool = Field(True, description="bound all schedules as well, by programs about one moment of each")
-    slots: int = Field(POFO_SLOTS, ge=2, le=100, description="parts of the memory; time grows with their cube")
+    bound: bool = Field(
+        True, description="also compute a lower bound for all schedules, with programs about single moments"
+    )
+    slots: int = Field(
+        POFO_SLOTS,
+        ge=2,
+        le=100,
+        description="number of units into which the memory is divided; time grows with its cube",
+    )
 
 
 @dataclass(frozen=True)

@@ -59,13 +59,18 @@ class AutoswapOptions(Options):
     """Options of `autoswap`."""
 
     iterations: int | None = Field(
-        None, ge=0, description=f"rounds of Bayesian optimisation; default: {MOST}, fewer if each takes long"
+        None,
+        ge=0,
+        description=f"number of rounds of Bayesian optimization; default: up to {MOST}, fewer on large graphs",
     )
     grid: int | None = Field(
-        None, ge=1, le=12, description="instead: all weights on a grid, each a multiple of 1 / grid"
+        None,
+        ge=1,
+        le=12,
+        description="try all weights that are multiples of 1 / grid, in place of Bayesian optimization",
     )
     pool: bool = Field(
-        False, description="offload until the addresses of a memory pool fit the budget, not only the bytes"
+        False, description="offload until the addresses in a memory pool fit the budget; default: until the bytes do"
     )
 
 

@@ -39,8 +39,8 @@ class SuperneuronsOptions(Options):
 
     stages: str | None = Field(
         None,
-        description="dear stages: those whose name contains one of these words, separated by commas, or all of whose "
-        "operators do. Default: conv, or, where there is none, those whose forward takes the mean or longer",
+        description="expensive stages, as words separated by commas: stages whose name, or each of whose operators, "
+        "contains one of the words. Default: conv; without a match, stages whose forward takes at least the mean time",
     )
 
 

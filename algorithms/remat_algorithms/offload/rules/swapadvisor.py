@@ -48,9 +48,14 @@ class SwapadvisorOptions(Options):
     """Options of `swapadvisor`."""
 
     iterations: int | None = Field(
-        None, ge=0, description="individuals beside the first one; the same seed and iterations, the same schedule"
+        None,
+        ge=0,
+        description="number of individuals after the initial one; if set, the result depends only on the seed. "
+        "Default: up to 400, fewer on large graphs",
     )
-    allocation: bool = Field(False, description="search addresses too: they, not only the bytes, fit the budget")
+    allocation: bool = Field(
+        False, description="also search addresses, so that these fit the budget; default: only the bytes do"
+    )
 
 
 def solve(problem: Problem, options: SwapadvisorOptions, context: Context) -> Proposal:

@@ -48,22 +48,26 @@ class TflmsOptions(Options):
     """Options of `tflms`."""
 
     threshold: int | None = Field(
-        None, ge=1, description="runs; only longer gaps leave. Default: the most with which the budget holds"
+        None,
+        ge=1,
+        description="offload only gaps of more runs than this; default: the largest threshold that fits the budget",
     )
     ahead: int | None = Field(
         None,
         ge=0,
-        description="fewest runs before its use with which a value comes back; 0: as early as it is in nobody's way. "
-        "Default: the best of 1, 2, 4 and 8",
+        description="minimum number of runs between the fetch of a value and its use; 0: fetch as early as possible "
+        "without delaying another step. Default: the best of 1, 2, 4 and 8",
     )
-    upper: int = Field(10_000, ge=1, description="most runs before its use with which a value comes back")
+    upper: int = Field(10_000, ge=1, description="maximum number of runs between the fetch of a value and its use")
     strategy: Strategy | None = Field(
-        None, description="how the run is found that a copy back waits for; default: the better one"
+        None, description="rule that selects the run for which a fetch waits; default: the better of both"
     )
     grouped: bool | None = Field(
-        None, description="a value comes back once, for all later uses; default: whichever is quicker"
+        None, description="fetch each value once, for all later uses; default: the faster of both choices"
     )
-    tensors: int | None = Field(None, ge=0, description="most gaps that leave, the longest first; default: no limit")
+    tensors: int | None = Field(
+        None, ge=0, description="maximum number of gaps to offload, the longest first; default: no limit"
+    )
 
 
 def solve(problem: Problem, options: TflmsOptions, context: Context) -> Proposal:

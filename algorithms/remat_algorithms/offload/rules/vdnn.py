@@ -34,16 +34,18 @@ class VdnnOptions(Options):
 
     stages: str | None = Field(
         None,
-        description="only stages whose name or operators contain one of these words, separated by commas; default: all",
+        description="offload only for stages whose name or operators contain one of these words, separated by commas; "
+        "default: all stages",
     )
-    saved: bool = Field(False, description="offload what a stage saves for its backward as well, a stage later")
+    saved: bool = Field(False, description="also offload what each stage saves for its backward, one stage later")
 
 
 class VdnnConvOptions(VdnnOptions):
     """Options of `vdnn-conv`."""
 
     stages: str | None = Field(
-        "conv", description="only stages whose name or operators contain one of these words, separated by commas"
+        "conv",
+        description="offload only for stages whose name or operators contain one of these words, separated by commas",
     )
 
 

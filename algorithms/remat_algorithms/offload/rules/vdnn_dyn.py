@@ -38,7 +38,8 @@ class VdnnDynOptions(VdnnOptions):
 
     stages: str | None = Field(
         "conv",
-        description="convolutions: stages whose name or operators contain one of these words, separated by commas",
+        description="convolutions, as words separated by commas: stages whose name or operators contain one of the "
+        "words",
     )
 
 

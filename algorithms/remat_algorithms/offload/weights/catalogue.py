@@ -11,7 +11,8 @@ _SEVERAL_MEMORIES = Trial(
     when="parameters, and several memories", applies="remat_algorithms.offload.applicability:several_memories"
 )
 _ENDLESS = Trial(
-    when="steps without end, and several memories", applies="remat_algorithms.offload.applicability:endless"
+    when="steps that repeat indefinitely, and several memories",
+    applies="remat_algorithms.offload.applicability:endless",
 )
 
 ALGORITHMS: tuple[Algorithm, ...] = (
@@ -20,11 +21,11 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         solver=f"{_HERE}.weight_offload:solve",
         options=f"{_HERE}.weight_offload:WeightOffloadOptions",
         kinds=("chain",),
-        summary="after Beaumont et al.: chooses the parameters that leave between F and B, and the place of updates",
+        summary="after Beaumont et al.: chooses which parameters to offload between F and B, and where updates run",
         guarantee="heuristic",
         complexity="O(evaluations L log L)",
         reference="Beaumont et al. 2022",
-        deviates="this project's search for the paper's choice of stages; forwards may run again",
+        deviates="this project's search for the paper's choice of stages; allows recomputation of forwards",
         several_memories=True,
         devices=True,
         ranks=True,
@@ -37,11 +38,11 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         solver=f"{_HERE}.offmate:solve",
         options=f"{_HERE}.offmate:OffMateOptions",
         kinds=("chain",),
-        summary="a linear program gives the shares of parameters, states and saved tensors that leave; then rounded",
+        summary="offloads parameters, optimizer states and saved tensors by rounding a linear program",
         guarantee="heuristic",
         complexity="linear programs of O(L) columns, and O(L log L) for each evaluation",
         reference="Zhao et al. 2024 (OffMate)",
-        deviates="shares of a stage's tensors are rounded to whole values; links have one queue; then a local search",
+        deviates="rounds shares of tensors to whole values; links have one queue; a local search follows",
         requires=("ortools",),
         several_memories=True,
         devices=True,
@@ -54,11 +55,12 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         solver=f"{_HERE}.zero_family:solve_zero",
         options=f"{_HERE}.zero_family:ZeroOptions",
         kinds=("chain",),
-        summary="after Rajbhandari et al.: everything on the device; ranks share parameters, gradients and states",
+        summary="after Rajbhandari et al.: keeps everything on the device; shards parameters, gradients and states "
+        "over ranks",
         guarantee="heuristic",
         complexity="O(L log L)",
         reference="Rajbhandari et al. 2020",
-        deviates="the shares are the paper's; buckets and their fragmentation are not modelled",
+        deviates="shards follow the paper; buckets and their fragmentation are not modelled",
         several_memories=True,
         devices=True,
         ranks=True,
@@ -66,7 +68,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_processors=True,
         trials=(
             Trial(
-                when="parameters that ranks share out, or that may lie anywhere, or without end",
+                when="sharded parameters, parameters without a fixed memory, or steps that repeat indefinitely",
                 applies="remat_algorithms.offload.applicability:ranks_or_open",
             ),
         ),
@@ -76,11 +78,12 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         solver=f"{_HERE}.zero_family:solve_zero_offload",
         options=f"{_HERE}.zero_family:OffloadOptions",
         kinds=("chain",),
-        summary="after Ren et al.: parameters stay on the device; the host has gradients, states and updates",
+        summary="after Ren et al.: parameters stay on the device; the host holds gradients and states, and runs "
+        "updates",
         guarantee="heuristic",
         complexity="O(L log L)",
         reference="Ren et al. 2021",
-        deviates="no delayed parameter update by one step",
+        deviates="no one-step delayed parameter update",
         several_memories=True,
         devices=True,
         ranks=True,
@@ -97,7 +100,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(L log L)",
         reference="Rajbhandari et al. 2021",
-        deviates="parameters one stage ahead; no tiling of operators",
+        deviates="fetches parameters one stage ahead; no tiling of operators",
         several_memories=True,
         devices=True,
         ranks=True,
@@ -110,11 +113,11 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         solver=f"{_HERE}.granular_offload:solve",
         options=f"{_HERE}.granular_offload:GranularOptions",
         kinds=("chain",),
-        summary="after Lin et al.: the fewest stages have parameters and states at the host",
+        summary="after Lin et al.: offloads parameters and optimizer states of as few stages as possible to the host",
         guarantee="heuristic",
         complexity="O(L log^2 L)",
         reference="Lin et al. 2021",
-        deviates="three orders of stages, the fewest that fit; the paper states a ratio",
+        deviates="tries three orders of stages for the fewest that fit; the paper states a ratio",
         several_memories=True,
         devices=True,
         ranks=True,
@@ -122,7 +125,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_processors=True,
         trials=(
             Trial(
-                when="parameters that may lie anywhere", applies="remat_algorithms.offload.applicability:open_places"
+                when="parameters without a fixed memory", applies="remat_algorithms.offload.applicability:open_places"
             ),
         ),
     ),
@@ -135,7 +138,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(L log L)",
         reference="Pudipeddi et al. 2020",
-        deviates="one micro-batch, where the paper runs several through each layer",
+        deviates="one micro-batch; the paper runs several through each layer",
         several_memories=True,
         devices=True,
         ranks=True,

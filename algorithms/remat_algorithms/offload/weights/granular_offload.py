@@ -21,7 +21,9 @@ from remat_algorithms.offload.weights.zero_family import answer, conclude, setti
 class GranularOptions(Options):
     """Options of `granular-offload`."""
 
-    recompute: bool = Field(False, description="keep only each stage's input, and run its forward again before B")
+    recompute: bool = Field(
+        False, description="keep only the input of each stage, and recompute its forward before its backward"
+    )
 
 
 def solve(problem: Problem, options: GranularOptions, context: Context) -> Proposal:

@@ -38,7 +38,9 @@ THRESHOLDS = (0.25, 0.5, 0.75)
 class OffMateOptions(Options):
     """Options of `offmate`."""
 
-    evaluations: int = Field(300, ge=0, description="most changes of single stages that are tried")
+    evaluations: int = Field(
+        300, ge=0, description="maximum number of changes of single stages that the local search tries"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,12 @@ BACK = 0.05
 class WeightOffloadOptions(Options):
     """Options of `weight-offload`."""
 
-    evaluations: int = Field(300, ge=0, description="most changes that the walk tries, or a third of them")
+    evaluations: int = Field(
+        300,
+        ge=0,
+        description="maximum number of changes that the local search tries; three times as many if the host can also "
+        "run layers",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,17 +32,29 @@ from remat_algorithms.offload.weights.training_program import Manner, Training
 class ZeroOptions(Options):
     """Options of `zero`."""
 
-    prefetch: bool = Field(True, description="gather the next stage's parameters while one runs: two are there then")
-    keep: bool = Field(False, description="gathered parameters stay from forward to backward")
-    early: bool = Field(False, description="update each stage as soon as its gradient is there")
-    recompute: bool = Field(False, description="keep only each stage's input, and run its forward again before B")
+    prefetch: bool = Field(
+        True,
+        description="gather the parameters of the next stage during the current one; two stages then hold gathered "
+        "parameters",
+    )
+    keep: bool = Field(False, description="keep gathered parameters from forward to backward")
+    early: bool = Field(False, description="update each stage as soon as its gradient is complete")
+    recompute: bool = Field(
+        False, description="keep only the input of each stage, and recompute its forward before its backward"
+    )
 
 
 class OffloadOptions(Options):
     """Options of `zero-offload`."""
 
-    prefetch: bool = Field(True, description="gather the next stage's parameters while one runs: two are there then")
-    recompute: bool = Field(False, description="keep only each stage's input, and run its forward again before B")
+    prefetch: bool = Field(
+        True,
+        description="gather the parameters of the next stage during the current one; two stages then hold gathered "
+        "parameters",
+    )
+    recompute: bool = Field(
+        False, description="keep only the input of each stage, and recompute its forward before its backward"
+    )
 
 
 class StreamOptions(Options):
@@ -50,7 +62,8 @@ class StreamOptions(Options):
 
     recompute: bool | None = Field(
         None,
-        description="keep only each stage's input, and run its forward again before B; null: if activations leave",
+        description="keep only the input of each stage, and recompute its forward before its backward; default: only "
+        "if activations leave the device",
     )
 
 
@@ -58,7 +71,7 @@ class LayerToLayerOptions(StreamOptions):
     """Options of `l2l`."""
 
     activations: Literal["host", "device"] = Field(
-        "host", description="where they wait for their backward: the nearest other memory, or the device"
+        "host", description="where activations wait for their backward: the nearest other memory (host), or the device"
     )
 
 
@@ -67,7 +80,8 @@ class InfinityOptions(StreamOptions):
 
     activations: Literal["device", "host", "nvme"] = Field(
         "device",
-        description="where they wait for their backward: the device, the nearest other memory, or the furthest",
+        description="where activations wait for their backward: the device, the nearest other memory (host), or the "
+        "furthest (nvme)",
     )
 
 

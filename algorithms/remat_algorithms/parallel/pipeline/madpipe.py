@@ -56,11 +56,21 @@ ROUNDS = 4
 class MadPipeOptions(Options):
     """Options of `madpipe`."""
 
-    special: bool = Field(default=True, description="one device may hold several stages")
-    blocks: int = Field(default=60, ge=1, le=1000, description="layers are merged into so many blocks, at most")
-    labels: int = Field(default=16, ge=1, le=10_000, description="labels of one place in the layers, at most")
+    special: bool = Field(default=True, description="let one device hold several stages")
+    blocks: int = Field(
+        default=60,
+        ge=1,
+        le=1000,
+        description="maximum number of blocks into which layers are merged; more are more exact and slower",
+    )
+    labels: int = Field(
+        default=16,
+        ge=1,
+        le=10_000,
+        description="maximum number of partial solutions to keep for each cut of the layers",
+    )
     work: float = Field(
-        default=0.2, gt=0, le=1e6, description="limit of each program in CP-SAT's units, for answers without a clock"
+        default=0.2, gt=0, le=1e6, description="work limit of each program, in CP-SAT's deterministic units"
     )
 
 

@@ -21,18 +21,22 @@ class ReplicaOptions(Options):
     """Options of named schedules."""
 
     replicas: int = Field(
-        default=1, ge=1, le=4096, description="devices that hold each stage; the instance's `copies` have to allow it"
+        default=1,
+        ge=1,
+        le=4096,
+        description="number of devices that hold a replica of each stage; the instance's `copies` must allow it",
     )
     sharing: Literal["turns", "parts"] = Field(
         default="turns",
-        description="they take micro-batches in turns, as so many pipelines, or a part of each one (`parts`)",
+        description="how replicas share the work: `turns` distributes micro-batches round-robin, `parts` splits each "
+        "micro-batch",
     )
 
 
 class ChunkOptions(ReplicaOptions):
     """Options of the interleaved schedule."""
 
-    chunks: int = Field(default=2, ge=1, le=64, description="parts of the model that each device holds")
+    chunks: int = Field(default=2, ge=1, le=64, description="number of model chunks on each device")
 
 
 class LimitOptions(ReplicaOptions):
@@ -42,7 +46,8 @@ class LimitOptions(ReplicaOptions):
         default=None,
         ge=1,
         le=1e9,
-        description="activations that each device may hold; orders are then simulated with the times of the instance",
+        description="maximum number of activations on each device; orders are then simulated with the instance's "
+        "times. Default: the fixed order of the schedule",
     )
 
 

@@ -47,9 +47,10 @@ class PlacementOptions(Options):
 
     placement: Literal["any", "chain", "v", "interleaved"] = Field(
         default="any",
-        description="one stage a device (chain), two in a V, several in turns (interleaved), or whichever is quickest",
+        description="stages per device: one (chain), two in a V (v), or several round-robin (interleaved); any: the "
+        "fastest of these",
     )
-    chunks: int = Field(default=2, ge=2, le=64, description="stages a device, where they are interleaved")
+    chunks: int = Field(default=2, ge=2, le=64, description="number of stages per device if they are interleaved")
 
 
 class SearchOptions(Options):
@@ -57,11 +58,11 @@ class SearchOptions(Options):
 
     placement: Literal["any", "chain", "v", "interleaved", "bidirectional"] = Field(
         default="any",
-        description="one stage a device (chain), two in a V, several in turns (interleaved), two copies of the layers "
-        "in opposite directions (bidirectional), or whichever is quickest",
+        description="stages per device: one (chain), two in a V (v), several round-robin (interleaved), or two copies "
+        "of the layers in opposite directions (bidirectional); any: the fastest of these",
     )
-    chunks: int = Field(default=2, ge=2, le=64, description="stages a device, where they are interleaved")
-    moves: int = Field(default=6_000, ge=1, le=100_000_000, description="schedules a placement, at most")
+    chunks: int = Field(default=2, ge=2, le=64, description="number of stages per device if they are interleaved")
+    moves: int = Field(default=6_000, ge=1, le=100_000_000, description="maximum number of schedules per placement")
 
 
 class ExactOptions(Options):
@@ -69,16 +70,18 @@ class ExactOptions(Options):
 
     placement: Literal["chain", "v", "interleaved", "bidirectional"] = Field(
         default="chain",
-        description="one stage a device (chain), two in a V, several in turns (interleaved), two copies of the layers "
-        "in opposite directions (bidirectional)",
+        description="stages per device: one (chain), two in a V (v), several round-robin (interleaved), or two copies "
+        "of the layers in opposite directions (bidirectional)",
     )
-    chunks: int = Field(default=2, ge=2, le=64, description="stages a device, where they are interleaved")
-    moves: int = Field(default=20_000, ge=1, le=100_000_000, description="schedules of the search before it")
+    chunks: int = Field(default=2, ge=2, le=64, description="number of stages per device if they are interleaved")
+    moves: int = Field(
+        default=20_000, ge=1, le=100_000_000, description="number of schedules of the local search that runs first"
+    )
     work: float | None = Field(
         default=None,
         gt=0,
         le=1e6,
-        description="limit of the program in CP-SAT's units, for answers without a clock",
+        description="work limit of the program, in CP-SAT's deterministic units",
     )
 
 

@@ -32,9 +32,14 @@ class StarOptions(Options):
     """Options of `1f1b-star`."""
 
     period: float | None = Field(
-        default=None, gt=0, description="time from one micro-batch to the next; by default the least that fits"
+        default=None,
+        gt=0,
+        description="time between consecutive micro-batches, in the instance's time unit; default: the smallest "
+        "period that fits",
     )
-    moves: int = Field(default=500, ge=0, le=10_000_000, description="cuts of the layers that are tried, at most")
+    moves: int = Field(
+        default=500, ge=0, le=10_000_000, description="maximum number of partitions of the layers to try"
+    )
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,15 @@ from remat_algorithms.parallel.pipeline.periodic_pipelines import CHANGING, stre
 class IlpOptions(Options):
     """Options of `pipeline-ilp`."""
 
-    contiguous: bool = Field(default=False, description="the layers of a device follow each other")
-    blocks: int = Field(default=12, ge=1, le=200, description="layers are merged into so many blocks, at most")
+    contiguous: bool = Field(default=False, description="assign only consecutive layers to each device")
+    blocks: int = Field(
+        default=12,
+        ge=1,
+        le=200,
+        description="maximum number of blocks into which layers are merged; more are more exact and slower",
+    )
     work: float = Field(
-        default=1.0, gt=0, le=1e6, description="limit of each program in CP-SAT's units, for answers without a clock"
+        default=1.0, gt=0, le=1e6, description="work limit of each program, in CP-SAT's deterministic units"
     )
 
 

@@ -38,7 +38,7 @@ class TeraPipeOptions(Options):
     """Options of `terapipe`."""
 
     cuts: int = Field(
-        default=8, ge=1, le=1000, description="cuts of the sequence that are placed, the best ones by formula"
+        default=8, ge=1, le=1000, description="number of sequence cuts to place, taken in order of their estimated time"
     )
 
 

@@ -34,9 +34,9 @@ ROUNDS = 3
 class TesselOptions(PlacementOptions):
     """Options of `tessel`."""
 
-    repeats: int = Field(default=1, ge=1, le=8, description="micro-batches of a repetend, at most")
+    repeats: int = Field(default=1, ge=1, le=8, description="maximum number of micro-batches in a repetend")
     work: float = Field(
-        default=0.2, gt=0, le=1e6, description="limit of each program in CP-SAT's units, for answers without a clock"
+        default=0.2, gt=0, le=1e6, description="work limit of each program, in CP-SAT's deterministic units"
     )
 
 

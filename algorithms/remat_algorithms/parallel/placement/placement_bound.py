@@ -23,10 +23,16 @@ class BoundOptions(Options):
     """Options of `placement-bound`."""
 
     work: float = Field(
-        default=20.0, ge=0, le=1e6, description="limit of the bound of blocks in CP-SAT's units, where it holds"
+        default=20.0,
+        ge=0,
+        le=1e6,
+        description="work limit of the block bound, in CP-SAT's deterministic units, on instances for which it is "
+        "valid",
     )
-    moves: int = Field(default=2_000_000, ge=0, le=10**10, description="moves of the walk to a schedule")
-    sets: int = Field(default=400_000, ge=2, le=10_000_000, description="down-sets that are looked at, at most")
+    moves: int = Field(
+        default=2_000_000, ge=0, le=10**10, description="maximum number of moves in the local search for a schedule"
+    )
+    sets: int = Field(default=400_000, ge=2, le=10_000_000, description="maximum number of down-sets to examine")
 
 
 def solve(problem: Problem, options: BoundOptions, context: Context) -> Proposal:

@@ -38,10 +38,22 @@ MOST_TURNS = 40_000
 class ReplicatedOptions(Options):
     """Options of `placement-replicated`."""
 
-    nodes: int = Field(default=400, ge=0, le=10_000_000, description="choices of copies that are bounded, at most")
-    samples: int = Field(default=200, ge=1, le=100_000, description="samples of a period, at most")
-    moves: int = Field(default=2_000_000, ge=0, le=10**10, description="moves of the walk to one place for each unit")
-    sets: int = Field(default=400_000, ge=2, le=10_000_000, description="down-sets that are looked at first, at most")
+    nodes: int = Field(
+        default=400, ge=0, le=10_000_000, description="maximum number of nodes in the branch and bound over copies"
+    )
+    samples: int = Field(default=200, ge=1, le=100_000, description="maximum number of samples per period")
+    moves: int = Field(
+        default=2_000_000,
+        ge=0,
+        le=10**10,
+        description="maximum number of moves in the local search for a placement without copies",
+    )
+    sets: int = Field(
+        default=400_000,
+        ge=2,
+        le=10_000_000,
+        description="maximum number of down-sets that the initial dynamic program examines",
+    )
 
 
 def solve(problem: Problem, options: ReplicatedOptions, context: Context) -> Proposal:

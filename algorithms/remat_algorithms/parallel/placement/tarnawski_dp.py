@@ -40,10 +40,8 @@ JOINED = 0.9
 class DownSetOptions(Options):
     """Options of `tarnawski-dp`."""
 
-    sets: int = Field(default=400_000, ge=2, le=10_000_000, description="down-sets that are looked at, at most")
-    work: float = Field(
-        default=4e9, gt=0, description="limit of the stages that are looked at, for answers without a clock"
-    )
+    sets: int = Field(default=400_000, ge=2, le=10_000_000, description="maximum number of down-sets to examine")
+    work: float = Field(default=4e9, gt=0, description="maximum number of candidate stages to examine")
 
 
 def solve(problem: Problem, options: DownSetOptions, context: Context) -> Proposal:

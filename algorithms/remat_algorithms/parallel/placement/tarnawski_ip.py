@@ -40,15 +40,26 @@ from remat_algorithms.parallel.placement.tarnawski_dp import (
 class ProgramOptions(Options):
     """Options of `tarnawski-ip`."""
 
-    contiguous: bool = Field(default=False, description="each device runs units that follow each other")
+    contiguous: bool = Field(default=False, description="assign only consecutive units to each device")
     bound_work: float = Field(
-        default=5.0, ge=0, le=1e6, description="limit of the bound of blocks in CP-SAT's units, where it holds"
+        default=5.0,
+        ge=0,
+        le=1e6,
+        description="work limit of the block bound, in CP-SAT's deterministic units, on instances for which it is "
+        "valid",
     )
-    moves: int = Field(default=5_000_000, ge=0, le=10**10, description="moves of the walk that comes first")
+    moves: int = Field(
+        default=5_000_000, ge=0, le=10**10, description="maximum number of moves in the local search that runs first"
+    )
     work: float = Field(
-        default=20.0, gt=0, le=1e6, description="limit of the program in CP-SAT's units, for answers without a clock"
+        default=20.0, gt=0, le=1e6, description="work limit of the program, in CP-SAT's deterministic units"
     )
-    sets: int = Field(default=400_000, ge=2, le=10_000_000, description="down-sets that are looked at first, at most")
+    sets: int = Field(
+        default=400_000,
+        ge=2,
+        le=10_000_000,
+        description="maximum number of down-sets that the initial dynamic program examines",
+    )
 
 
 def solve(problem: Problem, options: ProgramOptions, context: Context) -> Proposal:

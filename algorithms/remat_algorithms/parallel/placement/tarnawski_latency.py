@@ -40,9 +40,9 @@ MOST_TASKS = 400
 class LatencyOptions(Options):
     """Options of `tarnawski-latency`."""
 
-    moves: int = Field(default=2_000, ge=0, le=10**8, description="moves of units that are weighed")
+    moves: int = Field(default=2_000, ge=0, le=10**8, description="maximum number of moves of units to evaluate")
     work: float = Field(
-        default=20.0, ge=0, le=1e6, description="limit of the program in CP-SAT's units, for answers without a clock"
+        default=20.0, ge=0, le=1e6, description="work limit of the program, in CP-SAT's deterministic units"
     )
 
 

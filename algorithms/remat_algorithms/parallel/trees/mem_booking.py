@@ -38,8 +38,8 @@ class BookingOptions(Options):
 
     priority: Literal["critical-path", "activation"] = Field(
         default="critical-path",
-        description="which available node starts first: the one with the longest time to the root, or the first in "
-        "the activation order",
+        description="which available node starts first: the one with the longest path to the root (critical-path), or "
+        "the first in the activation order",
     )
 
 

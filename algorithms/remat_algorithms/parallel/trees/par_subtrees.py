@@ -22,8 +22,8 @@ class SubtreesOptions(Options):
 
     spread: bool = Field(
         default=False,
-        description="share out all subtrees of the splitting among the processors, longest first, instead of only the "
-        "P with the most work (ParSubtreesOptim): shorter, with a higher peak",
+        description="distribute all subtrees of the splitting over the P processors, longest first, in place of only "
+        "the P largest (ParSubtreesOptim); shortens the schedule and raises its peak",
     )
 
 

@@ -28,8 +28,8 @@ class TraversalOptions(DiskOptions):
 
     traversal: Traversal = Field(
         "liu",
-        description="order of the tasks: liu (least peak of all), liu-postorder (least peak of the post-orders), "
-        "postorder (children as listed), listed (nodes as listed)",
+        description="order of the tasks: liu (minimum peak), liu-postorder (minimum peak among post-orders), "
+        "postorder (children as listed), or listed (nodes as listed)",
     )
 
 
@@ -37,14 +37,17 @@ class LastScheduledOptions(TraversalOptions):
     """Options of `min-io-lsnf`."""
 
     divisible: bool = Field(
-        False, description="evict parts of values, no more than needed: the least I/O volume for the traversal"
+        False,
+        description="evict parts of values, only as many bytes as needed; minimizes the I/O volume of the traversal",
     )
 
 
 class BestCombinationOptions(TraversalOptions):
     """Options of `min-io-best-k`."""
 
-    k: int = Field(5, ge=1, le=12, description="how many values, those used last, are combined; 2^k combinations")
+    k: int = Field(
+        5, ge=1, le=12, description="number of values to combine, taken from those used last; time grows with 2^k"
+    )
 
 
 def solve_lsnf(problem: Problem, options: LastScheduledOptions, context: Context) -> Proposal:

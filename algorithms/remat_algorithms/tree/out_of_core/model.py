@@ -13,7 +13,9 @@ class DiskOptions(Options):
     """Options of all out-of-core algorithms."""
 
     disk: str | None = Field(
-        None, description="memory to evict to; default: the first one with links to and from the processor's memory"
+        None,
+        description="memory that receives evicted values; default: the first one with links to and from the "
+        "processor's memory",
     )
 
 

@@ -10,7 +10,7 @@ from remat.plugin import Context, Options, Problem, Proposal, Steps, run_in_orde
 class RandomOrderOptions(Options):
     """Options of `random-order`."""
 
-    tries: int = Field(20, ge=1, description="how many orders are drawn")
+    tries: int = Field(20, ge=1, description="number of random orders to try")
 
 
 def solve(problem: Problem, options: RandomOrderOptions, context: Context) -> Proposal:

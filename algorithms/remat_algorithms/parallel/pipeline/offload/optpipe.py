@@ -40,10 +40,13 @@ class OptPipeOptions(Options):
     """Options of `optpipe`."""
 
     placement: Literal["chain", "v", "interleaved"] = Field(
-        default="chain", description="one stage a device (chain), two in a V, several in turns (interleaved)"
+        default="chain",
+        description="stages per device: one (chain), two in a V (v), or several round-robin (interleaved)",
     )
-    chunks: int = Field(default=2, ge=2, le=64, description="stages a device, where they are interleaved")
-    work: float = Field(default=20, gt=0, le=1e6, description="limit of the program in CP-SAT's units")
+    chunks: int = Field(default=2, ge=2, le=64, description="number of stages per device if they are interleaved")
+    work: float = Field(
+        default=20, gt=0, le=1e6, description="work limit of the program, in CP-SAT's deterministic units"
+    )
 
 
 def solve(problem: Problem, options: OptPipeOptions, context: Context) -> Proposal:

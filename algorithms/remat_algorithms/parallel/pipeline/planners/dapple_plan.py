@@ -29,7 +29,10 @@ class JudgedOptions(StageOptions):
     """Options of `dapple-plan`."""
 
     judged: int = Field(
-        default=1_000, ge=0, le=1_000_000, description="cuts that are simulated, at most; 0: by their latency alone"
+        default=1_000,
+        ge=0,
+        le=1_000_000,
+        description="maximum number of partitions to simulate; 0: rank them by latency only",
     )
 
 

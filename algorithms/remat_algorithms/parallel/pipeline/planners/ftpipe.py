@@ -24,7 +24,9 @@ from remat_algorithms.parallel.pipeline.planners.simulation import Lists, makesp
 class BlockOptions(SharedOptions):
     """Options of `ftpipe`."""
 
-    blocks: int = Field(default=4, ge=1, le=64, description="blocks a device, at most, into which layers are merged")
+    blocks: int = Field(
+        default=4, ge=1, le=64, description="maximum number of blocks per device into which layers are merged"
+    )
 
 
 def solve(problem: Problem, options: BlockOptions, context: Context) -> Proposal:

@@ -54,7 +54,8 @@ class SharedOptions(Options):
         default=None,
         ge=1,
         le=4096,
-        description="devices that hold each stage; null: as many as make the shortest step, within `copies`",
+        description="number of devices that hold a replica of each stage; default: the number with the shortest step, "
+        "within `copies`",
     )
 
 
@@ -62,7 +63,10 @@ class StageOptions(SharedOptions):
     """Options of planners that accept a number of stages."""
 
     stages: int | None = Field(
-        default=None, ge=1, description="how many devices hold layers; null: all, or as many as the planner finds best"
+        default=None,
+        ge=1,
+        description="number of devices that hold layers; default: all devices, or the best number that the planner "
+        "finds",
     )
 
 
