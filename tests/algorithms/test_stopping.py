@@ -8,7 +8,7 @@ import pytest
 from remat.errors import OptionError
 from remat.instance import load
 from remat.plugin import Context, check_reach, registry
-from remat.solving.portfolio import AUTO
+from remat.solving.auto import AUTO
 from remat.solving.problem_setup import make_problem
 from remat.solving.problem_setup import run as run_algorithm
 from tests.algorithms.dag.test_first_schedule import adjoint, chain, graph

@@ -13,7 +13,7 @@ from remat.plugin import Context, LeastBudget, Options, Proposal, registry, run_
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status, Termination
 from remat.plugin.registry import Trial
-from remat.solving import portfolio
+from remat.solving import auto, portfolio
 from remat.solving.problem_setup import make_problem
 from remat.testing.cases import moderate
 
@@ -349,7 +349,7 @@ def test_an_interrupt_keeps_what_there_is(asked):
 
 def test_options_go_to_those_that_have_them():
     problem = make_problem(remat.load(DAG))
-    read = portfolio.read_options(problem, portfolio.AUTO, {"order": "listed", "reorder": "true"})
+    read = auto.read_options(problem, auto.AUTO, {"order": "listed", "reorder": "true"})
     assert (read.order, read.others) == ("listed", {"reorder": "true"})
     with pytest.raises(OptionError, match=r"'reoder'; did you mean 'reorder'"):
         remat.solve(DAG, options={"reoder": "true"})

@@ -10,6 +10,12 @@ from typing import Any
 class _CallableModule(ModuleType):
     """An imported submodule hides the builder of the same name: so it builds, too."""
 
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        from remat.building.adjoint import adjoint
+
+        return adjoint.__doc__
+
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         from remat.building.adjoint import adjoint
 

@@ -307,7 +307,7 @@ def _question(
 
 def _own_options(problem: Problem, algorithm: str) -> set[str]:
     """Return the names of the options that the algorithm has."""
-    from remat.solving.portfolio import find
+    from remat.solving.auto import find
 
     model = find(algorithm, problem.kind).load_options()
     return set() if model is None else set(model.model_fields)

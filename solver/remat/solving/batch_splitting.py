@@ -16,7 +16,7 @@ from remat.plugin.context import Context
 from remat.plugin.options import make_options
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status, Termination
-from remat.solving.portfolio import AUTO
+from remat.solving.auto import AUTO
 from remat.solving.result import Result
 from remat.solving.time_guard import grace
 from remat.solving.warm_start import WarmStart

@@ -16,7 +16,7 @@ from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import Author, Proposal, Termination
 from remat.plugin.registry import Algorithm, name_of
-from remat.solving import portfolio
+from remat.solving import auto
 from remat.solving.budget import Budget, apply_budget
 from remat.solving.conclusion import conclude
 from remat.solving.problem_setup import (
@@ -152,7 +152,7 @@ class Setup:
             If either cannot be used.
         """
         problem = make_problem(instance, machine=machine)
-        return Setup(problem, portfolio.find(algorithm, problem.kind), options)
+        return Setup(problem, auto.find(algorithm, problem.kind), options)
 
     @cached_property
     def wholes(self) -> Wholes:
@@ -164,7 +164,7 @@ class Setup:
     @cached_property
     def chosen(self) -> Any:
         """The options of the algorithm, validated; those of `auto` depend on the budgets, too."""
-        return portfolio.read_options(self.problem, self.solver, self.options)
+        return auto.read_options(self.problem, self.solver, self.options)
 
     def share(self) -> None:
         """Compute what no budget changes, so that all solves to come have it, and keep what solves find.
@@ -191,7 +191,7 @@ class Setup:
     def asking(self, algorithm: str, options: Mapping[str, Any]) -> Setup:
         """Return the same instance and machine for another algorithm, which shares what no budget changes."""
         self._compute()
-        other = Setup(self.problem, portfolio.find(algorithm, self.problem.kind), options)
+        other = Setup(self.problem, auto.find(algorithm, self.problem.kind), options)
         other.__dict__["wholes"] = self.wholes
         return other
 
@@ -206,7 +206,7 @@ class Setup:
         problem, solver = apply_budget(self.problem, budget, self.wholes), self.solver
         if self.known is None:
             check_reach(problem, solver)
-        chosen = portfolio.read_options(problem, solver, self.options) if solver is portfolio.AUTO else self.chosen
+        chosen = auto.read_options(problem, solver, self.options) if solver is auto.AUTO else self.chosen
         if layout:
             return _with_layout(problem, solver, chosen, context, warm_start)
         if _is_open(problem):

@@ -194,9 +194,10 @@ def test_a_saved_schedule_has_the_same_pictures(tmp_path):
 
 def test_a_saved_schedule_is_as_optimal_as_its_file_says(tmp_path):
     """With times that have fractions, too, which a reader takes exactly."""
-    instance = remat.example("mlp12_joint")
-    result = remat.solve(instance, algorithm="keep-all")
+    instance = remat.example("resnet50")
+    result = remat.solve(instance, budget="60%")
     assert result.status == "optimal"
+    assert result.recompute_time  # so that only the file tells that it is optimal
     assert isinstance(result.makespan, float)
     path = tmp_path / "schedule.json"
     result.save(path)

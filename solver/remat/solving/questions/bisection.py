@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from remat.plugin import registry
 from remat.plugin.proposal import ALL_SCHEDULES
-from remat.solving import portfolio
+from remat.solving import auto, portfolio
 from remat.solving.questions.pool import Answered
 from remat.solving.questions.prober import Prober
 from remat.units import Number
@@ -180,14 +180,14 @@ class Bisection:
         effort = self.prober.effort
         if not again:
             with effort.within(QUICK_SHARE):
-                self.run(resolution, portfolio.QUICK)
+                self.run(resolution, auto.QUICK)
         while not effort.stopped:
             found, self.cut = self.best, False
             assert found is not None
             self.failed, top = self.refuted, found.peak or 0
             if again:
                 self.failed = max(self.refuted, top - 1 - (top - self.refuted) // LATER_PART)
-            self.run(resolution, portfolio.ALONE)
+            self.run(resolution, auto.ALONE)
             self._confirm()
             # Without a limit all members had their time, and members that terminated would repeat their answer.
             if effort.deadline is None or (not self.cut and found is self.best):
@@ -199,7 +199,7 @@ class Bisection:
         assert self.best is not None
         below = self.prober.grid.below(self.best.peak or 0)
         if below > max(self.failed, self.refuted) and not self.prober.effort.stopped:
-            self.note(self.prober.at(below, 2, member=portfolio.ALONE, enough=self.enough))
+            self.note(self.prober.at(below, 2, member=auto.ALONE, enough=self.enough))
 
     def left(self, resolution: float) -> int:
         """Return the estimated number of remaining solves."""
@@ -293,9 +293,9 @@ def _fill_with_portfolio(
     bisection: Bisection, prober: Prober, top: Answered | None, resolution: float, *, again: bool
 ) -> None:
     effort, enough = prober.effort, bisection.enough
-    met = bisection.note(prober.at(None, 10, member=portfolio.QUICK, enough=enough) if top is None else top)
+    met = bisection.note(prober.at(None, 10, member=auto.QUICK, enough=enough) if top is None else top)
     if not met and not effort.stopped:
-        met = bisection.note(prober.at(None, 2, member=portfolio.ALONE, enough=enough))
+        met = bisection.note(prober.at(None, 2, member=auto.ALONE, enough=enough))
     if not met:
         return
     if bisection.limit.makespan is not None and prober.many_at_once is not None and not effort.stopped:

@@ -16,7 +16,7 @@ from remat.plugin import registry
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
-from remat.solving import portfolio
+from remat.solving import auto
 from remat.solving.batch_splitting import one_division
 from remat.solving.budget import Budget, budget_memory
 from remat.solving.conclusion import conclude
@@ -98,7 +98,7 @@ def largest_batch(
     name = problem.machine.memories[memory].name
     if capacity is None:
         raise OptionError(f"how much memory is there? Give one for {name!r}", argument="budget")
-    portfolio.read_options(problem, effort.solver(problem), effort.options)  # or say what is wrong with them
+    auto.read_options(problem, effort.solver(problem), effort.options)  # or say what is wrong with them
     limit = f" with {limits.text}" if limits.text else ""
     answer = Answer(
         question=f"the largest batch within {format_size(capacity, problem.units)} of {name}{limit}; "
@@ -188,7 +188,7 @@ class _Batches:
             return
         instance, known = self.best
         with self.effort.within(FASTEST_SHARE):
-            answer = self._answer(known.problem, portfolio.ALONE, None)
+            answer = self._answer(known.problem, auto.ALONE, None)
         if answer.solved and _time(answer) < _time(known):
             self.best = instance, answer
 
@@ -213,7 +213,7 @@ class _Batches:
             return
         limit = self.limits.of_problem(problem)
         # Ask the quick members of the portfolio first.
-        first, then = (portfolio.QUICK, portfolio.ALONE) if self.effort.is_auto else (None, None)
+        first, then = (auto.QUICK, auto.ALONE) if self.effort.is_auto else (None, None)
         answer = self._answer(problem, first, limit)
         if then is not None and not limit.met_by(answer) and limit.refuted_by(answer) != ALL_SCHEDULES:
             answer = self._answer(problem, then, limit)

@@ -12,7 +12,7 @@ from remat.plugin.context import Progress, interruptible
 from remat.plugin.forms import Forms
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
-from remat.solving import portfolio
+from remat.solving import auto
 from remat.solving.batch_splitting import one_division
 from remat.solving.budget import Budget, budget_memory
 from remat.solving.conclusion import conclude
@@ -117,7 +117,7 @@ def least_budget_of(
             argument="budget",
         )
     prober = Prober(with_budget(problem, memory, None), memory, effort)
-    portfolio.read_options(problem, prober.solver, effort.options)  # or say what is wrong with them
+    auto.read_options(problem, prober.solver, effort.options)  # or say what is wrong with them
     limit = limits.of_problem(problem)
     answer = Answer(
         question=f"the least budget of {whose} for {limits.text or 'any schedule'}",
@@ -178,7 +178,7 @@ def _fastest(prober: Prober, best: Answered) -> Answered:
     size = best.peak or 0
     if not prober.effort.stopped and prober.pool.gap(size) != 0:
         with prober.effort.within(FASTEST_SHARE):
-            prober.at(size, member=portfolio.ALONE)
+            prober.at(size, member=auto.ALONE)
     return prober.pool.best(size) or best
 
 

@@ -20,7 +20,7 @@ from remat.plugin.proposal import LeastBudget, Status, Termination
 from remat.plugin.selection import with_little_work
 from remat.schedule.orders import Phase
 from remat.schedule.recompute import segments_of
-from remat.solving import portfolio
+from remat.solving import auto
 from remat.solving.budget import Budget, apply_budget
 from remat.solving.entry import Setup
 from remat.solving.minimum_budget import at_peak, budgeted_memories, setting_task, smallest_named
@@ -246,7 +246,7 @@ def _otherwise(planned: Planned, seed: int, deadline: float | None) -> Result:
         return result
     capacities = {memory.name: memory.capacity for memory in result.machine.memories}
     problem = make_problem(planned.instance)
-    for solver in (portfolio.find(QUICK_PLANNER, problem.kind), portfolio.AUTO):
+    for solver in (auto.find(QUICK_PLANNER, problem.kind), auto.AUTO):
         try:
             other = Setup(problem, solver, {}).solve_within(Control(left, seed=seed), capacities)
         except OptionError:

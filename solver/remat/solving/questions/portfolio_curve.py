@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget, Status
-from remat.solving import portfolio
+from remat.solving import auto, portfolio
 from remat.solving.lowered_budget import SMALL
 from remat.solving.questions.bisection import Limit, Search, search_least
 from remat.solving.questions.curves import Curve, Least, Point
@@ -48,9 +48,9 @@ class PortfolioCurve:
 
     def fill(self) -> None:
         """Probe budgets until the time limit, or until all are settled."""
-        self._ask(None, portfolio.QUICK, 20)
+        self._ask(None, auto.QUICK, 20)
         if self.pool.smallest is None and not self._over():
-            self._ask(None, portfolio.ALONE, 2)
+            self._ask(None, auto.ALONE, 2)
         if self.budgets is None:
             self._find_minimum()
         budgets = self._wanted()
@@ -90,7 +90,7 @@ class PortfolioCurve:
     # --- what is asked ------------------------------------------------------------------------------------------------
 
     def _ask(self, budget: int | None, member: object, left: int, enough: float | None = None) -> Answered:
-        assert isinstance(member, type(portfolio.AUTO))
+        assert isinstance(member, type(auto.AUTO))
         answer = self.prober.at(budget, left, member=member, enough=enough)
         self.told(answer)
         return answer
@@ -128,7 +128,7 @@ class PortfolioCurve:
                 if self._over():
                     return
                 if not self._settled(budget):
-                    self._ask(budget, portfolio.QUICK, 1)
+                    self._ask(budget, auto.QUICK, 1)
 
     def _deepen(self, budgets: Sequence[int | None]) -> None:
         """Solve all budgets with all members, coarse to fine, and retry those that a limit has stopped."""
@@ -140,7 +140,7 @@ class PortfolioCurve:
                     return
                 if self._settled(budget):
                     continue
-                answer = self._ask(budget, portfolio.ALONE, len(todo) - k)
+                answer = self._ask(budget, auto.ALONE, len(todo) - k)
                 if answer.result.termination in portfolio.CUT:
                     cut.append(budget)
             if self.effort.deadline is None:

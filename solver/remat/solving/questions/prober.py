@@ -18,7 +18,7 @@ from remat.plugin.context import Context, Progress, interruptible
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Author, LeastBudget, Proposal, Termination
 from remat.plugin.selection import for_many
-from remat.solving import portfolio
+from remat.solving import auto
 from remat.solving.budget_grid import Grid
 from remat.solving.conclusion import conclude
 from remat.solving.problem_setup import AUTO_SECONDS, Control, contained, end_of, propose, values_of
@@ -111,7 +111,7 @@ class Effort:
 
     def solver(self, problem: Problem) -> registry.Algorithm:
         """Return the algorithm for a problem."""
-        found = portfolio.find(self.given or self.algorithm, problem.kind)
+        found = auto.find(self.given or self.algorithm, problem.kind)
         check_reach(problem, found)
         return found
 
@@ -123,7 +123,7 @@ class Effort:
     @property
     def is_auto(self) -> bool:
         """Whether the portfolio is asked."""
-        return self.algorithm == portfolio.NAME
+        return self.algorithm == auto.NAME
 
     @contextmanager
     def within(self, share: float) -> Iterator[None]:
@@ -147,13 +147,13 @@ class Effort:
     def chosen(self, problem: Problem, solver: registry.Algorithm) -> Any:
         """Return the options for an algorithm; one that answers for `auto` gets what it knows of them."""
         options = self.options
-        if self.is_auto and solver.name != portfolio.NAME:
+        if self.is_auto and solver.name != auto.NAME:
             model = solver.load_options()
             known = set() if model is None else set(model.model_fields)
             options = {name: value for name, value in options.items() if name in known}
-        if solver.name == portfolio.NAME:
-            solver = portfolio.AUTO
-        return portfolio.read_options(problem, solver, options)
+        if solver.name == auto.NAME:
+            solver = auto.AUTO
+        return auto.read_options(problem, solver, options)
 
     def context(self, solver: registry.Algorithm, left: int) -> Context:
         """Return the context of one solve; an anytime algorithm gets its share of the time, among `left` solves."""

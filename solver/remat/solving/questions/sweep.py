@@ -12,7 +12,7 @@ from remat.plugin.context import Progress, interruptible
 from remat.plugin.forms import Forms
 from remat.plugin.problem import Problem
 from remat.plugin.registry import Algorithm, name_of
-from remat.solving import portfolio
+from remat.solving import auto
 from remat.solving.batch_splitting import one_division
 from remat.solving.budget import budget_memory, read_capacity
 from remat.solving.problem_setup import AnyInstance, AnyMachine, Control, make_problem, read_whole
@@ -159,8 +159,8 @@ def _options(problem: Problem, asked: Sequence[str | Algorithm], given: Mapping[
     shares: list[dict[str, Any]] = [{} for _ in names]
     fields: list[set[str]] = []
     for algorithm, name in zip(asked, names, strict=True):
-        if name == portfolio.NAME:
-            fields.append(portfolio.option_names(problem) - QUESTIONS if given else set())
+        if name == auto.NAME:
+            fields.append(auto.option_names(problem) - QUESTIONS if given else set())
             continue
         effort = Effort.of(algorithm, {}, Control())
         model = Prober(problem, budget_memory(problem.instance, problem.machine), effort).solver.load_options()
