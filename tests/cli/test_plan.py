@@ -147,6 +147,7 @@ def test_a_layer_larger_than_every_memory(run: Run, save: Save) -> None:
     assert "block" in outcome.out
 
 
+@pytest.mark.slow
 def test_the_smallest_budget_depends_neither_on_the_budget_nor_on_the_clock(run: Run, save: Save) -> None:
     """It is called the smallest that was found, and a plan is found with it."""
     given = ("plan", save(NET), "--devices", "2", "--tensor", "1", "-O", "moves=20", "-O", "zoo=false")

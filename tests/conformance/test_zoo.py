@@ -307,7 +307,7 @@ def short(self, kind):
 
 PROGRAMS = {"adjoint-best", "checkmate", "checkmate-lp", "moccasin", "offload-exact", "poet", "dag-auto"}
 PROGRAMS |= {"chain-best", "chain-exact", "pipe-search", "pipe-exact", "tessel", "madpipe", "pipeline-ilp", "optpipe"}
-PROGRAMS |= {"pipe-plan", "knapsack-ilp"}
+PROGRAMS |= {"pipe-plan", "knapsack-ilp", "dag-offload-best"}
 
 ON_GRAPHS = {entry.name for entry in (*DAG, *DAG_AUTO, *DAG_ILP)}
 """Algorithms that rematerialise on task graphs; these draw more graphs."""

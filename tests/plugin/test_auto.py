@@ -143,11 +143,11 @@ SLOWER_RAM = {**RAM, "channel": "pcie", "write_time": 1, "read_time": 1}
     ("steps", "levels"),
     [
         (4000, [MANY, SYNCHRONOUS]),
-        (8000, [MANY, {**SYNCHRONOUS, "slots": 300}]),
         (4000, [MANY, SSD, TAPE]),
         *[
             pytest.param(*case, marks=pytest.mark.slow)
             for case in [
+                (8000, [MANY, {**SYNCHRONOUS, "slots": 300}]),
                 (30_000, [MANY, BESIDE]),
                 (250, [RAM, BESIDE]),
                 (250, [BESIDE]),
@@ -168,6 +168,7 @@ def test_no_quick_algorithm_is_better_for_equal_steps_with_storage(steps, levels
         assert other is None or found <= other, name
 
 
+@pytest.mark.slow
 def test_storage_beside_the_processor_is_no_worse_than_storage_that_occupies_it():
     ram, disk = {"name": "ram", "slots": 20}, {"name": "disk", "bandwidth": "2GB/s"}
     loop = adjoint(2000, forward_time=1, backward_time=2, state_size="1GiB", storage=[ram, disk])

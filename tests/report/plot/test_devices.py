@@ -45,7 +45,11 @@ def test_chunks_and_the_steady_state():
 
 @pytest.mark.parametrize(
     ("algorithm", "changed"),
-    [("1f1b", {}), ("zb-v", {"layers": 8} | HALVES), ("1f1b", {"devices": 34, "micro_batches": 12})],
+    [
+        ("1f1b", {}),
+        ("zb-v", {"layers": 8} | HALVES),
+        pytest.param("1f1b", {"devices": 34, "micro_batches": 12}, marks=pytest.mark.slow),
+    ],
 )
 def test_pictures_are_drawn_from_saved_schedules_too(algorithm, changed, tmp_path):
     document, result = solved(algorithm, **changed)

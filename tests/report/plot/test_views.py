@@ -146,6 +146,7 @@ def test_values(tmp_path):
     assert "2 values, as high as they are large, in order of first appearance" in text
 
 
+@pytest.mark.slow
 def test_what_is_large_is_an_image_and_small(tmp_path):
     nodes = 2 * MOST_BOXES
     tree = {"schema": "remat.instance/1", "kind": "tree", "parent": [(k - 1) // 2 for k in range(nodes)]}

@@ -89,6 +89,7 @@ def test_views_by_kind():
     assert {letter for row in dag.pixels.rows for letter, _, _ in runs_of(row)} == {"o", "b", "r", "f", "e", "."}
 
 
+@pytest.mark.slow
 def test_small_whatever_the_schedule_is():
     machine = {"memories": [{"name": "m"}], "processors": [{"name": "p", "memory": "m", "count": 30}]}
     tasks = [{"id": f"t{i}", "time": 1 + i % 7, "writes": []} for i in range(3000)]

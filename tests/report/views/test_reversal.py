@@ -104,6 +104,7 @@ def test_sweeps_put_together_are_the_same_sweeps(name, algorithm):
     assert all(one[2] <= other[0] + 1e-9 * result.makespan for one, other in itertools.pairwise(sweeps))
 
 
+@pytest.mark.slow
 def test_bounded():
     result = remat.solve(remat.example("loop_n10000"))
     for most in (30, 300):

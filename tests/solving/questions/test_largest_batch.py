@@ -189,6 +189,7 @@ def test_both_questions_agree(document, budget, share):
     assert (found.answer.value or 0) == budget // (least - static)
 
 
+@pytest.mark.slow
 def test_slots_of_an_adjoint():
     """The bytes of a level stay: 8 slots hold 8 // b states of batch b."""
     loop = {

@@ -109,6 +109,7 @@ def solved(document, budget, **options):
     return remat.solve(remat.load(document), algorithm="dag-auto", budget=budget, options=options)
 
 
+@pytest.mark.slow
 def test_order_and_reruns_together():
     document = dict(generate("dag", "layered", nodes=60, seed=4))
     keep = solved(document, None)
