@@ -290,3 +290,19 @@ def test_runs_are_counted_as_in_rows_and_chains_are_called_chains() -> None:
     named = {sentence.partition(": recompute stage")[0] for sentence in told(result) if ": recompute stage" in sentence}
     assert chains
     assert named == {f"chain {chain + 1}" for chain in chains}
+
+
+def test_a_part_that_is_offloaded_counts_as_a_part():
+    disk = remat.machine(
+        memories={"memory": None, "disk": None},
+        processors={"cpu": "memory"},
+        links={("memory", "disk"): "1GB/s", ("disk", "memory"): "1GB/s"},
+    )
+    tree = remat.tree([-1, 0, 0, 1, 1, 2, 2], output_size=[2, 9, 8, 7, 6, 5, 4], workspace=3)
+    least = remat.solve(tree, algorithm="liu").peak_memory["memory"]
+    result = remat.solve(tree, machine=disk, budget={"memory": least - 1}, algorithm="postorder-min-io")
+    partial = [row for row in result.decisions if row.offloaded and row.offloaded[0].size < row.size]
+    assert partial
+    words = " ".join(decision_words(result, all_of_them=True))
+    for row in partial:
+        assert f"{row.value} ({row.offloaded[0].size} B)" in words

@@ -159,8 +159,12 @@ def _of_values(group: Group, result: Result, most: int) -> str:
         rest = f" {where} {printable(group.memory)}{_at_once(group, units)}"
     else:
         return f"keep {count:,} other value{'s' if count > 1 else ''} ({figures})"
-    decisions = result.decisions
-    shown = [f"{elided(printable(name), 36)} ({_size(decisions[name].size, units)})" for name in group.values[:most]]
+    shown = []
+    for name in group.values[:most]:
+        row = result.decisions[name]
+        # Of an offloaded value, only what lies there: a part of it may stay.
+        size = max((stay.size for stay in row.offloaded if stay.memory == group.memory), default=row.size)
+        shown.append(f"{elided(printable(name), 36)} ({_size(size, units)})")
     more = f" and {count - most:,} more" if count > most else ""
     return f"{verb} {what}{rest} ({figures}): {', '.join(shown)}{more}"
 
