@@ -163,7 +163,7 @@ def add_titles(figure: Figure, result: Result, height: float, *, about: str = ""
     parts = [f"algorithm {result.algorithm}", f"makespan {format_time(result.report.makespan, result.units)}"]
     if result.orders is not None:
         bubble = sum(result.report.bubble.values()) / len(result.report.bubble)
-        parts.append(f"bubble {format_percent(bubble)} (mean of the devices)")
+        parts.append(f"mean bubble {format_percent(bubble)}")
     elif result.overhead is not None:
         parts.append(f"overhead {format_percent(result.overhead)}")
     parts.append(str(result.status))
