@@ -77,6 +77,25 @@ def test_what_spans_the_peak_is_a_candidate() -> None:
     assert "15 %" in lines["recompute"]
 
 
+def test_equal_steps_all_become_smaller() -> None:
+    """Without what spans the first peak only, the peak of the second step would be as high."""
+    recorder = Recorder()
+    for step in (0.0, 1000.0):
+        recorder.allocate(step, 1, 100, 0, 5.0)
+        recorder.allocate(step + 400, 3, 500, 1)
+        recorder.free(step + 405, 3, 500)
+        recorder.free(step + 900, 1, 100)
+    found = explain(recorder.allocations(["kept", "large"], 0), 1e6)
+    assert (found.peak, found.at, found.recompute) == (600, 400, 100)
+    assert found.least == 500
+    steps = [(b, e, s) for b, e, s in ((0, 900, 100), (1000, 1900, 100))]
+    shown = max(
+        500 * (t % 1000 in range(400, 405)) + sum(s for b, e, s in steps if b <= t < b + 19 or e - 19 <= t < e)
+        for t in range(1900)
+    )
+    assert found.least == shown
+
+
 # --- streaming JSON ---------------------------------------------------------------------------------------------------
 
 

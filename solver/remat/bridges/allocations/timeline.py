@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, nan
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +122,7 @@ class Explained:
     offload : int
         Bytes that spanned the peak for long enough to be sent and fetched.
     least : int
-        Peak without those that could be recomputed or offloaded.
+        Peak without the idle times of all allocations that could be recomputed or offloaded, at this peak or elsewhere.
     duration : float
         Microseconds from the first to the last event.
     count : int
@@ -164,7 +164,7 @@ class Explained:
         )
         yield "recompute", f"{size(self.recompute)} ({again}) spanned it and could be made again{time}"
         yield "offload", f"{size(self.offload)} ({sent}) spanned it long enough to go and come back"
-        yield "at best", f"{size(self.least)}, {less} below the peak, without all of these"
+        yield "at best", f"{size(self.least)}, {less} below the peak, without the idle times of all such allocations"
 
     def document(self) -> dict[str, Any]:
         """Return the figures as JSON (`remat.profile/1`)."""
@@ -206,13 +206,14 @@ def explain(given: Allocations, bandwidth: float) -> Explained:
     ended = np.isfinite(given.end)
     stop = float(max(given.begin.max(), given.end[ended].max(initial=start)))
     duration = max(0.0, stop - start)
-    peak, at = _peak(given, np.ones(len(given.size), dtype=bool))
+    peak, at = _peak(given)
     live = (given.begin <= at) & (given.end > at)
     length = np.minimum(given.end, stop) - given.begin
-    spans = live & ended & (length > SHORT * duration)
-    timed = spans & np.isfinite(given.time) & (given.time > 0)
-    sent = spans & (length * 1e-6 >= 2 * given.size / bandwidth)
-    least, _ = _peak(given, ~(timed | sent))
+    idle = ended & (length > SHORT * duration)
+    timed = idle & np.isfinite(given.time) & (given.time > 0)
+    sent = idle & (length * 1e-6 >= 2 * given.size / bandwidth)
+    least, _ = _peak(_without_idle_times(given, timed | sent, SHORT * duration / 2))
+    timed, sent = live & timed, live & sent
     sums = np.bincount(given.label[live], weights=given.size[live], minlength=len(given.labels))
     counts = np.bincount(given.label[live], minlength=len(given.labels))
     order = np.argsort(-sums, kind="stable")
@@ -232,11 +233,24 @@ def explain(given: Allocations, bandwidth: float) -> Explained:
     )
 
 
-def _peak(given: Allocations, chosen: np.ndarray) -> tuple[int, float]:
-    """Return the peak bytes of some allocations, and its first time; ends precede beginnings."""
+def _without_idle_times(given: Allocations, chosen: np.ndarray, used: float) -> Allocations:
+    """Return the timeline in which some allocations exist only for a time `used` after the begin and before the end."""
     import numpy as np
 
     begin, end, size = given.begin[chosen], given.end[chosen], given.size[chosen]
+    return replace(
+        given,
+        begin=np.concatenate([given.begin[~chosen], begin, end - used]),
+        end=np.concatenate([given.end[~chosen], begin + used, end]),
+        size=np.concatenate([given.size[~chosen], size, size]),
+    )
+
+
+def _peak(given: Allocations) -> tuple[int, float]:
+    """Return the peak bytes of all allocations, and its first time; ends precede beginnings."""
+    import numpy as np
+
+    begin, end, size = given.begin, given.end, given.size
     freed = np.isfinite(end)
     times = np.concatenate([end[freed], begin])
     change = np.concatenate([-size[freed], size])
