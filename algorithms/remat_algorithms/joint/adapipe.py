@@ -101,8 +101,8 @@ class _Table:
         for level in self.costs.levels(tuple(range(first, end)), device):
             needs = fixed + (flight - 1) * level.held + max(level.forward, level.held + level.backward)
             fits = room is None or needs + self.unseen[device] <= room
-            if fits and (best is None or level.again < best[0]):
-                best = level.again, level
+            if fits and (best is None or level.recompute_time < best[0]):
+                best = level.recompute_time, level
         return None if best is None else (float(sum(time or 0 for time in work) + best[0]), best[1])
 
     def cuts(self) -> Iterator[_Cut]:

@@ -192,7 +192,6 @@ class _Line:
     entries: list[Entry]
     entry: Entry
     starts: tuple[Lists, ...] = ()
-    first: tuple[Outline, tuple[Entry, ...]] | None = None  # before any search
 
 
 _Key: TypeAlias = tuple[tuple[tuple[int, ...], int], ...]
@@ -228,7 +227,8 @@ class _Planning:
         for number, line in enumerate(self.lines):
             if self._stopped or (fits and number >= CONTINUED):
                 break
-            fits = not any(self._offer(line)) or self._fit_line(line) or fits
+            excess = self._offer(line)
+            fits = not any(excess) or self._fit_line(line, excess) or fits
         if self.options.zoo:
             self._ask_zoo()
         self._search()
@@ -319,7 +319,7 @@ class _Planning:
         walks = Walks(outline, self.context.seed, lambda: self._stopped)
         entries = walks.begin([*starts, one_by_one(outline.model)])
         if entries:
-            line = _Line(outline, walks, entries, entries[0], tuple(starts), (outline, tuple(entries[:FIRST])))
+            line = _Line(outline, walks, entries, entries[0], tuple(starts))
             self.lines.append(line)
             if self.best.orders is None:
                 self._offer(line)
@@ -338,28 +338,32 @@ class _Planning:
             self.best.weigh(orders)
         self.best.hanging = None
 
-    def _fit_line(self, line: _Line) -> bool:
-        """Give an outline less memory until one of its first schedules fits; return whether one does."""
-        assert line.first is not None
-        outline, entries = line.first
+    def _fit_line(self, line: _Line, excess: list[int]) -> bool:
+        """Give an outline less memory until one of its first schedules fits; return whether one does.
+
+        The excess of the best schedule is known.
+        """
+        outline, entries, known = line.outline, line.entries[:FIRST], [excess]
         for _ in range(TIGHTENED):
             if self.context.stopped or not entries:
                 return False
-            excess = [self.best.weigh(outline.orders(one.lists, one.level, one.advance)) for one in entries]
-            least = min(excess, key=sum)
+            known += [self._weigh(outline, entry) for entry in entries[len(known) :]]
+            least = min(known, key=sum)
             outline = outline.tightened(least)
             if not any(least):
                 return True
             if not outline.feasible:
                 return False
             walks = Walks(outline, self.context.seed, lambda: self._stopped)
-            entries = tuple(walks.begin([*line.starts, one_by_one(outline.model)])[:FIRST])
+            entries, known = walks.begin([*line.starts, one_by_one(outline.model)])[:FIRST], []
         return False
 
     def _offer(self, line: _Line) -> list[int]:
         """Place and compare a line's best schedule."""
-        entry = line.entry
-        return self.best.weigh(line.outline.orders(entry.lists, entry.level, entry.advance))
+        return self._weigh(line.outline, line.entry)
+
+    def _weigh(self, outline: Outline, entry: Entry) -> list[int]:
+        return self.best.weigh(outline.orders(entry.lists, entry.level, entry.advance))
 
     # --- the zoo ------------------------------------------------------------------------------------------------------
 

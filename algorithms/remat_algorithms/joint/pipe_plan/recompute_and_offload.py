@@ -69,7 +69,7 @@ def _parts(level: Level, layers: int) -> Iterator[Way]:
         chosen = [some for count in range(len(units) + 1) for some in combinations(units, count)]
     else:
         chosen = [(), *(tuple(units[:count]) for count in spread_out(range(1, len(units) + 1), MOST_PARTS - 1))]
-    figures = (level.again, level.held, level.forward, level.backward, level.ahead)
+    figures = (level.recompute_time, level.held, level.forward, level.backward, level.early)
     yield from (Way(level.segments, sent, *figures) for sent in chosen)
 
 

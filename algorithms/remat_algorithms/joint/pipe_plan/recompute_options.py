@@ -35,22 +35,22 @@ class Level:
     ----------
     segments : tuple of tuple of int
         Layers counted from the stage's first one.
-    again : number
+    recompute_time : number
         Recomputation time.
     held : int
         Bytes from the end of F to the start of B.
     forward : int
         Bytes that F takes, including its input and output.
-    backward, ahead : int
+    backward, early : int
         Bytes that B takes beyond `held`: if segments are recomputed one by one, and if all are recomputed first.
     """
 
     segments: Segments
-    again: Number
+    recompute_time: Number
     held: int
     forward: int
     backward: int
-    ahead: int
+    early: int
 
 
 class StageCosts:
@@ -114,16 +114,17 @@ class StageCosts:
                 ways += self._of_rotor(own, name)
         found = [Level(way, sum(times[index] for segment in way for index in segment), *work.of(way)) for way in ways]
         best: list[Level] = []
-        for level in sorted(found, key=lambda one: (-one.held, one.again, one.backward)):
+        for level in sorted(found, key=lambda one: (-one.held, one.recompute_time, one.backward)):
             beaten = any(
                 other.held <= level.held
-                and other.again <= level.again
+                and other.recompute_time <= level.recompute_time
                 and other.backward <= level.backward
                 and other is not level
-                and (other.held, other.again, other.backward) != (level.held, level.again, level.backward)
+                and (other.held, other.recompute_time, other.backward)
+                != (level.held, level.recompute_time, level.backward)
                 for other in found
             )
-            same = any((one.held, one.again) == (level.held, level.again) for one in best)
+            same = any((one.held, one.recompute_time) == (level.held, level.recompute_time) for one in best)
             if not same and (not beaten or not level.segments):
                 best.append(level)
         first = [level for level in best if not level.segments]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from remat.plugin import IntArray, Layer, Orders, PipelineInstance, Stage
 from remat_algorithms.joint.pipe_plan.encoding import Outline
 from remat_algorithms.joint.pipe_plan.recompute_options import Level
-from remat_algorithms.parallel.pipeline.model import complete, one_by_one
+from remat_algorithms.parallel.pipeline.model import one_by_one
 
 MOST_CELLS = 4_000_000
 """Maximum number of devices times layers squared for which layers are cut by their bytes."""
@@ -26,12 +26,11 @@ def small_orders(outlines: Sequence[Outline]) -> Iterator[Orders]:
     for choice in (_whole_backward, _forward_too, _held, _nothing):
         for number, outline in enumerate(outlines):
             chosen = tuple(min(range(len(levels)), key=lambda k: (choice(levels[k]), k)) for levels in outline.levels)
-            lists = complete(outline.model, one_by_one(outline.model))
-            if lists is None or (number, chosen) in tried:
+            if (number, chosen) in tried:
                 continue
             tried.add((number, chosen))
             level: IntArray = np.repeat(np.array(chosen, dtype=np.int64)[:, None], outline.model.batches, axis=1)
-            yield outline.orders(lists, level, np.zeros_like(level))
+            yield outline.orders(one_by_one(outline.model), level, np.zeros_like(level))
 
 
 def _whole_backward(level: Level) -> int:

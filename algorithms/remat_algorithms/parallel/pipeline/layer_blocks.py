@@ -11,7 +11,7 @@ from remat.plugin import Number, Pattern, PipelineInstance, Problem, Stage
 from remat_algorithms.parallel.pipeline.device_links import are_linked
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop, Times
 from remat_algorithms.parallel.pipeline.periodic_pipelines import versions_of
-from remat_algorithms.parallel.pipeline.stages import held_bytes, steady_peaks
+from remat_algorithms.parallel.pipeline.stages import excess_of, held_bytes, steady_peaks
 from remat_algorithms.parallel.pipeline.star_patterns import hop_between, pattern_of
 
 
@@ -161,7 +161,7 @@ class Blocks:
         """Return the bytes by which each device's peak exceeds its capacity, as the verifier counts."""
         versions = [versions_of(self.instance.weights, count) for count in in_flight]
         peaks = steady_peaks(self.problem, pattern, versions)
-        return [0 if limit is None else max(0, peak - limit) for peak, limit in zip(peaks, self.capacity, strict=True)]
+        return excess_of(self.problem.machine, peaks)
 
 
 def blocks_of(problem: Problem, instance: PipelineInstance, most: int) -> Blocks:

@@ -21,7 +21,7 @@ from remat.plugin import (
 from remat_algorithms.parallel.pipeline.model import PipelineModel
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import Row, Star, least_period, star
 from remat_algorithms.parallel.pipeline.partition import Work, balanced_cuts
-from remat_algorithms.parallel.pipeline.stages import model_of, steady_peaks
+from remat_algorithms.parallel.pipeline.stages import excess_of, model_of, steady_peaks
 from remat_algorithms.parallel.pipeline.star_patterns import hop_between, pattern_of
 
 ROUNDS = 5
@@ -43,13 +43,40 @@ class StarOptions(Options):
 
 
 @dataclass(frozen=True)
-class _Staged:
-    """Stages in a row, one per device, with their times and bytes."""
+class StagesInRow:
+    """Stages in a row, one per device, with their times and bytes.
+
+    Attributes
+    ----------
+    stages : tuple of Stage
+    row : Row
+    model : PipelineModel
+    parameters : (stages,) tuple of int
+        Bytes of an additional version of each stage's parameters.
+    """
 
     stages: tuple[Stage, ...]
     row: Row
     model: PipelineModel
     parameters: tuple[int, ...]
+
+    @staticmethod
+    def of(problem: Problem, instance: PipelineInstance, stages: tuple[Stage, ...]) -> StagesInRow:
+        """Return the times and bytes of stages.
+
+        Raises
+        ------
+        OptionError
+            If neighbours are not linked in both directions.
+        """
+        layers, model = instance.each_layer(), model_of(problem, instance, stages)
+        backward = tuple(b + w for b, w in zip(model.backward, model.weight, strict=True))
+        hops = tuple(
+            hop_between(problem.machine, one.device, other.device, layers[one.layers[-1]])
+            for one, other in pairwise(stages)
+        )
+        parameters = tuple(sum(layers[layer].parameter_size for layer in stage.layers) for stage in stages)
+        return StagesInRow(stages, Row(model.forward, backward, hops), model, parameters)
 
     def excess(self, found: Star, instance: PipelineInstance, less: Sequence[int]) -> int:
         """Return the bytes by which a pattern exceeds the devices' capacities minus `less`, according to the model.
@@ -57,12 +84,13 @@ class _Staged:
         Each micro-batch in flight beyond those between two parameter updates counts as one more.
         """
         model, over = self.model, 0
-        for stage, (kept, capacity) in enumerate(zip(found.kept, model.capacity, strict=True)):
+        for stage, (device, kept) in enumerate(zip(model.place, found.kept, strict=True)):
             over += max(0, kept - most_in_flight(instance, kept))
+            capacity = model.capacity[device]
             if capacity is not None:
                 versions = (versions_of(instance.weights, kept) - 1) * self.parameters[stage]
-                held = model.fixed[stage] + versions + kept * model.activation[stage]
-                over += max(0, held - (capacity - less[stage]))
+                held = model.fixed[device] + versions + kept * model.activation[stage]
+                over += max(0, held - (capacity - less[device]))
         return over
 
 
@@ -105,16 +133,9 @@ def stream_of(problem: Problem, name: str, weights: Sequence[str]) -> PipelineIn
     return instance
 
 
-def _staged(problem: Problem, instance: PipelineInstance, cuts: Sequence[int]) -> _Staged:
+def _staged(problem: Problem, instance: PipelineInstance, cuts: Sequence[int]) -> StagesInRow:
     stages = tuple(Stage(tuple(range(first, end)), device) for device, (first, end) in enumerate(pairwise(cuts)))
-    model = model_of(problem, instance, stages)
-    layers = instance.each_layer()
-    backward = tuple(b + w for b, w in zip(model.backward, model.weight, strict=True))
-    hops = (hop_between(problem.machine, device, device + 1, layers[cut - 1]) for device, cut in enumerate(cuts[1:-1]))
-    row = Row(model.forward, backward, tuple(hops))
-    return _Staged(
-        stages, row, model, tuple(sum(layers[layer].parameter_size for layer in stage.layers) for stage in stages)
-    )
+    return StagesInRow.of(problem, instance, stages)
 
 
 def _even_cuts(problem: Problem, instance: PipelineInstance) -> list[int]:
@@ -174,15 +195,14 @@ def solve_star(problem: Problem, options: StarOptions, context: Context) -> Prop
             break
         pattern = pattern_of(problem, staged.stages, found.period, found)
         peaks = steady_peaks(problem, pattern, [versions_of(instance.weights, kept) for kept in found.kept])
-        limits = staged.model.capacity
-        over = [0 if limit is None else max(0, peak - limit) for peak, limit in zip(peaks, limits, strict=True)]
+        over = excess_of(problem.machine, peaks)
         if not any(over):
             return Proposal(pattern=pattern, notes=(_about(problem, staged, found),), termination=context.termination)
         search.less = [less + more for less, more in zip(search.less, over, strict=True)]
     return Proposal(termination=context.termination)
 
 
-def _check_period(problem: Problem, staged: _Staged, period: float | None) -> None:
+def _check_period(problem: Problem, staged: StagesInRow, period: float | None) -> None:
     """Refuse a period that is too short for some device or link of even cuts."""
     row = staged.row
     if period is None or period >= row.least_period:
@@ -197,7 +217,7 @@ def _check_period(problem: Problem, staged: _Staged, period: float | None) -> No
     )
 
 
-def _about(problem: Problem, staged: _Staged, found: Star) -> str:
+def _about(problem: Problem, staged: StagesInRow, found: Star) -> str:
     """Describe the gap between the period and the lower bounds."""
     machine = problem.machine
     work = sum(staged.row.forward) + sum(staged.row.backward)
@@ -218,7 +238,7 @@ class _Tried:
 
     cost: tuple[int, Number]
     cuts: list[int]
-    staged: _Staged
+    staged: StagesInRow
     found: Star | None
 
 

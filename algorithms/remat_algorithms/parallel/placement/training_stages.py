@@ -33,10 +33,10 @@ from remat.plugin import (
     Stage,
 )
 from remat_algorithms.parallel.pipeline.device_links import are_linked, occupied_between
-from remat_algorithms.parallel.pipeline.one_f_one_b_star import Row, Star, least_period
-from remat_algorithms.parallel.pipeline.periodic_pipelines import most_in_flight, versions_of
+from remat_algorithms.parallel.pipeline.one_f_one_b_star import Row, Star, least_period, star
+from remat_algorithms.parallel.pipeline.periodic_pipelines import StagesInRow, versions_of
 from remat_algorithms.parallel.pipeline.shared_channels import Occupied, pattern_in_turns
-from remat_algorithms.parallel.pipeline.stages import held_bytes, model_of, placed, steady_peaks
+from remat_algorithms.parallel.pipeline.stages import excess_of, held_bytes, placed, steady_peaks
 from remat_algorithms.parallel.pipeline.star_patterns import hop_between, pattern_of
 from remat_algorithms.parallel.placement.best_pattern import ROUNDS
 from remat_algorithms.parallel.placement.downset_table import FINEST, NO_LIMIT, Search, Staged, homes_of, orders
@@ -82,9 +82,7 @@ class _Best:
         instance = self.problem.instance
         assert isinstance(instance, PipelineInstance)
         found, time, peaks = (self._stream if instance.is_stream else self._step)(stages)
-        machine = self.problem.machine
-        rooms = [machine.memories[processor.memory].capacity for processor in machine.processors]
-        excess = [0 if room is None else max(0, peak - room) for peak, room in zip(peaks, rooms, strict=True)]
+        excess = excess_of(self.problem.machine, peaks)
         if found is not None and not any(excess) and (self.time is None or time < self.time):
             self.proposal, self.time = found, time
         return excess
@@ -112,35 +110,19 @@ class _Best:
 
     def _stream(self, stages: tuple[Stage, ...]) -> tuple[Proposal | None, Number, list[int]]:
         problem = self.problem
-        instance = problem.instance
+        instance, machine = problem.instance, problem.machine
         assert isinstance(instance, PipelineInstance)
-        model = model_of(problem, instance, stages)
-        backward = tuple(b + w for b, w in zip(model.backward, model.weight, strict=True))
-        layers, machine = instance.each_layer(), problem.machine
-        ends = [(one.device, other.device, layers[one.layers[-1]]) for one, other in pairwise(stages)]
-        row = Row(model.forward, backward, tuple(hop_between(machine, *each) for each in ends))
+        staged = StagesInRow.of(problem, instance, stages)
         occupied = Occupied(
             tuple((stage.device,) for stage in stages),
-            tuple(occupied_between(machine, one, other) for one, other, _ in ends),
+            tuple(occupied_between(machine, one.device, other.device) for one, other in pairwise(stages)),
         )
-        parameters = [sum(layers[layer].parameter_size for layer in stage.layers) for stage in stages]
-        none = [0] * len(problem.machine.processors)
+        are_apart, none = occupied.are_apart, [0] * len(machine.processors)
 
-        def fits(found: Star) -> bool:
-            for stage, kept in enumerate(found.kept):
-                if kept > most_in_flight(instance, kept):
-                    return False
-                room = model.capacity[stages[stage].device]
-                held = model.fixed[stages[stage].device] + kept * model.activation[stage]
-                if room is not None and held + (versions_of(instance.weights, kept) - 1) * parameters[stage] > room:
-                    return False
-            return True
+        def made(row: Row, period: Number) -> Star | None:
+            return star(row, period) if are_apart else pattern_in_turns(row, occupied, period)
 
-        found = (
-            least_period(row, fits)
-            if occupied.are_apart
-            else least_period(row, fits, lambda row, period: pattern_in_turns(row, occupied, period))
-        )
+        found = least_period(staged.row, lambda trial: not staged.excess(trial, instance, none), made)
         if found is None:
             return None, 0, none
         pattern = pattern_of(problem, stages, found.period, found)

@@ -111,7 +111,9 @@ def test_the_model_is_what_is_placed(shape):
     walks = Walks(outline, 0, lambda: False)
     entry = walks.improve(walks.begin(starts), 300)
     _, makespan, peaks = placed(problem, outline.orders(entry.lists, entry.level, entry.advance))
-    again = sum(outline.levels[s][int(entry.level[s, b])].again for s in range(outline.model.stages) for b in range(8))
+    again = sum(
+        outline.levels[s][int(entry.level[s, b])].recompute_time for s in range(outline.model.stages) for b in range(8)
+    )
     assert makespan == pytest.approx(entry.figure - RULES.recompute_weight * again / 4, abs=1e-6)
     assert max(peaks) <= 100
 

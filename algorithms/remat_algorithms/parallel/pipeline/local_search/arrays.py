@@ -15,13 +15,8 @@ from remat_algorithms.parallel.pipeline.model import BW, Lists, Op, PipelineMode
 LARGEST = 2**62
 """Bytes of a memory without a limit."""
 
-BYTES = {
-    "held_bytes": "held",
-    "forward_bytes": "forward",
-    "backward_bytes": "backward",
-    "early_bytes": "ahead",
-}
-"""Tables of `Facts`, and the attributes of an option that they contain."""
+BYTES = ("held", "forward", "backward", "early")
+"""Attributes of an option of which `Facts` has a table each, such as `held_bytes`."""
 
 
 class Rules(NamedTuple):
@@ -44,11 +39,11 @@ PLAIN = Rules()
 class Option(NamedTuple):
     """The only option of a stage without recomputation; attributes as in `offload.offload_model.Way`."""
 
-    again: Number
+    recompute_time: Number
     held: int
     forward: int
     backward: int
-    ahead: int
+    early: int
 
 
 Options = Sequence[Sequence[Sequence[Any]]]
@@ -107,8 +102,8 @@ def facts_of(
         tail=np.array(model.is_tail, dtype=np.int64),
         levels=np.array([len(own) for own in every], dtype=np.int64),
         parts=np.array([[len(own[min(k, len(own) - 1)]) for k in range(levels)] for own in every], dtype=np.int64),
-        recompute_time=_table(every, "again", kind, levels, width),
-        **{table: _table(every, name, np.int64, levels, width) for table, name in BYTES.items()},
+        recompute_time=_table(every, "recompute_time", kind, levels, width),
+        **{f"{name}_bytes": _table(every, name, np.int64, levels, width) for name in BYTES},
         offloaded_bytes=_table(trips, "size", np.int64, levels, width),
         offload_time=_table(trips, "out", kind, levels, width),
         return_time=_table(trips, "back", kind, levels, width),

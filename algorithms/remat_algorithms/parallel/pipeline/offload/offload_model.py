@@ -57,9 +57,9 @@ class Way(NamedTuple):
         Recomputed layers, counted from the stage's first one (`remat.schedule.recompute`).
     sent : tuple of int
         Layers whose values wait at the host. The first layer of a segment represents the segment's input.
-    again : number
+    recompute_time : number
         Time of the recomputation.
-    held, forward, backward, ahead : int
+    held, forward, backward, early : int
         Bytes held from the end of F to the start of B, and bytes that F allocates at its start. The other two are the
         bytes that B allocates in addition to `held`: if segments are recomputed one by one, and if all are recomputed
         before the first backward.
@@ -67,11 +67,11 @@ class Way(NamedTuple):
 
     segments: tuple[tuple[int, ...], ...]
     sent: tuple[int, ...]
-    again: Number
+    recompute_time: Number
     held: int
     forward: int
     backward: int
-    ahead: int
+    early: int
 
 
 Ways: TypeAlias = tuple[tuple[tuple[Way, ...], ...], ...]
@@ -444,14 +444,16 @@ class _Player:
             return None
         clock, taken = self.clock[device], (way.forward, way.backward, 0)[phase]
         start = self._room(device, max(clock, ready), taken)
-        if phase == B and way.again and ready > clock:
+        if phase == B and way.recompute_time and ready > clock:
             own = self._ready((value for value in reads if value not in self.hosting.gradients[op]), here)
             made = self.hosting.made[F, stage, batch]
             sent = [time for value in made for other in self.memory if (time := self.there.get((value, other)))]
-            early = self._room(device, max(own or 0, *sent, ready - way.again, clock), way.ahead)
-            if early is not None and (start is None or max(early + way.again, ready) < start + way.again):
+            early = self._room(device, max(own or 0, *sent, ready - way.recompute_time, clock), way.early)
+            if early is not None and (
+                start is None or max(early + way.recompute_time, ready) < start + way.recompute_time
+            ):
                 count = sum(map(len, way.segments))
-                return _Begun(early, ready, way.ahead, count)
+                return _Begun(early, ready, way.early, count)
         return None if start is None else _Begun(start, ready, taken, 0)
 
     def _back(self, stage: int, batch: int) -> bool:
