@@ -21,7 +21,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.addresses import read_addresses
 from remat.schedule.document import parse_steps, read_any_schedule, read_head, read_initial
 from remat.schedule.modulo import read_modulo
-from remat.schedule.orders import Orders
+from remat.schedule.orders import Orders, orders_of
 from remat.schedule.patterns import PeriodicSchedule, read_pattern
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.batch_splitting import of_schedule
@@ -247,12 +247,12 @@ def examine(
         raise InstanceError("a schedule that repeats itself without end has no addresses", "$.addresses")
     if pattern is not None:
         return _streamed(loaded, document, graph, used, pattern, judged)
-    from remat.solving.orders import Followed, follow, orders_of
-
     orders = orders_of(loaded, document, used)
     if orders is None:
         steps = parse_steps(document, graph, used, units)
     else:
+        from remat.solving.orders import Followed, follow
+
         followed = follow(loaded, graph, used, orders, read_initial(document, graph, used))
         if not isinstance(followed, Followed):
             refused = replace(nothing_run(used), violations=followed, notes=tuple(notes))
