@@ -13,6 +13,7 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance import MachineModel, digest, load, load_machine
 from remat.instance.kinds import is_chain, is_pipeline
+from remat.instance.loading import machine_argument
 from remat.instance.lowering import lower, machine_of, samples_of
 from remat.messages import brief, elided
 from remat.placement import Unplaceable, place
@@ -305,8 +306,8 @@ def _machine_of(
 ) -> tuple[Machine, list[str]]:
     """Return the machine on which a schedule is judged, and how the schedule's own differs from the instance's."""
     units = instance.units.build()
-    if machine is not None:
-        model = machine if isinstance(machine, MachineModel) else load_machine(machine, units)
+    model = machine_argument(machine, units)
+    if model is not None:
         return machine_of(instance, model), []
     own = machine_of(instance)
     if not isinstance(document, dict) or document.get("machine") is None:
