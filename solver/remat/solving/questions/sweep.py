@@ -207,7 +207,7 @@ class _Sweeping:
             self.answers.values(), key=lambda point: (point.budget is None, point.budget or 0, point.peak or 0)
         )
         return Curve(
-            algorithm=self.effort.algorithm,
+            algorithm=self.effort.name,
             options=dict(self.effort.options),
             answers=tuple(answers),
             least=self._concluded(),
@@ -231,7 +231,7 @@ class _Sweeping:
         """Report an answer as progress."""
         count, units = len(self.prober.pool.answers), answer.problem.units
         shown = "no budget" if answer.budget is None else format_size(answer.budget, units)
-        message = f"{self.effort.algorithm} at {shown}, {count} answers"
+        message = f"{self.effort.name} at {shown}, {count} answers"
         self.effort.tell(answer.result.makespan, answer.result.lower_bound, message)
 
     def _fill(self) -> None:
