@@ -185,7 +185,7 @@ class Setup:
         """Compute what no budget changes."""
         known = self.problem
         _ = known.graph, known.no_recompute_time, known.least_objective, known.memory_bounds, known.unreachable
-        if known.kind in ("chain", "adjoint") and not known.instance.has_parameters:
+        if known.instance.is_chain and not known.instance.has_parameters:
             _ = known.chain
 
     def asking(self, algorithm: str, options: Mapping[str, Any]) -> Setup:
