@@ -14,11 +14,11 @@ from remat.instance.batch_size import scaled
 from remat.instance.lowering import machine_of
 from remat.plugin import registry
 from remat.plugin.context import Progress, interruptible
-from remat.plugin.problem import Problem
+from remat.plugin.problem import Problem, budget_memory
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.solving import auto
 from remat.solving.batch_splitting import one_division
-from remat.solving.budget import Budget, budget_memory
+from remat.solving.budget import Budget
 from remat.solving.conclusion import conclude
 from remat.solving.problem_setup import AnyInstance, AnyMachine, Control, make_problem, values_of
 from remat.solving.questions.bisection import Limit

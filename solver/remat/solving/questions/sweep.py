@@ -10,11 +10,11 @@ from remat.errors import OptionError, checked_call
 from remat.instance import digest, load
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.forms import Forms
-from remat.plugin.problem import Problem
+from remat.plugin.problem import Problem, budget_memory
 from remat.plugin.registry import Algorithm, name_of
 from remat.solving import auto
 from remat.solving.batch_splitting import one_division
-from remat.solving.budget import budget_memory, read_capacity
+from remat.solving.budget import read_capacity
 from remat.solving.problem_setup import AnyInstance, AnyMachine, Control, make_problem, read_whole
 from remat.solving.questions import QUESTIONS
 from remat.solving.questions.bisection import Limit, Search, search_least
