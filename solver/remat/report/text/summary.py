@@ -177,9 +177,9 @@ def _status(result: Result, option: str) -> str:
 
 
 def ending(termination: Termination, default_limit: float | None, option: str = OPTION) -> str:
-    """Say what ended a search; a time limit that nobody gave is named, with what changes it.
+    """Return what ended a search; a default time limit is named, with the argument or flag that changes it.
 
-    `option` is how the reader writes a budget: in the same way, a time limit.
+    `option` is the budget as the reader writes it; the time limit begins with the same dashes.
     """
     if termination is Termination.TIME_LIMIT and default_limit is not None:
         dashes = option.partition("budget")[0]
