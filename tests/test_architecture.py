@@ -174,6 +174,14 @@ def test_importing_the_suite_needs_neither_pytest_nor_hypothesis():
     assert not loaded & {"pytest", "hypothesis"}
 
 
+def test_verifying_a_chain_loads_nothing_of_pipelines():
+    chain = "remat.chain(forward_time=[1, 1], backward_time=1, output_size=1, saved_size=1)"
+    document = {"schema": "remat.schedule/2", "steps": []}
+    loaded = loaded_after(f"import remat; remat.verify({chain}, {document!r})")
+    assert "remat.solving.verifying" in loaded
+    assert not loaded & {"remat.placement.orders", "remat.solving.orders", "remat.verifier.deadlock"}
+
+
 def test_zoo_loads_only_what_is_used():
     document = {"schema": "remat.instance/1", "kind": "tree", "parent": [-1], "output_size": [1]}
     loaded = loaded_after(f"import remat; remat.solve({document!r}, algorithm='keep-all')")

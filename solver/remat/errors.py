@@ -35,7 +35,7 @@ class InstanceError(RematError):
     Parameters
     ----------
     message : str
-        The error, with the figure and the remedy.
+        The error, with the figure and the remedy; as an attribute, the text without the path.
     path : str
         JSON path of the error (``$.stages[3].forward_time``), or the argument of a builder (``forward_time[3]``); empty
         if there is none. Long keys in it are shortened.
@@ -46,7 +46,7 @@ class InstanceError(RematError):
     def __init__(self, message: str, path: str = "", more: Sequence[str] = ()) -> None:
         path = one_line(path, LONGEST_PATH)
         super().__init__(f"{path}: {message}" if path else message)
-        self.path = path
+        self.path, self.message = path, message
         self.more = tuple(map(one_line, more))
         for line in self.more:
             self.add_note(line)

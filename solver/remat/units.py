@@ -27,7 +27,7 @@ LARGEST_TOTAL = 10.0**308
 """Largest time in a schedule: the sum of 10^8 of the largest times; one more is still finite."""
 
 SIZE_ROUNDING = 1e-9
-"""Share by which a binary float may miss the whole size that it stands for, such as 33.2 * 1e6."""
+"""Relative rounding error of a binary float that counts as a whole size, such as 33.2 * 1e6."""
 
 _SIZE_FACTORS = {"": 1, "B": 1}
 for _power, _letter in enumerate("kMGTPE", start=1):
@@ -151,7 +151,7 @@ def parse_size(value: object, units: Units | None = None) -> int:
 
 
 def _rounded(value: float) -> Decimal:
-    """Return the whole number that a float stands for, or its exact value if it is none."""
+    """Return the whole number that a float represents up to rounding; negative and infinite floats unchanged."""
     number = Decimal(value)
     if not number.is_finite() or number < 0:
         return number

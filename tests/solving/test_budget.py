@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import remat
 from remat.generate import generate
-from remat.solving.budget import budget_memory, meant_size
+from remat.plugin.problem import budget_memory
+from remat.solving.budget import meant_size
 from remat.solving.problem_setup import make_problem
 
 CHAIN: dict[str, Any] = {

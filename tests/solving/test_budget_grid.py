@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import remat
 from remat.instance import load
-from remat.solving.budget import budget_memory
+from remat.plugin.problem import budget_memory
 from remat.solving.budget_grid import Grid
 from remat.solving.problem_setup import make_problem
 from remat.testing import strategies

@@ -123,3 +123,7 @@ def test_whoever_listens_can_end_the_search():
     assert len(heard) == 2
     assert result.addresses is None
     assert (result.status, result.termination) == (Status.UNKNOWN, Termination.INTERRUPTED)
+
+
+def test_the_default_time_limit_is_that_of_the_whole_search():
+    assert [remat.solve(drawn(3), layout=layout).default_limit for layout in (False, True)] == [60, 60]

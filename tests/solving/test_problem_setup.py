@@ -380,6 +380,20 @@ def test_machine_is_replaced(tmp_path):
         assert result.peak_memory == {"device": 12, "host": 0}
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda machine: remat.solve(CHAINED, machine=machine),
+        lambda machine: remat.show(CHAINED, machine=machine),
+        lambda machine: remat.verify(CHAINED, {"schema": "remat.schedule/2", "steps": []}, machine=machine),
+    ],
+)
+def test_errors_of_a_machine_name_the_argument(ask):
+    with pytest.raises(remat.InstanceError, match=r"^machine\.memories\[0\]\.name: expected a name") as refused:
+        ask({"memories": [{"name": 3}], "processors": []})
+    assert refused.value.path == "machine.memories[0].name"
+
+
 @pytest.mark.parametrize("key", ["inputs", "outputs"])
 def test_algorithms_of_one_memory_refuse_what_lies_elsewhere(key, use):
     document = CHAINED | {"machine": HOST, "values": [{"id": "i", "size": 1}], "inputs": ["i"]}

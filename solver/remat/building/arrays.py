@@ -65,7 +65,7 @@ def flags(argument: str, values: Any, count: int) -> BoolArray:
         return np.full(count, found)
     if not isinstance(found, list):
         raise InstanceError(f"expected true or false, not {brief(found)}", argument)
-    _check_count(argument, len(found), count)
+    check_count(argument, len(found), count)
     for index, flag in enumerate(found):
         if not isinstance(flag, bool):
             raise InstanceError(f"expected true or false, not {brief(flag)}", f"{argument}[{index}]")
@@ -162,7 +162,7 @@ def _numeric(argument: str, values: Any, count: int) -> Any:
         return None
     if array.ndim != 1:
         raise InstanceError(f"an array of shape {array.shape}; give one dimension", argument)
-    _check_count(argument, len(array), count)
+    check_count(argument, len(array), count)
     return array
 
 
@@ -174,7 +174,7 @@ def _parsed(argument: str, values: Any, count: int, parse: Callable[[Any], Any])
         except ValueError as error:
             raise InstanceError(str(error), argument) from None
     listed = entries(argument, values)
-    _check_count(argument, len(listed), count)
+    check_count(argument, len(listed), count)
     found = []
     for index, value in enumerate(listed):
         try:
@@ -184,7 +184,8 @@ def _parsed(argument: str, values: Any, count: int, parse: Callable[[Any], Any])
     return found
 
 
-def _check_count(argument: str, found: int, count: int) -> None:
+def check_count(argument: str, found: int, count: int) -> None:
+    """Refuse a column of another length."""
     if found != count:
         raise InstanceError(f"{found:,} entries, and {count:,} are expected", argument)
 

@@ -232,8 +232,7 @@ def _branch(number: int, given: ChainInstance | Mapping[str, Any], document: Map
         try:
             given = chain(**({"time_unit": units["time"], "size_unit": units["memory"]} | dict(given)))
         except InstanceError as error:
-            message = str(error).removeprefix(f"{error.path}: ")
-            raise InstanceError(message, f"{at}.{error.path}" if error.path else at, error.more) from None
+            raise InstanceError(error.message, f"{at}.{error.path}" if error.path else at, error.more) from None
         except TypeError as error:
             raise InstanceError(str(error), at) from None
     if not isinstance(given, ChainInstance):

@@ -128,8 +128,7 @@ def _attributes(arguments: type) -> str:
 
 def _of_python(error: InstanceError) -> InstanceError:
     """Return an error without words that only documents have, such as null."""
-    message = str(error).removeprefix(f"{error.path}: ") if error.path else str(error)
-    return InstanceError(_words(message), error.path, [_words(line) for line in error.more])
+    return InstanceError(_words(error.message), error.path, [_words(line) for line in error.more])
 
 
 def _words(message: str) -> str:
@@ -208,9 +207,8 @@ def build(document: dict[str, Any], rules: Sequence[Rule] = ()) -> Instance:
 
 def renamed(error: InstanceError, rules: Sequence[Rule] = ()) -> InstanceError:
     """Return an error of a document as one of arguments."""
-    message = str(error).removeprefix(f"{error.path}: ") if error.path else str(error)
     more = [_argument(line, rules) for line in error.more]
-    return InstanceError(message, _argument(error.path, rules), more)
+    return InstanceError(error.message, _argument(error.path, rules), more)
 
 
 def _argument(path: str, rules: Sequence[Rule]) -> str:

@@ -207,8 +207,7 @@ def _further(shape: _Shape, own: dict[str, Any], types: frozenset[str]) -> dict[
             own[key], found[key] = divided(key, column, count)
     for key in FIELDS:
         if key in own:
-            given = own.pop(key)
-            found[key] = fields(key, given if is_one_for_all(key, given) else shape.of_tasks(key, given), count)
+            found[key] = fields(key, shape.of_tasks(key, own.pop(key)), count)
     if found.get("parts"):
         found["parts"] = named_parts(found["parts"], shape.values)
     return {key: entries for key, entries in found.items() if entries}
@@ -217,7 +216,7 @@ def _further(shape: _Shape, own: dict[str, Any], types: frozenset[str]) -> dict[
 def _columns(shape: _Shape, own: Mapping[str, Any], units: Units) -> GraphColumns:
     count, flags = len(shape.tasks), _flags(shape, own, len(shape.tasks))
     energy = arrays.energies("energy", own["energy"], count) if "energy" in own else None
-    origin = _origins(shape, own.get("origin"), count)
+    origin = None if own.get("origin") is None else origins(shape.of_tasks("origin", own["origin"]), count)
     given = np.zeros(count, dtype=np.int64) if energy is None else given_energies(energy)
     if origin is not None:
         given |= np.array([one is not None for one in origin], dtype=np.int64) << OPTIONAL.index("origin")
@@ -240,12 +239,6 @@ def _columns(shape: _Shape, own: Mapping[str, Any], units: Units) -> GraphColumn
         energy=energy,
         origin=cast("Any", origin),
     )
-
-
-def _origins(shape: _Shape, given: Any, count: int) -> tuple[Any, ...] | None:
-    if given is None:
-        return None
-    return origins(given if is_one_for_all("origin", given) else shape.of_tasks("origin", given), count)
 
 
 def _built(document: dict[str, Any], columns: GraphColumns, rules: tuple[Rule, ...]) -> DagInstance:
@@ -289,6 +282,8 @@ class _Shape:
 
     def of_tasks(self, argument: str, given: Any) -> Any:
         """Return a column of tasks, where it may be an attribute of the graph, or a mapping."""
+        if is_one_for_all(argument, given):
+            return given
         if self.edges is None:
             return by_name(argument, given, self.tasks)
         return attribute(argument, given, self.edges, self.task_nodes)
@@ -428,8 +423,7 @@ def _texts(argument: str, given: Any, count: int) -> tuple[str, ...] | None:
         return None
     plain = native(given) if is_scalar(given) else entries(argument, given)
     listed = plain if isinstance(plain, list) else [plain] * count
-    if len(listed) != count:
-        raise InstanceError(f"{len(listed):,} entries, and {count:,} are expected", argument)
+    arrays.check_count(argument, len(listed), count)
     for index, text in enumerate(listed):
         if not isinstance(text, str) or len(text) > LONGEST_NAME:
             raise InstanceError(f"{brief(text)} is no text", f"{argument}[{index}]")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
+from remat.building.arrays import check_count
 from remat.building.columns import entries, is_scalar, listed
 from remat.errors import InstanceError
 from remat.instance.columns import GraphColumns, Tasks, Values
@@ -62,8 +63,7 @@ def fields(argument: str, given: Any, count: int) -> dict[int, Any]:
         return dict.fromkeys(range(count), native(given))
     plain = native(given) if is_scalar(given) else entries(argument, given)
     every = plain if isinstance(plain, list) else [plain] * count
-    if len(every) != count:
-        raise InstanceError(f"{len(every):,} entries, and {count:,} are expected", argument)
+    check_count(argument, len(every), count)
     if argument == "on":
         every = [[one] if isinstance(one, str) else one for one in every]
     return {index: one for index, one in enumerate(every) if one is not None and not (argument == "busy" and not one)}
@@ -73,8 +73,8 @@ def origins(given: Any, count: int) -> tuple[tuple[str | None, ...] | None, ...]
     """Return the column of origins: module, operator and source of each task; a text is the module."""
     one = isinstance(given, Mapping) or is_scalar(given)
     listed_entries = [native(given)] if one else entries("origin", given)
-    if not one and len(listed_entries) != count:
-        raise InstanceError(f"{len(listed_entries):,} entries, and {count:,} are expected", "origin")
+    if not one:
+        check_count("origin", len(listed_entries), count)
     found = [_origin(entry, "origin" if one else f"origin[{at}]") for at, entry in enumerate(listed_entries)]
     return tuple(found * count if one else found)
 

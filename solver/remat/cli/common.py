@@ -381,7 +381,8 @@ def warn_of_bare_budgets(
     session: Session, given: Iterable[tuple[str, object]], instance: Instance, machine: MachineModel | None
 ) -> None:
     """Warn on standard error if a bare number (of a memory, by name) is implausibly small for bytes."""
-    from remat.solving.budget import budget_memory, meant_size
+    from remat.plugin.problem import budget_memory
+    from remat.solving.budget import meant_size
     from remat.solving.problem_setup import make_problem
 
     bare = [(name, str(size)) for name, size in given if str(size).isdecimal()]

@@ -87,7 +87,7 @@ class LiveView:
     def _measured(self, steps: Steps) -> list[str]:
         """Return the memory over time of a schedule as lines of text; empty if it cannot be measured."""
         from remat.placement import Unplaceable, place
-        from remat.solving.budget import budget_memory
+        from remat.plugin.problem import budget_memory
         from remat.verifier import check
 
         assert self._problem is not None

@@ -51,7 +51,7 @@ def describe(source: str, machine: Mapping[str, Any] | None = None) -> dict[str,
 
 
 def _whole_peak(source: str, machine: Mapping[str, Any] | None) -> int | None:
-    from remat.solving.budget import budget_memory
+    from remat.plugin.problem import budget_memory
 
     try:
         setup = _setup(source, machine)
@@ -114,8 +114,8 @@ def answer_and_page(request: Mapping[str, Any]) -> tuple[Answer, str]:
 
 
 def _answer_of(result: Result, instance: Instance, seconds: float) -> Answer:
+    from remat.plugin.problem import budget_memory
     from remat.plugin.proposal import ALL_SCHEDULES
-    from remat.solving.budget import budget_memory
     from remat.solving.conclusion import OWN_SOURCES
 
     least = result.least_budget

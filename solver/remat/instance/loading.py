@@ -131,6 +131,20 @@ def load_machine(source: str | os.PathLike[str] | IO[Any] | dict[str, Any], unit
         raise instance_error(error) from None
 
 
+def machine_argument(
+    given: str | os.PathLike[str] | dict[str, Any] | MachineModel | None, units: Units
+) -> MachineModel | None:
+    """Return what a caller gives as the argument `machine`; errors of a dict name the argument."""
+    if given is None or isinstance(given, MachineModel):
+        return given
+    try:
+        return load_machine(given, units)
+    except InstanceError as error:
+        if not isinstance(given, dict):
+            raise
+        raise InstanceError(error.message, f"machine{error.path.removeprefix('$')}", error.more) from None
+
+
 @cache
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of `remat.instance/3`, which also accepts documents of `/1` and `/2`."""

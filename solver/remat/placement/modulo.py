@@ -156,7 +156,7 @@ def modulo_of(graph: TaskGraph, machine: Machine, tasks: PipelineTasks, pattern:
     Raises
     ------
     OptionError
-        For a transfer without a link, or a device that cannot run a layer.
+        For a device that cannot run a layer.
     """
     stages = pattern.stages
     memory = [machine.processors[stage.device].memory for stage in stages]
@@ -188,7 +188,6 @@ def modulo_of(graph: TaskGraph, machine: Machine, tasks: PipelineTasks, pattern:
         begin = beat.start
         for turn in turns_of(beat):
             turns.append(turn._replace(start=begin))
-            time = _time(graph, machine, turn)
-            begin += 0 if beat.is_copy else time
+            begin += 0 if beat.is_copy else run_time(graph, machine, turn.item, turn.on)
     initial = initial_of(graph, machine, Orders(stages, ()))
     return ModuloSchedule(graph, pattern.period, tuple(turns), initial, earlier_first=True)

@@ -44,6 +44,17 @@ def device_memories(instance: Instance, machine: Machine) -> set[int]:
     return {processor.memory for processor in machine.processors} if instance.budgets_are_for_all else set[int]()
 
 
+def budgeted_memories(instance: Instance, machine: Machine, memory: int) -> list[int]:
+    """Return the memories, by index, that a budget named for one memory is for."""
+    devices = device_memories(instance, machine)
+    return sorted(devices) if memory in devices else [memory]
+
+
+def budget_memory(instance: Instance, machine: Machine) -> int:
+    """Return the memory (by index) that a bare budget means: working memory, or an adjoint's fastest storage level."""
+    return 1 if instance.has_storage and len(machine.memories) > 1 else 0
+
+
 @dataclass(frozen=True)
 class Problem:
     """An instance on a machine; each derived quantity is computed once, on first use.
@@ -222,16 +233,14 @@ class Problem:
     def budgeted_memories(self) -> list[int]:
         """The memories (by index) that a bare budget is for: of a pipeline those of all devices, else one."""
         instance, machine = self.instance, self.machine
-        one = 1 if instance.has_storage and len(machine.memories) > 1 else 0
-        return sorted(device_memories(instance, machine)) or [one]
+        return sorted(device_memories(instance, machine)) or [budget_memory(instance, machine)]
 
     def least_of(self, memory: int) -> MemoryBound | None:
         """Return the minimum bytes of a memory (by index) in every schedule, given the capacities of the others.
 
         Of a memory whose budget is that of all devices, it is the minimum of that budget.
         """
-        known, budgeted = self.memory_bounds[memory], self.budgeted_memories
-        own = budgeted if memory in budgeted else [memory]
+        known, own = self.memory_bounds[memory], budgeted_memories(self.instance, self.machine, memory)
         others = [one.capacity for index, one in enumerate(self.machine.memories) if index not in own]
         total = None if None in others else self.total_bound
         if total is None:

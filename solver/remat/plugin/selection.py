@@ -57,7 +57,7 @@ class Candidate:
         return {name: value for name, value in values.items() if value}
 
     def with_work(self, factor: int) -> Candidate:
-        """Return the candidate with a multiple of its work, as far as its options allow."""
+        """Return the candidate with a multiple of its work, up to the largest values of its options."""
         most = largest_values(self.algorithm.load_options())
         more = {name: min(value * factor, most.get(name, math.inf)) for name, value in self.work_limits.items()}
         return replace(self, trial=replace(self.trial, options={**self.trial.options, **more}))

@@ -22,13 +22,15 @@ from remat.errors import InstanceError
 from remat.graph.machine import Link, Machine
 from remat.graph.taskgraph import BoolArray, IntArray, Ragged, TaskGraph
 from remat.instance.fields import LARGEST_COUNT
+from remat.instance.kinds import is_pipeline
 from remat.instance.tensor import Degree
 from remat.messages import brief
+from remat.schedule.document import read_head
 from remat.schedule.recompute import Segment, Segments, read_recompute, recompute_document, segments_of
 from remat.units import Number
 
 if TYPE_CHECKING:
-    from remat.instance import PipelineInstance
+    from remat.instance import Instance, PipelineInstance
 
 
 class Phase(IntEnum):
@@ -406,6 +408,24 @@ def read_pair(text: object, path: str) -> tuple[Pass, ...]:
     if pair[0].phase is not Phase.F or pair[1].phase not in (Phase.B, Phase.BW):
         raise InstanceError(f"{brief(text)}: a forward and a backward go on at once, as in F2.0&B5.3", path)
     return pair
+
+
+def orders_of(instance: Instance, document: Any, machine: Machine) -> Orders | None:
+    """Return the orders of a schedule document; None where it lists steps. InstanceError if they are not valid."""
+    if "orders" not in read_head(document):
+        if is_pipeline(instance) and instance.closes:
+            raise InstanceError(
+                "a step that ends with an exchange or updates is planned by stages and orders", "$.steps"
+            )
+        if "stages" in document:
+            raise InstanceError("stages without orders: what does each device run?", "$.stages")
+        return None
+    if not is_pipeline(instance):
+        raise InstanceError(f"orders are for pipelines, and the instance is a {instance.kind}", "$.orders")
+    if "steps" in document:
+        raise InstanceError("steps beside orders: the steps follow from the orders", "$.steps")
+    devices = [processor.name for processor in machine.processors]
+    return read_orders(document, devices, instance.length, instance.micro_batches)
 
 
 def read_orders(document: dict[str, Any], devices: Sequence[str], layers: int, batches: int) -> Orders:

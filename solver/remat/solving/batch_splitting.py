@@ -19,11 +19,11 @@ from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status, Termination
 from remat.solving.auto import AUTO
 from remat.solving.result import Result
 from remat.solving.time_guard import grace
-from remat.solving.warm_start import WarmStart
 from remat.units import Number, format_time
 
 if TYPE_CHECKING:
     from remat.instance import Instance, PipelineInstance
+    from remat.solving.warm_start import WarmStart
 
 SOURCE = "every division of the batch"
 """Who is said to prove a bound that holds whatever the division is."""

@@ -9,20 +9,14 @@ from typing import TYPE_CHECKING
 from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.messages import brief, unknown_memory
-from remat.plugin.problem import Problem
+from remat.plugin.problem import Problem, budget_memory
 from remat.units import Units, parse_size
 
 if TYPE_CHECKING:
-    from remat.instance import Instance
     from remat.solving.relative_budget import Wholes
 
 Budget = int | float | str | Mapping[str, int | float | str | None] | None
 """Sizes, or shares: a float between 0 and 1, or a text such as ``80%``."""
-
-
-def budget_memory(instance: Instance, machine: Machine) -> int:
-    """Return the memory (by index) that a bare budget means: working memory, or an adjoint's quickest storage level."""
-    return 1 if instance.has_storage and len(machine.memories) > 1 else 0
 
 
 def apply_budget(problem: Problem, budget: Budget, wholes: Wholes | None = None) -> Problem:

@@ -185,7 +185,7 @@ class Setup:
         """Compute what no budget changes."""
         known = self.problem
         _ = known.graph, known.no_recompute_time, known.least_objective, known.memory_bounds, known.unreachable
-        if known.kind in ("chain", "adjoint") and not known.instance.has_parameters:
+        if known.instance.is_chain and not known.instance.has_parameters:
             _ = known.chain
 
     def asking(self, algorithm: str, options: Mapping[str, Any]) -> Setup:
@@ -208,13 +208,16 @@ class Setup:
             check_reach(problem, solver)
         chosen = auto.read_options(problem, solver, self.options) if solver is auto.AUTO else self.chosen
         if layout:
-            return _with_layout(problem, solver, chosen, context, warm_start)
-        if _is_open(problem):
-            return _divided(problem, solver, chosen, context, warm_start)
-        context.forms = self.forms
-        if self.known is None or warm_start is not None:
-            return _solved(problem, solver, chosen, context, warm_start)
-        return _known_or_solved(problem, solver, chosen, context, self.known)
+            result = _with_layout(problem, solver, chosen, context, warm_start)
+        elif _is_open(problem):
+            result = _divided(problem, solver, chosen, context, warm_start)
+        else:
+            context.forms = self.forms
+            if self.known is None or warm_start is not None:
+                result = _solved(problem, solver, chosen, context, warm_start)
+            else:
+                result = _known_or_solved(problem, solver, chosen, context, self.known)
+        return replace(result, default_limit=context.default_limit)
 
 
 def _is_open(problem: Problem) -> bool:
@@ -297,9 +300,8 @@ UNVERIFIED = "a schedule was found; the time limit left no time to place and ver
 
 
 def _ended(result: Result, context: Context) -> Result:
-    """Return the result with its history, and the limit that nobody gave."""
-    history = (*context.history, *_end(result, context))
-    return replace(result, history=history, default_limit=context.default_limit)
+    """Return the result with its history."""
+    return replace(result, history=(*context.history, *_end(result, context)))
 
 
 def _end(result: Result, context: Context) -> Iterator[Progress]:

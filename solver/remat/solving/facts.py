@@ -14,7 +14,8 @@ from remat.errors import ClaimError, OptionError, checked_call
 from remat.graph.bounds import MemoryBound
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
-from remat.instance import MachineModel, digest, load, load_machine
+from remat.instance import MachineModel, digest, load
+from remat.instance.loading import machine_argument
 from remat.plugin.problem import Problem
 from remat.solving.batch_splitting import described
 from remat.solving.budget import Budget
@@ -237,10 +238,7 @@ def show(
     O(size of the task graph); the no-recompute schedule is built, placed and verified.
     """
     loaded = load(instance)
-    if machine is None or isinstance(machine, MachineModel):
-        model = machine
-    else:
-        model = load_machine(machine, loaded.units.build())
+    model = machine_argument(machine, loaded.units.build())
     problem = make_problem(loaded, budget=budget, machine=model)
     graph = problem.graph
     working = problem.machine.memories[problem.machine.processors[0].memory].name

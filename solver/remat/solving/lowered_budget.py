@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from remat.plugin.context import Context
-from remat.plugin.problem import Problem
+from remat.plugin.problem import Problem, budgeted_memories
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget, Termination
 from remat.plugin.registry import Algorithm
 from remat.solving.budget_grid import is_minimal
-from remat.solving.minimum_budget import at_peak, budgeted_memories
+from remat.solving.minimum_budget import at_peak
 from remat.solving.result import Result
 
 SMALL = 100

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from remat.graph.bounds import largest_need
-from remat.graph.machine import Machine
-from remat.instance import Instance
-from remat.plugin.problem import Problem, device_memories
+from remat.plugin.problem import Problem, budgeted_memories, device_memories
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
-
-
-def budgeted_memories(instance: Instance, machine: Machine, memory: int) -> list[int]:
-    """Return the memories, by index, that a minimum budget named for one memory is for."""
-    devices = device_memories(instance, machine)
-    return sorted(devices) if memory in devices else [memory]
 
 
 def largest_peak(result: Result, memory: int) -> int | None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from remat.errors import InstanceError, OptionError
+from remat.errors import OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance.kinds import is_pipeline
 from remat.instance.lowering import lower
 from remat.placement import Stuck, place_orders
-from remat.schedule.document import read_head
-from remat.schedule.orders import Orders, degrees_of, initial_of, read_orders, tasks_of
+from remat.schedule.orders import Orders, degrees_of, initial_of, tasks_of
 from remat.schedule.step_end import plan_of
 from remat.schedule.steps import Steps
 from remat.verifier import Report, Violation, check_orders
@@ -27,24 +26,6 @@ class Followed:
 
     graph: TaskGraph
     steps: Steps
-
-
-def orders_of(instance: Instance, document: Any, machine: Machine) -> Orders | None:
-    """Return the orders of a schedule document; None where it lists steps. InstanceError if they are not valid."""
-    if "orders" not in read_head(document):
-        if is_pipeline(instance) and instance.closes:
-            raise InstanceError(
-                "a step that ends with an exchange or updates is planned by stages and orders", "$.steps"
-            )
-        if "stages" in document:
-            raise InstanceError("stages without orders: what does each device run?", "$.stages")
-        return None
-    if not is_pipeline(instance):
-        raise InstanceError(f"orders are for pipelines, and the instance is a {instance.kind}", "$.orders")
-    if "steps" in document:
-        raise InstanceError("steps beside orders: the steps follow from the orders", "$.steps")
-    devices = [processor.name for processor in machine.processors]
-    return read_orders(document, devices, instance.length, instance.micro_batches)
 
 
 def with_followers(report: Report, machine: Machine, orders: Orders) -> Report:

@@ -131,11 +131,11 @@ def peak_of(result: Result, memory: str) -> Peak | None:
 
 
 UNITS = {"chain": "stage", "join": "stage", "adjoint": "step", "pipeline": "layer"}
-"""What the number in the name of a task counts, by the kind of the instance."""
+"""Meaning of the number in the name of a task, by the kind of the instance."""
 
 
 def module_at(result: Result, memory: str, *, numbered: bool = True) -> str:
-    """Return the module of the task at a memory's peak; if that has no name, by number or not at all."""
+    """Return the module of the task at a memory's peak; without one, its stage by number if `numbered` holds."""
     report = result.report
     task = None if report is None else _task_at(result, report.peaks[memory].step)
     if task is None:

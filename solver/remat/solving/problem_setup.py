@@ -11,8 +11,9 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
-from remat.errors import AlgorithmError, InstanceError, OptionError, QuantityError, RematError
-from remat.instance import MachineModel, load_machine
+from remat.errors import AlgorithmError, OptionError, QuantityError, RematError
+from remat.instance import MachineModel
+from remat.instance.loading import machine_argument
 from remat.instance.lowering import machine_of
 from remat.messages import brief
 from remat.plugin import registry
@@ -23,7 +24,7 @@ from remat.solving.budget import Budget, apply_budget
 from remat.solving.hints import PORTFOLIO
 from remat.solving.scopes import speaks_for_all
 from remat.solving.time_guard import grace, guarded
-from remat.units import Units, parse_duration, parse_number
+from remat.units import parse_duration, parse_number
 
 if TYPE_CHECKING:
     from remat.instance import Instance
@@ -182,19 +183,8 @@ def make_problem(
     machine: AnyMachine = None,
 ) -> Problem:
     """Put an instance on its machine, with the budgets applied."""
-    units = instance.units.build()
-    model = machine if machine is None or isinstance(machine, MachineModel) else _machine(machine, units)
+    model = machine_argument(machine, instance.units.build())
     return apply_budget(Problem(instance, machine_of(instance, model)), budget)
-
-
-def _machine(given: str | os.PathLike[str] | dict[str, Any], units: Units) -> MachineModel:
-    try:
-        return load_machine(given, units)
-    except InstanceError as error:
-        if not isinstance(given, dict):
-            raise
-        message = str(error).removeprefix(f"{error.path}: ") if error.path else str(error)
-        raise InstanceError(message, f"machine{error.path.removeprefix('$')}", error.more) from None
 
 
 LEAST_PERCENT = 2

@@ -13,6 +13,7 @@ from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance import MachineModel, digest, load, load_machine
 from remat.instance.kinds import is_chain, is_pipeline
+from remat.instance.loading import machine_argument
 from remat.instance.lowering import lower, machine_of, samples_of
 from remat.messages import brief, elided
 from remat.placement import Unplaceable, place
@@ -21,7 +22,7 @@ from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.schedule.addresses import read_addresses
 from remat.schedule.document import parse_steps, read_any_schedule, read_head, read_initial
 from remat.schedule.modulo import read_modulo
-from remat.schedule.orders import Orders
+from remat.schedule.orders import Orders, orders_of
 from remat.schedule.patterns import PeriodicSchedule, read_pattern
 from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.batch_splitting import of_schedule
@@ -247,12 +248,12 @@ def examine(
         raise InstanceError("a schedule that repeats itself without end has no addresses", "$.addresses")
     if pattern is not None:
         return _streamed(loaded, document, graph, used, pattern, judged)
-    from remat.solving.orders import Followed, follow, orders_of
-
     orders = orders_of(loaded, document, used)
     if orders is None:
         steps = parse_steps(document, graph, used, units)
     else:
+        from remat.solving.orders import Followed, follow
+
         followed = follow(loaded, graph, used, orders, read_initial(document, graph, used))
         if not isinstance(followed, Followed):
             refused = replace(nothing_run(used), violations=followed, notes=tuple(notes))
@@ -305,8 +306,8 @@ def _machine_of(
 ) -> tuple[Machine, list[str]]:
     """Return the machine on which a schedule is judged, and how the schedule's own differs from the instance's."""
     units = instance.units.build()
-    if machine is not None:
-        model = machine if isinstance(machine, MachineModel) else load_machine(machine, units)
+    model = machine_argument(machine, units)
+    if model is not None:
         return machine_of(instance, model), []
     own = machine_of(instance)
     if not isinstance(document, dict) or document.get("machine") is None:

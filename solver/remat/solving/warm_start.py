@@ -12,9 +12,8 @@ from remat.instance import digest
 from remat.placement import Unplaceable, place
 from remat.plugin.problem import Problem
 from remat.schedule.document import parse_steps, read_any_schedule
-from remat.schedule.orders import Orders
+from remat.schedule.orders import Orders, orders_of
 from remat.schedule.steps import Steps
-from remat.solving.orders import Followed, follow, orders_of
 from remat.solving.result import Result
 from remat.units import Number, format_size
 from remat.verifier import check
@@ -93,6 +92,8 @@ def _too_large(problem: Problem, memory: str, needed: int) -> Warm:
 
 def _in_orders(problem: Problem, orders: Orders) -> Warm:
     """Place the orders of a pipeline's devices on the problem's machine."""
+    from remat.solving.orders import Followed, follow
+
     followed = follow(problem.instance, problem.graph, problem.machine, orders)
     if not isinstance(followed, Followed):
         raise OptionError(str(followed[0]), argument="warm_start")

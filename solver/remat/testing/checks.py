@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from remat.plugin.problem import budgeted_memories
 from remat.plugin.proposal import ALL_SCHEDULES, Status, Termination
 from remat.plugin.registry import Algorithm
-from remat.solving.minimum_budget import budgeted_memories
 from remat.solving.result import Result
 from remat.solving.scopes import scope_of
 from remat.units import Number

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from zlib import crc32
 
 from remat.instance import load
+from remat.plugin.problem import budgeted_memories
 from remat.plugin.proposal import Termination
 from remat.plugin.registry import KINDS, Algorithm, algorithms, find
-from remat.solving.minimum_budget import budgeted_memories
 from remat.solving.result import Result
 from remat.testing import cases, metadata
 from remat.testing.cases import Document, degenerate

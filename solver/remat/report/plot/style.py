@@ -146,7 +146,7 @@ TOP = 0.98
 """Inches of `add_titles`."""
 
 MOST_LETTERS = 130
-"""Letters of a decision beside a short name."""
+"""Maximum number of letters of a decision in a title with a short name."""
 
 
 def add_titles(figure: Figure, result: Result, height: float, *, about: str = "") -> None:

@@ -28,10 +28,10 @@ _LAYER = re.compile(r"[a-z]([0-9]+)\.")
 """A value of a layer, by its name."""
 
 MOST_BUSY = 8
-"""Processors and links whose load is listed, and lines on what is offloaded."""
+"""Maximum number of processors, of links, and of lines on offloading."""
 
 MOST_PARTS = 3
-"""Ranges of layers that run again, of one stage in the table."""
+"""Maximum number of ranges of recomputed layers that the table lists for a stage."""
 
 KINDS = {"w": "parameters", "g": "gradients", "o": "states"}
 
@@ -173,7 +173,7 @@ def stage_table(planned: Planned) -> str:
 
 
 def _told(listed: list[dict[str, int]], batches: int) -> str:
-    """Say which layers run again, and in how many micro-batches: ``1-2 in 3 of 8, 3 in 1 of 8``."""
+    """Return the recomputed layers, with the number of micro-batches that do it: ``1-2 in 3 of 8, 3 in 1 of 8``."""
     parts = list[tuple[list[int], int]]()
     for one in listed:
         if parts and parts[-1][1] == one["times"] and parts[-1][0][-1] == one["layer"] - 1:

@@ -177,9 +177,9 @@ def _status(result: Result, option: str) -> str:
 
 
 def ending(termination: Termination, default_limit: float | None, option: str = OPTION) -> str:
-    """Say what ended a search; a time limit that nobody gave is named, with what changes it.
+    """Return what ended a search; a default time limit is named, with the argument or flag that changes it.
 
-    `option` is how the reader writes a budget: in the same way, a time limit.
+    `option` is the budget as the reader writes it; the time limit begins with the same dashes.
     """
     if termination is Termination.TIME_LIMIT and default_limit is not None:
         dashes = option.partition("budget")[0]
@@ -287,8 +287,8 @@ def _of_stream(steady: Steady, units: Units) -> Iterator[tuple[str, str]]:
     yield "busiest", f"{shown_name(busiest)}: {format_time(steady.busy[busiest], units)} of each period"
     yield "bubble", f"{_bubbles(steady.bubble)} idle in each period"
     stages = ", stage by stage" if len(steady.in_flight) > 1 or steady.what == "micro-batch" else ""
-    ending = "" if steady.in_flight == (1,) else "es" if steady.what == "micro-batch" else "s"
-    yield "in flight", f"{_joined(steady.in_flight)} {steady.what}{ending}{stages}"
+    plural = "" if steady.in_flight == (1,) else "es" if steady.what == "micro-batch" else "s"
+    yield "in flight", f"{_joined(steady.in_flight)} {steady.what}{plural}{stages}"
     yield "versions", f"{_joined(steady.versions)} of the parameters; staleness {_joined(steady.staleness)}"
     yield from _of_each_period(steady, units)
 

@@ -272,7 +272,7 @@ def _fill(bisection: Bisection, prober: Prober, top: Answered | None, resolution
     best = bisection.best
     if best is None:
         return
-    if best.solver.guarantee == "strategy" and prober.effort.algorithm != "auto":
+    if best.solver.guarantee == "strategy" and not prober.effort.is_auto:
         # The strategy's only schedule needs its peak; its class has no schedule below that.
         bisection.failed = bisection.refuted = (best.peak or 0) - 1
         bisection.scope = best.solver.within or f"the {best.solver.name} schedule"

@@ -10,9 +10,10 @@ from typing import Any
 
 from remat.errors import OptionError, QuantityError
 from remat.messages import brief, listing
+from remat.plugin.problem import budgeted_memories
 from remat.plugin.proposal import Status, Termination
 from remat.solving.display import Shown
-from remat.solving.minimum_budget import budgeted_memories, largest_peak
+from remat.solving.minimum_budget import largest_peak
 from remat.solving.result import Result
 from remat.units import Number, Units, parse_size
 

@@ -14,11 +14,11 @@ from remat.instance.batch_size import scaled
 from remat.instance.lowering import machine_of
 from remat.plugin import registry
 from remat.plugin.context import Progress, interruptible
-from remat.plugin.problem import Problem
+from remat.plugin.problem import Problem, budget_memory
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.solving import auto
 from remat.solving.batch_splitting import one_division
-from remat.solving.budget import Budget, budget_memory
+from remat.solving.budget import Budget
 from remat.solving.conclusion import conclude
 from remat.solving.problem_setup import AnyInstance, AnyMachine, Control, make_problem, values_of
 from remat.solving.questions.bisection import Limit
@@ -281,9 +281,8 @@ class _Batches:
         proposal: Any = replace(answered.proposal, steps=None, makespan=None, peak=None, optimal_within=None)
         proposal = replace(proposal, infeasible_within=self.proof)
         refused = conclude(answered.problem, answered.solver, proposal, result.options, seed=result.seed)
-        shown = {"answer": result.answer, "notes": result.notes, "solve_seconds": result.solve_seconds}
-        shown["default_limit"] = result.default_limit
-        return replace(refused, least_budget=None, termination=result.termination, **shown)  # type: ignore[arg-type]
+        kept = ("answer", "notes", "solve_seconds", "termination", "default_limit")
+        return replace(refused, least_budget=None, **{name: getattr(result, name) for name in kept})
 
     def _unanswered(self) -> tuple[Instance, Answered]:
         """Conclude without a solve, since the time limit struck before the first."""

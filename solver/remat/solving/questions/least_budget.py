@@ -10,11 +10,11 @@ from remat.errors import OptionError, checked_call
 from remat.instance import load
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.forms import Forms
-from remat.plugin.problem import Problem
+from remat.plugin.problem import Problem, budget_memory
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.solving import auto
 from remat.solving.batch_splitting import one_division
-from remat.solving.budget import Budget, budget_memory
+from remat.solving.budget import Budget
 from remat.solving.conclusion import conclude
 from remat.solving.problem_setup import AnyInstance, AnyMachine, Control, make_problem
 from remat.solving.questions.bisection import Limit, Search, search_least

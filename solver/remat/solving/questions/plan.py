@@ -15,7 +15,7 @@ from remat.instance.kinds import is_pipeline
 from remat.instance.saving import instance_document
 from remat.plugin.context import Progress
 from remat.plugin.forms import Forms
-from remat.plugin.problem import Problem
+from remat.plugin.problem import Problem, budgeted_memories
 from remat.plugin.proposal import LeastBudget, Status, Termination
 from remat.plugin.selection import with_little_work
 from remat.schedule.orders import Phase
@@ -23,7 +23,7 @@ from remat.schedule.recompute import segments_of
 from remat.solving import auto
 from remat.solving.budget import Budget, apply_budget
 from remat.solving.entry import Setup
-from remat.solving.minimum_budget import at_peak, budgeted_memories, setting_task, smallest_named
+from remat.solving.minimum_budget import at_peak, setting_task, smallest_named
 from remat.solving.problem_setup import AnyInstance, Control, make_problem, read_seconds
 from remat.solving.questions.chain_as_pipeline import document_of_chain
 from remat.solving.questions.parallel_degrees import ALGORITHM, Degrees, Way, put_back, ways_of

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from remat.plugin import registry
-from remat.plugin.problem import Problem
+from remat.plugin.problem import Problem, budgeted_memories
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, LeastBudget, Proposal, Status
 from remat.solving.conclusion import conclude, holds
-from remat.solving.minimum_budget import budgeted_memories, largest_peak
+from remat.solving.minimum_budget import largest_peak
 from remat.solving.result import Result
 
 

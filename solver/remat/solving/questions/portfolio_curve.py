@@ -74,7 +74,7 @@ class PortfolioCurve:
         """Return the best known curve."""
         answers = [Point.of(answer.result, answer.memory) for answer in self._answers()]
         return Curve(
-            algorithm=self.effort.algorithm,
+            algorithm=self.effort.name,
             options=dict(self.effort.options),
             answers=tuple(answers),
             least=self._least(),

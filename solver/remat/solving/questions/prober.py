@@ -37,8 +37,8 @@ class Effort:
 
     Attributes
     ----------
-    algorithm : str
-        A registry name, or ``auto``.
+    algorithm : str or Algorithm
+        As in `remat.solve`.
     options : mapping
         The creator checks that the names are valid (see `chosen`).
     deadline : float or None
@@ -55,11 +55,9 @@ class Effort:
         Prepared forms of algorithms, if all solves are of one instance.
     outer : Context
         Receives interrupts between solves.
-    given : str or Algorithm
-        The algorithm as it was given; empty: by its name.
     """
 
-    algorithm: str
+    algorithm: str | registry.Algorithm
     options: Mapping[str, Any]
     deadline: float | None = None
     seed: int = 0
@@ -73,18 +71,15 @@ class Effort:
     seconds: float = 0.0
     forms: Forms | None = None
     outer: Context = field(default_factory=Context)
-    given: str | registry.Algorithm = ""
 
     @staticmethod
     def of(
         algorithm: str | registry.Algorithm, options: Mapping[str, Any], control: Control, forms: Forms | None = None
     ) -> Effort:
         """Check the arguments, which are those of `remat.solve`."""
-        name = registry.name_of(algorithm)
-        checked = control.context(name, time.monotonic())
+        checked = control.context(registry.name_of(algorithm), time.monotonic())
         return Effort(
-            algorithm=name,
-            given=algorithm,
+            algorithm=algorithm,
             options=options,
             deadline=checked.deadline,
             gap=checked.gap,
@@ -111,7 +106,7 @@ class Effort:
 
     def solver(self, problem: Problem) -> registry.Algorithm:
         """Return the algorithm for a problem."""
-        found = auto.find(self.given or self.algorithm, problem.kind)
+        found = auto.find(self.algorithm, problem.kind)
         check_reach(problem, found)
         return found
 
@@ -121,9 +116,14 @@ class Effort:
         return None if self.limit_given or self.deadline is None else AUTO_SECONDS
 
     @property
+    def name(self) -> str:
+        """Name of the algorithm."""
+        return registry.name_of(self.algorithm)
+
+    @property
     def is_auto(self) -> bool:
         """Whether the portfolio is asked."""
-        return self.algorithm == auto.NAME
+        return self.name == auto.NAME
 
     @contextmanager
     def within(self, share: float) -> Iterator[None]:
@@ -282,7 +282,7 @@ class Prober:
 
     def repeats(self, answer: Answered) -> bool:
         """Whether the algorithm has been asked for the peak of its schedule, or builds the same one anyway."""
-        strategy = answer.solver.guarantee == "strategy" and self.effort.algorithm != "auto"
+        strategy = answer.solver.guarantee == "strategy" and not self.effort.is_auto
         return strategy or answer.asked == answer.peak
 
     def many(self, budgets: tuple[int, ...]) -> Iterator[Answered]:

@@ -10,11 +10,11 @@ from remat.errors import OptionError, checked_call
 from remat.instance import digest, load
 from remat.plugin.context import Progress, interruptible
 from remat.plugin.forms import Forms
-from remat.plugin.problem import Problem
+from remat.plugin.problem import Problem, budget_memory
 from remat.plugin.registry import Algorithm, name_of
 from remat.solving import auto
 from remat.solving.batch_splitting import one_division
-from remat.solving.budget import budget_memory, read_capacity
+from remat.solving.budget import read_capacity
 from remat.solving.problem_setup import AnyInstance, AnyMachine, Control, make_problem, read_whole
 from remat.solving.questions import QUESTIONS
 from remat.solving.questions.bisection import Limit, Search, search_least
@@ -207,7 +207,7 @@ class _Sweeping:
             self.answers.values(), key=lambda point: (point.budget is None, point.budget or 0, point.peak or 0)
         )
         return Curve(
-            algorithm=self.effort.algorithm,
+            algorithm=self.effort.name,
             options=dict(self.effort.options),
             answers=tuple(answers),
             least=self._concluded(),
@@ -231,7 +231,7 @@ class _Sweeping:
         """Report an answer as progress."""
         count, units = len(self.prober.pool.answers), answer.problem.units
         shown = "no budget" if answer.budget is None else format_size(answer.budget, units)
-        message = f"{self.effort.algorithm} at {shown}, {count} answers"
+        message = f"{self.effort.name} at {shown}, {count} answers"
         self.effort.tell(answer.result.makespan, answer.result.lower_bound, message)
 
     def _fill(self) -> None:
