@@ -9,11 +9,12 @@ from importlib import import_module
 from typing import Any
 
 from remat.bridges.torch.host_updates.slots import Link, Room, Slot, link_for
+from remat.bridges.torch.plan_options import check_staleness
 from remat.bridges.torch.ranks import is_distributed, wrapped
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import OptimizerBase, torch
 from remat.errors import OptionError
-from remat.messages import brief
+from remat.messages import first_line
 from remat.units import parse_size
 
 _OWNERS: Any = import_module("torch.utils.weak").WeakIdKeyDictionary()
@@ -84,19 +85,13 @@ def host_optimizer(
         [{"params": [one for one in module.parameters() if one.requires_grad]}] if parameters is None else parameters,
         (optimizer, options),
         host=parse_size(host),
-        stale=_check_staleness(staleness),
+        stale=bool(check_staleness(staleness)),
         overlap=overlap,
         master=master,
     )
     if at_host and planned is not None:
         planned.planner.updates.optimizer = weakref.ref(made)
     return made
-
-
-def _check_staleness(staleness: Any) -> bool:
-    if staleness not in (0, 1):
-        raise OptionError(f"expected 0 or 1, not {brief(staleness)}", argument="staleness")
-    return bool(staleness)
 
 
 class HostOptimizer(OptimizerBase):
@@ -406,9 +401,9 @@ def _tried(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
         optimizer = kind([probe], **options)
         optimizer.step()
     except Exception as error:
-        line = (str(error).splitlines() or [""])[0]
+        line = first_line(str(error)) or type(error).__name__
         name = getattr(kind, "__name__", str(kind))
-        raise TorchError(f"{name} cannot update at the host: {line or type(error).__name__}") from error
+        raise TorchError(f"{name} cannot update at the host: {line}") from error
     defaults: dict[str, Any] = dict(optimizer.defaults)
     return defaults
 
