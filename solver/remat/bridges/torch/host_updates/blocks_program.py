@@ -16,8 +16,6 @@ from remat.solving.host_order.program import Copy, Program, Run, Wait
 from remat.solving.result import Result
 from remat.solving.verifying import examine
 
-KEPT = re.compile(r"[xsywg]\d+")
-"""Values of the device's part: activations, saved tensors, gradients, parameters and their gradients."""
 RUNS = re.compile(r"(Fe|F|B)[1-9]\d*|loss")
 
 

@@ -128,7 +128,9 @@ def update_time(size: int, gradient: int, states: int, bandwidth: Fraction) -> i
     return max(1, round((gradient + 2 * (size + states)) / bandwidth * 1_000_000))
 
 
-def whole_step(captured: Captured, choices: Choices, document: Mapping[str, Any], moved: Moved) -> Result:
+def whole_step(
+    captured: Captured, choices: Choices, document: Mapping[str, Any], moved: Moved, host: Mapping[str, int]
+) -> Result:
     """Return the verified schedule of forward, backward and updates.
 
     Parameters
@@ -139,11 +141,11 @@ def whole_step(captured: Captured, choices: Choices, document: Mapping[str, Any]
         The instance that was solved, with its machine.
     moved : Moved
         Its schedule, with copies between runs.
+    host : mapping of str to int
+        What is at the host throughout: see `host_split`.
     """
     assert choices.optimizer is not None
     bandwidth = read_bandwidth(choices.host_bandwidth)
-    assert choices.host is not None
-    host = {**host_split(captured, choices), "capacity": parse_size(choices.host)}
     builder = _Builder(updated_of(captured, choices.optimizer), bool(choices.staleness), bandwidth, moved, host)
     instance = builder.instance(document)
     return examine(load(instance), builder.schedule()).as_result()
@@ -210,9 +212,9 @@ class _Builder:
 
     def _memories(self, machine: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the memories; states are static at the host, where all else is a value."""
-        whole, states = self.host["capacity"], self.host["optimizer"]
+        taken, states = sum(self.host.values()), self.host["optimizer"]
         return [
-            {**memory, "capacity": whole, "static": states} if memory["name"] == HOST else memory
+            {**memory, "capacity": memory["capacity"] + taken, "static": states} if memory["name"] == HOST else memory
             for memory in machine["memories"]
         ]
 
