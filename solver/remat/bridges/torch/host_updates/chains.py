@@ -21,8 +21,8 @@ HOST_SPEED = Fraction(1, 16)
 
 
 @dataclass(frozen=True)
-class Away:
-    """Where the parameters of blocks are between their uses.
+class BlockHost:
+    """The host that has the parameters of blocks between their uses, and updates them.
 
     Attributes
     ----------
