@@ -3,7 +3,6 @@
 import copy
 import io
 import threading
-from contextlib import nullcontext
 from fractions import Fraction
 
 import pytest
@@ -16,6 +15,7 @@ from remat.bridges.torch.measure import LiveStorages
 from remat.bridges.torch.shim import StorageWeakRef
 from remat.errors import OptionError
 from tests.torch import models
+from tests.torch.streams import on_the_cpu
 
 CLOSE = 64
 STEPS = 5
@@ -652,40 +652,9 @@ def test_gradients_live_until_the_wait_for_their_copies(factory, monkeypatch):
     assert same(module, other)
 
 
-class Event:
-    """Has ended for the host once the host has waited for it."""
-
-    ended = False
-
-    def query(self):
-        return self.ended
-
-    def synchronize(self):
-        self.ended = True
-
-
-class Stream:
-    """Stands for a CUDA stream on the CPU, where everything happens at once."""
-
-    def __init__(self, _=None):
-        self.waits = []
-
-    def wait_stream(self, other):
-        self.waits.append(other)
-
-    def wait_event(self, event):
-        self.waits.append(event)
-
-    def record_event(self):
-        return Event()
-
-
 def test_streams_hold_gradients_until_they_are_waited_for(monkeypatch):
     """The interface to CUDA with stand-ins: order of waits and values; no device has run it."""
-    compute = Stream()
-    monkeypatch.setattr(torch.cuda, "Stream", Stream)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: compute)
-    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    compute = on_the_cpu(monkeypatch)
     monkeypatch.setattr(slots, "_pinned", lambda shape, kind: torch.empty(shape, dtype=kind))
     links = []
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
@@ -109,8 +110,9 @@ def with_gradients_at_host(captured: Captured, document: dict[str, Any]) -> dict
     return {**document, "outputs": outputs}
 
 
+@cache
 def measured_bandwidth(size: int = 1 << 24) -> int:
-    """Measure how many bytes the host reads and writes per second while it adds tensors in place."""
+    """Measure once how many bytes the host reads and writes per second while it adds tensors in place."""
     one, two = torch.ones(size, device="cpu"), torch.ones(size, device="cpu")
     seconds = median_time(lambda: one.add_(two), 3)
     return max(1, int(3 * one.nbytes / seconds))
