@@ -23,7 +23,7 @@ from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import TorchError, digests, first_difference
 from remat.bridges.torch.shim import torch
-from remat.bridges.torch.step_memory import gradient_bytes, gradients_at_peak, listed, optimizer_step, updates_at_host
+from remat.bridges.torch.step_memory import after_backward, gradient_bytes, gradients_at_peak, listed, optimizer_step
 from remat.bridges.torch.target_device import is_mapped, mapped_operators, portable
 from remat.bridges.torch.transfers import DEVICE, HOST
 from remat.documents import read_document, write_text
@@ -351,7 +351,7 @@ def step_of(captured: Captured, choices: Choices, split: Mapping[str, int], opti
     if choices.optimizer is None:
         return {}
     if choices.optimizer_memory is not None:
-        return updates_at_host(captured, split, {value.value for value in leaving(captured)})
+        return after_backward(captured, split, {value.value for value in leaving(captured)})
     return optimizer_step(captured, optimizer, split, device_of(captured))
 
 
