@@ -347,6 +347,12 @@ def test_schedules_and_optimizers_that_are_refused():
     l2l = remat.solve(chain, algorithm="l2l")
     with pytest.raises(remat.torch.TorchError, match=r"the schedule copies x\d to host; apply does not"):
         remat.torch.apply(module, l2l, blocks="layers.*", optimizer=optimizer())
+    two = ["layers.0", "layers.1"]
+    with pytest.raises(remat.torch.TorchError, match="the schedule does not go with 2 blocks: it runs 'Fe"):
+        remat.torch.apply(module, plan, blocks=two, optimizer=optimizer())
+    none = remat.solve(chain, algorithm="weight-offload", budget={"device": 1})
+    with pytest.raises(remat.torch.TorchError, match="there is no schedule: infeasible"):
+        remat.torch.apply(module, none, blocks="layers.*", optimizer=optimizer())
     assert all(one.untyped_storage().nbytes() for one in module.parameters())
 
 

@@ -40,9 +40,7 @@ Event = Stage | Forget | Move | Ready
 
 def has_parameters(schedule: Any) -> bool:
     """Whether a schedule moves parameters of a chain."""
-    if not isinstance(schedule, Result) or schedule.columns is None:
-        return False
-    return any(name.startswith("w") for name in schedule.graph.values)
+    return isinstance(schedule, Result) and any(name.startswith("w") for name in schedule.graph.values)
 
 
 def program_of(result: Result) -> Program:
