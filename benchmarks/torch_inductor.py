@@ -29,7 +29,7 @@ from typing import Any
 
 from benchmarks.harness import table
 from benchmarks.torch_checkpoints import checkpointed
-from benchmarks.torch_networks import NETWORKS, TIMES, blocks, compiler_of, network
+from benchmarks.torch_networks import NETWORKS, TIMES, blocks, compiler_of, network, peak_of
 from benchmarks.torch_times import ratio
 
 BUDGETS = (0.5, 0.2, 0.05)
@@ -48,7 +48,6 @@ class Bench:
     def __init__(self, name: str, store: Path, scale: str) -> None:
         self.torch: Any = compiler_of()
         self.face: Any = import_module("remat.torch")
-        self.measure: Any = import_module("remat.bridges.torch.measure")
         self.logging: Any = import_module("remat.bridges.torch.capture").dynamo_settings
         self.name, self.folder = name, store / f"{name}-{scale}"
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -126,22 +125,13 @@ class Bench:
         known["repeats"] = self._equal(found, self._again(step, module))
         self.gradients = self.gradients or found
         known["difference"] = self._difference(self.gradients, found)
-        module.zero_grad(set_to_none=True)
-        known["peak"] = self._peak(step, module)
+        known["peak"] = peak_of(lambda: step().backward(), module)
         if id(module) in self.planned:
             plan = self.planned[id(module)].plan
             known["predicted"], known["overhead"] = predicted_of(plan), plan.overhead
         sys.stderr.write(f"{self.name}: {who}: {known}\n")
         self.keep()
         return step
-
-    def _peak(self, step: Step, module: Any) -> int:
-        """Return the allocator's peak; the profiler sometimes hands over no events."""
-        peak = 0
-        while not peak:
-            _, peak = self.measure.allocator_peak(lambda: step().backward())
-            module.zero_grad(set_to_none=True)
-        return int(peak)
 
     def _again(self, step: Step, module: Any) -> list[Any]:
         module.zero_grad(set_to_none=True)
@@ -216,15 +206,21 @@ def predicted_of(plan: Any) -> int:
     return int(plan.split["activations"] + plan.split.get("gradients", 0))
 
 
+def against(rounds: list[dict[str, float]], who: str, base: str) -> str:
+    """Return by how many percent a step takes longer than another; empty if it was not timed."""
+    if not rounds or who not in rounds[0]:
+        return ""
+    middle, low, high = (100 * (value - 1) for value in ratio(rounds, who, base))
+    return f"{middle:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def exact(entry: dict[str, Any]) -> str:
+    """Return how far gradients are from those of the others."""
+    return f"{entry['difference']:.1e}" if entry["difference"] else "bitwise"
+
+
 def rows(name: str, known: dict[str, Any], rounds: list[dict[str, float]]) -> list[tuple[str, ...]]:
     """Return a row for each competitor, ours beside it."""
-
-    def against(who: str, base: str) -> str:
-        if not rounds or who not in rounds[0]:
-            return ""
-        middle, low, high = (100 * (value - 1) for value in ratio(rounds, who, base))
-        return f"{middle:+.1f} ({low:+.1f} to {high:+.1f})"
-
     found: list[tuple[str, ...]] = []
     for who, entry in known.items():
         if who == "roofline" or who.startswith(OURS) or entry["peak"] is None:
@@ -234,13 +230,13 @@ def rows(name: str, known: dict[str, Any], rounds: list[dict[str, float]]) -> li
         if who == KEPT:
             continue
         reached = mine.get("peak")
-        cells = (name, who, f"{entry['peak'] / 1e6:.1f}", against(who, BASE))
+        cells = (name, who, f"{entry['peak'] / 1e6:.1f}", against(rounds, who, BASE))
         if reached is None:
             found.append((*cells, "no plan", "", "", "", ""))
             continue
         share = f"{reached / mine['predicted']:.4f}" if "predicted" in mine else ""
-        exact = f"{mine['difference']:.1e}" if mine["difference"] else "bitwise"
-        found.append((*cells, f"{reached / 1e6:.1f}", share, against(ours, BASE), against(ours, who), exact))
+        times = against(rounds, ours, BASE), against(rounds, ours, who)
+        found.append((*cells, f"{reached / 1e6:.1f}", share, *times, exact(mine)))
     return found
 
 
@@ -251,13 +247,8 @@ def low_rows(name: str, known: dict[str, Any], rounds: list[dict[str, float]]) -
         entry = known.get(who, {"peak": None})
         if entry["peak"] is None:
             continue
-        taken = ""
-        if rounds and who in rounds[0]:
-            middle, low, high = (100 * (value - 1) for value in ratio(rounds, who, BASE))
-            taken = f"{middle:+.1f} ({low:+.1f} to {high:+.1f})"
-        exact = f"{entry['difference']:.1e}" if entry["difference"] else "bitwise"
         share = f"{entry['peak'] / entry['predicted']:.4f}"
-        found.append((name, who, f"{entry['peak'] / 1e6:.1f}", share, taken, exact))
+        found.append((name, who, f"{entry['peak'] / 1e6:.1f}", share, against(rounds, who, BASE), exact(entry)))
     return found
 
 

@@ -11,7 +11,6 @@ process of its own. The store keeps one row a line, so that a second run goes on
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import time
@@ -20,9 +19,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.harness import table
+from benchmarks.harness import Store, table
 from benchmarks.torch_architectures import returned_loss
-from benchmarks.torch_networks import NETWORKS, compiler_of, network
+from benchmarks.torch_inductor import predicted_of
+from benchmarks.torch_networks import NETWORKS, compiler_of, network, peak_of
 
 OURS = ("llama", "gpt2", "bert", "vit", "resnet", "densenet", "diffusion", "unet", "mixer", "dropout")
 OTHERS = (
@@ -45,7 +45,6 @@ class Subject:
     def __init__(self, name: str) -> None:
         self.torch: Any = compiler_of()
         self.face: Any = import_module("remat.torch")
-        self.measure: Any = import_module("remat.bridges.torch.measure")
         self.name = name
         self.torch.manual_seed(0)
         if name in NETWORKS:
@@ -63,17 +62,14 @@ class Subject:
         """Return what is predicted and measured at a share of the peak without a budget."""
         begin = time.process_time()
         budget = None if whole is None else self.static + self.gradients + int(share * (whole - self.gradients))
-        row: dict[str, Any] = {"network": self.name, "share": share, "budget": budget}
+        row: dict[str, Any] = {"network": self.name, "taken": share, "budget": budget}
         try:
             planned = self._planned(budget)
         except self.face.TooSmallError as error:
             row["refused"] = str(error)[:150]
             return row
-        plan, peak = planned.plan, 0
-        while not peak:  # the profiler sometimes hands over no events
-            planned.zero_grad(set_to_none=True)
-            _, peak = self.measure.allocator_peak(lambda: self._step(planned))
-        counted = plan.split["activations"] + plan.split.get("gradients", 0)
+        plan, peak = planned.plan, peak_of(lambda: self._step(planned), planned)
+        counted = predicted_of(plan)
         model = plan.schedule["peak_memory"]["memory"] - (plan.peak - counted)
         row |= {"predicted": counted, "measured": peak, "model": model, "overhead": plan.overhead}
         return row | {"difference": self._difference(planned), "seconds": time.process_time() - begin}
@@ -92,7 +88,6 @@ class Subject:
 
     def _difference(self, planned: Any) -> float:
         """Return the largest relative difference of a gradient from that of the first plan."""
-        planned.zero_grad(set_to_none=True)
         self.module.load_state_dict(self.kept)
         self._step(planned)
         found = [parameter.grad.clone() for parameter in planned.parameters() if parameter.grad is not None]
@@ -100,35 +95,32 @@ class Subject:
         pairs = zip(self.right, found, strict=True)
         return max((float((one - two).norm() / one.norm().clamp_min(1e-30)) for one, two in pairs), default=0.0)
 
+    def fitting(self, share: float, least: float, whole: int | None) -> dict[str, Any]:
+        """Return the row at a share, or at one nearer to the last that was large enough, if this one is too small."""
+        row = self.row(share, whole)
+        for _ in range(TRIES):
+            if "refused" in row:
+                row = self.row(row["taken"] / 2 + least / 2, whole)
+        return row
 
-def measure_network(name: str, store: Path) -> None:
-    """Append the rows of a network that the store does not have."""
-    done = {row["share"]: row for row in read(store) if row["network"] == name}
+
+def keys_of(name: str) -> dict[float, str]:
+    """Return the key in the store of each row of a network, by share."""
+    return {share: f"{name}, {share:.0%}" for share in SHARES}
+
+
+def measure_network(name: str, store: Store) -> None:
+    """Add the rows of a network that the store does not have."""
     subject = Subject(name)
     whole: int | None = None
     least = 1.0
-    for share in SHARES:
-        row = done.get(share) or subject.row(share, whole)
-        tries = 0
-        while "refused" in row and tries < TRIES:
-            tries += 1
-            row = subject.row(row["share"] / 2 + least / 2, whole)
+    for share, key in keys_of(name).items():
+        if key not in store.known:
+            store.add(key, subject.fitting(share, least, whole))
+            sys.stderr.write(f"{store.known[key]}\n")
+        row = store.known[key]
         if "refused" not in row:
-            whole, least = whole or row["predicted"], row["share"]
-        if share not in done:
-            append(store, {**row, "share": share, "taken": row["share"]})
-
-
-def read(store: Path) -> list[dict[str, Any]]:
-    """Return the rows of a store."""
-    return [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
-
-
-def append(store: Path, row: dict[str, Any]) -> None:
-    """Add a row to a store."""
-    sys.stderr.write(f"{row}\n")
-    with store.open("a") as stream:
-        stream.write(json.dumps(row) + "\n")
+            whole, least = whole or row["predicted"], row["taken"]
 
 
 def show(rows: list[dict[str, Any]]) -> None:
@@ -169,16 +161,15 @@ def main() -> None:
     given.store.parent.mkdir(parents=True, exist_ok=True)
     if given.one:
         for name in given.networks:
-            measure_network(name, given.store)
+            measure_network(name, Store.at(given.store))
         return
     until = time.perf_counter() + given.seconds
     for name in () if given.shown else given.networks:
-        done = {row["share"] for row in read(given.store) if row["network"] == name}
-        if done.issuperset(SHARES) or time.perf_counter() > until:
+        if Store.at(given.store).known.keys() >= set(keys_of(name).values()) or time.perf_counter() > until:
             continue
         command = [sys.executable, "-m", "benchmarks.torch_peaks", "--one", "--networks", name]
         subprocess.run([*command, "--store", str(given.store)], check=False)
-    show([row for row in read(given.store) if row["network"] in given.networks])
+    show([row for row in Store.at(given.store).known.values() if row["network"] in given.networks])
 
 
 if __name__ == "__main__":

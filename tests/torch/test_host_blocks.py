@@ -347,4 +347,26 @@ def test_schedules_and_optimizers_that_are_refused():
     l2l = remat.solve(chain, algorithm="l2l")
     with pytest.raises(remat.torch.TorchError, match=r"the schedule copies x\d to host; apply does not"):
         remat.torch.apply(module, l2l, blocks="layers.*", optimizer=optimizer())
+    two = ["layers.0", "layers.1"]
+    with pytest.raises(remat.torch.TorchError, match="the schedule does not go with 2 blocks: it runs 'Fe"):
+        remat.torch.apply(module, plan, blocks=two, optimizer=optimizer())
+    none = remat.solve(chain, algorithm="weight-offload", budget={"device": 1})
+    with pytest.raises(remat.torch.TorchError, match="there is no schedule: infeasible"):
+        remat.torch.apply(module, none, blocks="layers.*", optimizer=optimizer())
     assert all(one.untyped_storage().nbytes() for one in module.parameters())
+
+
+def test_blocks_leave_for_a_host_once():
+    module, args, kwargs, chain = measured(transformer, "layers.*")
+    plan = remat.solve(chain, algorithm="weight-offload")
+    mine = remat.torch.host_optimizer(module, torch.optim.SGD, host="1GB", lr=0.1)
+    planned = remat.torch.apply(module, plan, blocks="layers.*", optimizer=mine)
+    calls = [
+        lambda: remat.torch.apply(module, plan, blocks="layers.*", optimizer=mine),
+        lambda: remat.torch.chain(planned, args, kwargs, blocks="layers.*", repeats=1, away=AWAY),
+    ]
+    for call in calls:
+        with pytest.raises(remat.torch.TorchError, match=r"layers\.0\..* is at a host already: an earlier apply"):
+            call()
+    planned(*args, **kwargs).backward()
+    mine.step()

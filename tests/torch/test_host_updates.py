@@ -3,7 +3,6 @@
 import copy
 import io
 import threading
-from contextlib import nullcontext
 from fractions import Fraction
 
 import pytest
@@ -16,6 +15,7 @@ from remat.bridges.torch.measure import LiveStorages
 from remat.bridges.torch.shim import StorageWeakRef
 from remat.errors import OptionError
 from tests.torch import models
+from tests.torch.streams import on_the_cpu
 
 CLOSE = 64
 STEPS = 5
@@ -105,7 +105,7 @@ def test_parameters_are_those_of_pytorch(name, how):
         )
     assert mine.host_bytes["parameters"] == sum(parameter.nbytes for parameter in one.parameters())
     assert mine.host_bytes["gradients"] == 0
-    assert mine.room.used == sum(mine.host_bytes.values())
+    assert mine.memory.used == sum(mine.host_bytes.values())
 
 
 def test_states_go_from_one_kind_to_the_other():
@@ -145,7 +145,7 @@ def test_groups_schedulers_clipping_and_accumulation():
             optimizer.zero_grad()
             net(first).square().mean().backward()
             net(second).square().mean().backward()
-            assert optimizer is plain or mine.room.used == sum(mine.host_bytes.values())
+            assert optimizer is plain or mine.memory.used == sum(mine.host_bytes.values())
             clip = mine.clip_grad_norm_ if optimizer is mine else None
             norms.append(clip(0.01) if clip else nn.utils.clip_grad_norm_(one.parameters(), 0.01))
             optimizer.step()
@@ -156,7 +156,7 @@ def test_groups_schedulers_clipping_and_accumulation():
     two(batches()[0]).mean().backward()
     mine.zero_grad()  # forgets what waits at the host
     assert mine.host_bytes["gradients"] == 0
-    assert mine.room.used == sum(mine.host_bytes.values())
+    assert mine.memory.used == sum(mine.host_bytes.values())
     mine.step()
     assert same(one, two)
 
@@ -472,7 +472,7 @@ def test_an_update_that_fails_leaves_the_others_to_end(how):
     net(x).square().mean().backward()
     mine.step()
     assert not torch.equal(before[2], net[2].weight)
-    assert mine.room.used == sum(mine.host_bytes.values())
+    assert mine.memory.used == sum(mine.host_bytes.values())
 
 
 def test_an_update_without_room_for_its_state_does_not_count():
@@ -600,7 +600,7 @@ def test_a_group_that_does_not_fit_is_not_added():
     )
     with pytest.raises(remat.torch.TorchError, match=r"a copy of 4\.weight takes"):
         mine.add_param_group({"params": [net[4].bias, net[4].weight]})
-    assert mine.room.used == sum(mine.host_bytes.values())
+    assert mine.memory.used == sum(mine.host_bytes.values())
     assert len(mine.state_dict()["param_groups"]) == 1
 
 
@@ -652,40 +652,9 @@ def test_gradients_live_until_the_wait_for_their_copies(factory, monkeypatch):
     assert same(module, other)
 
 
-class Event:
-    """Has ended for the host once the host has waited for it."""
-
-    ended = False
-
-    def query(self):
-        return self.ended
-
-    def synchronize(self):
-        self.ended = True
-
-
-class Stream:
-    """Stands for a CUDA stream on the CPU, where everything happens at once."""
-
-    def __init__(self, _=None):
-        self.waits = []
-
-    def wait_stream(self, other):
-        self.waits.append(other)
-
-    def wait_event(self, event):
-        self.waits.append(event)
-
-    def record_event(self):
-        return Event()
-
-
 def test_streams_hold_gradients_until_they_are_waited_for(monkeypatch):
     """The interface to CUDA with stand-ins: order of waits and values; no device has run it."""
-    compute = Stream()
-    monkeypatch.setattr(torch.cuda, "Stream", Stream)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: compute)
-    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    compute = on_the_cpu(monkeypatch)
     monkeypatch.setattr(slots, "_pinned", lambda shape, kind: torch.empty(shape, dtype=kind))
     links = []
 

@@ -1,7 +1,6 @@
 """Schedules with a host, executed along their programs: the values of PyTorch to the bit, at the verified peak."""
 
 import copy
-from contextlib import nullcontext
 from functools import cache
 
 import pytest
@@ -16,6 +15,7 @@ from remat.bridges.torch.measure import LiveStorages, unseen
 from remat.bridges.torch.transfers import Away, measured_rate
 from remat.errors import OptionError
 from tests.torch import models
+from tests.torch.streams import on_the_cpu
 from tests.torch.studies import Study, equal
 
 CLOSE = 64
@@ -179,8 +179,12 @@ def test_budgets_that_no_host_helps_are_refused_with_what_is_fixed():
         planned(*found.args)
 
 
-def test_a_rate_is_measured_if_no_link_is_given():
-    assert measured_rate(torch.device("cpu"), 1 << 16) > 0
+def test_a_rate_is_measured_once_if_no_link_is_given(monkeypatch):
+    rate = measured_rate(torch.device("cpu"), 1 << 16)
+    assert rate > 0
+    monkeypatch.setattr(transfers, "median_time", lambda *_: 1.0)
+    assert measured_rate(torch.device("cpu"), 1 << 16) == rate
+    assert measured_rate(torch.device("cpu"), 1 << 15) == 1 << 15
 
 
 class Late:
@@ -244,29 +248,9 @@ def test_waits_suffice_however_late_copies_happen(factory):
     assert abs(done.live_peak - moved.result.peak_memory["device"]) <= CLOSE
 
 
-class Stream:
-    """Stands for a CUDA stream on the CPU, where everything happens at once."""
-
-    def __init__(self, _=None):
-        self.waits = []
-
-    def wait_stream(self, other):
-        self.waits.append(other)
-
-    def wait_event(self, event):
-        assert event is not None
-        self.waits.append(event)
-
-    def record_event(self):
-        return (self, len(self.waits))
-
-
 def test_streams_use_few_pinned_buffers_again(monkeypatch):
     """The interface to CUDA with stand-ins: order of waits, buffers and values; no device has run it."""
-    compute = Stream()
-    monkeypatch.setattr(torch.cuda, "Stream", Stream)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: compute)
-    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    compute = on_the_cpu(monkeypatch)
     monkeypatch.setattr(transfers, "_pinned", lambda size: torch.empty(size, dtype=torch.uint8))
     found = study(models.unet)
     moved = moved_of(found.captured, planned(found, 0.5, 20, "offload-greedy"))

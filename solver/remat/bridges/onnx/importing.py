@@ -217,11 +217,10 @@ class _Importer:
             extra = self._kept(node, rule, next(iter(writes), ""))
             self.kept[node.name] = list(extra)
             writes |= extra
-        more: dict[str, Any] = {"work": work, "op": node.operator}
-        more["extra"] = sum(self._size(name, f"which {node} reads") for name in given if name in self.constant)
-        if not self.training and node.operator in POINTWISE and all(self._alike(name, node) for name in moving):
-            more["in_place"] = True
-        self._task(node.name, reads, writes, "forward", **more)
+        constants = sum(self._size(name, f"which {node} reads") for name in given if name in self.constant)
+        pointwise = not self.training and node.operator in POINTWISE
+        more = {"in_place": True} if pointwise and all(self._alike(name, node) for name in moving) else {}
+        self._task(node.name, reads, writes, "forward", work=work, extra=constants, op=node.operator, **more)
 
     def _known(self, name: str) -> bool:
         """Whether a tensor has a shape; one that is unknown and that nothing reads is left out."""
@@ -320,7 +319,7 @@ class _Importer:
         return name in self.constant and name not in self.literal and tensor.floating and tensor.count > 1
 
     def _alike(self, name: str, node: Node) -> bool:
-        """Whether an input has the shape of the output, so that its gradient is the output's."""
+        """Whether an input has the shape of the output."""
         return self.graph.tensor(name).shape == self.graph.tensor(node.outputs[0]).shape
 
     def _fresh(self, root: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from remat.bridges.torch.blocks import Block, BlockStep, find_blocks
-from remat.bridges.torch.host_updates.chains import Away, check_alone, device_of, trained_in
+from remat.bridges.torch.host_updates.chains import BlockHost, check_alone, device_of
 from remat.bridges.torch.measure import LiveStorages, microseconds, storages_in, unseen
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import pytree, torch
@@ -85,15 +85,15 @@ def chain(
     return load(document)  # type: ignore[return-value]
 
 
-def _read_away(away: Mapping[str, Any]) -> Away:
+def _read_away(away: Mapping[str, Any]) -> BlockHost:
     for name in away:
-        if name not in Away.__dataclass_fields__:
-            known = ", ".join(Away.__dataclass_fields__)
+        if name not in BlockHost.__dataclass_fields__:
+            known = ", ".join(BlockHost.__dataclass_fields__)
             raise OptionError(f"there is no {name!r}; known are {known}", argument="away")
     for name in ("host", "optimizer"):
         if name not in away:
             raise OptionError(f"no {name}: give away={{'host': '64GB', 'optimizer': 'adamw'}}", argument="away")
-    return Away(**away)
+    return BlockHost(**away)
 
 
 @contextmanager
@@ -241,7 +241,7 @@ class _Bytes(_Measured):
                         "normalisations are written once"
                     )
 
-    def document(self, names: Sequence[str], timed: Sequence[_Times], host: Away | None = None) -> dict[str, Any]:
+    def document(self, names: Sequence[str], timed: Sequence[_Times], host: BlockHost | None = None) -> dict[str, Any]:
         """Return sizes, and times of other steps, as part of an instance document.
 
         A task that drops what it reads may write over it (`in_place`), so the workspace of a run is what it needs
@@ -255,14 +255,17 @@ class _Bytes(_Measured):
         for index in reversed(range(count)):
             held[index] = held[index + 1] + self.stages[index].parameters - leaving[index]
         head_peak = self.head_peak - sum(leaving[1:])
-        listed: list[dict[str, Any]] = []
+        of_host: list[dict[str, Any]] = (
+            [{} for _ in self.stages] if host is None else host.stages(self.runner.blocks, leaving)
+        )
+        listed = []
         for index, stage in enumerate(self.stages):
             given = self.stages[index - 1].output if index else self.input
             before = given + stage.saved + (stage.output if stage.reads_output else 0)
             before += gradient[index + 1] + held[index + 1]
             after = gradient[index] + held[index] if index else (self.input if gradient[0] else 0)
             after += given if index and self.stages[index - 1].reads_output else 0
-            weight = 0 if host is None else sum(tensor.nbytes for tensor in trained_in(self.runner.blocks[index]))
+            weight = of_host[index].get("parameter_size", 0)
             least = max(before + weight, after + leaving[index]) - weight
             forward = 0 if weight else max(given, stage.output) - given  # nothing is written over parameters
             top = before + stage.backward_above
@@ -281,11 +284,9 @@ class _Bytes(_Measured):
                     "backward_workspace": max(0, top - least),
                     "gradient_size": gradient[index + 1] + held[index + 1],
                     "backward_reads": ["input", "output", "saved"] if stage.reads_output else ["input", "saved"],
+                    **of_host[index],
                 }
             )
-        if host is not None:
-            of_host = host.stages(self.runner.blocks, leaving)
-            listed = [entry | more for entry, more in zip(listed, of_host, strict=True)]
         last = self.stages[-1]
         there = last.output + self.arrived if last.reads_output else max(last.output, self.arrived)
         workspace = max(0, last.output + self.loss_above - there)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from remat.bridges.torch.blocks import Block, BlockRunner, BlockStep, Saved, find_blocks, intercepted
@@ -53,6 +54,8 @@ def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str], optimizer:
     of a block's submodules run again with it, those of the block itself run once.
     """
     found = find_blocks(module, blocks)
+    if isinstance(schedule, Result) and schedule.columns is None:
+        raise TorchError(f"there is no schedule: {schedule.status}")
     if has_parameters(schedule):
         return _apply_with_host(module, schedule, found, optimizer)
     if optimizer is not None:
@@ -78,7 +81,8 @@ def _apply_with_host(module: Any, schedule: Result, blocks: Sequence[Block], opt
         )
     check_alone(module, blocks)
     program = program_of(schedule)
-    events = events_of(program, len(blocks))
+    with _refusing(blocks):
+        events = events_of(program, len(blocks))
     weights = Weights(blocks, optimizer)
     planned = copy.copy(module)
     own = module.forward
@@ -104,13 +108,18 @@ def _apply_with_host(module: Any, schedule: Result, blocks: Sequence[Block], opt
 def _steps_of(schedule: Any, blocks: Sequence[Block]) -> list[Stage | Forget]:
     """Return the steps of a schedule that these blocks can follow."""
     if isinstance(schedule, Result):
-        if schedule.columns is None:
-            raise TorchError(f"there is no schedule: {schedule.status}")
         schedule = schedule.to_dict()
     elif not isinstance(schedule, Mapping):
         schedule = read_document(os.fspath(schedule))
-    try:
+    with _refusing(blocks):
         return chain_steps(schedule, len(blocks))
+
+
+@contextmanager
+def _refusing(blocks: Sequence[Block]) -> Iterator[None]:
+    """Refuse a schedule whose steps these blocks cannot follow."""
+    try:
+        yield
     except ValueError as error:
         raise TorchError(f"the schedule does not go with {len(blocks)} blocks: {error}") from None
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from remat.bridges.torch import transfers
 from remat.bridges.torch.capture import Captured
 from remat.bridges.torch.host_updates import delivery
-from remat.bridges.torch.host_updates.delivery import Leaving, leaving
+from remat.bridges.torch.host_updates.delivery import leaving
 from remat.bridges.torch.interpreter import from_mask, mask_scale
 from remat.bridges.torch.joint import BOUNDARY, Task
 from remat.bridges.torch.recording import Role, TorchError
@@ -32,11 +31,7 @@ def build_program(captured: Captured, program: Program, updates: int | None = No
     is at the host between forward and backward is passed on as its buffer.
     """
     host = program.machine.memories[1].capacity
-    emitter = _Emitter(captured, program, host)
-    if updates is not None:
-        emitter.updates = updates
-        emitter.leaving = {one.value: one for one in leaving(captured)}
-    return emitter.build()
+    return _Emitter(captured, program, host, updates).build()
 
 
 class _Half:
@@ -155,11 +150,9 @@ class _Late(_Half):
 
 
 class _Emitter:
-    updates = -1
-    leaving: Mapping[str, Leaving] = {}
-
-    def __init__(self, captured: Captured, program: Program, host: int | None) -> None:
-        self.captured, self.program, self.host = captured, program, host
+    def __init__(self, captured: Captured, program: Program, host: int | None, updates: int | None) -> None:
+        self.captured, self.program, self.host, self.updates = captured, program, host, updates
+        self.leaving = {} if updates is None else {one.value: one for one in leaving(captured)}
         joint = captured.joint
         self.names: dict[str, list[str]] = {}
         tangents = (node.name for node in joint.recording.nodes if node.role is Role.TANGENT)

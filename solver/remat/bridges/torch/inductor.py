@@ -23,6 +23,7 @@ from remat.bridges.torch.plan_options import Choices, make_choices
 from remat.bridges.torch.planning import Plan, TooSmallError, in_bytes, make_plan
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import fx, torch
+from remat.messages import reason
 from remat.units import format_size, parse_size
 from remat.version import __version__
 
@@ -225,9 +226,9 @@ class Compiler:
         except TorchError:
             raise
         except Exception as error:
-            said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             raise TorchError(
-                f"the memory of Inductor's code cannot be followed ({said}); inductor=False plans without Inductor"
+                f"the memory of Inductor's code cannot be followed ({reason(error)}); "
+                f"inductor=False plans without Inductor"
             ) from error
 
 

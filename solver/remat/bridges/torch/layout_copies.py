@@ -1,4 +1,4 @@
-"""Copies that Inductor makes of a convolution's arguments: kernels of convolutions read channels last."""
+"""Inductor's copies of the arguments of convolutions, whose kernels read channels last."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAYOUT = "@layout"
 
 @dataclass(frozen=True, slots=True)
 class LayoutCopies:
-    """Copies of inputs of the graph, which the forward makes before all else.
+    """Copies of inputs of the graph, at the start of the forward.
 
     Attributes
     ----------
@@ -31,11 +31,11 @@ class LayoutCopies:
 
 
 def layout_copies(nodes: Mapping[str, Any]) -> LayoutCopies:
-    """Return the copies that Inductor makes of weights and images in a joint graph.
+    """Return Inductor's copies of weights and images in a joint graph.
 
-    Inductor stores images channels last where it expects this to be faster, on the CPU always. Values that its own
-    kernels compute are written that way; an input of the graph is copied at the beginning of the forward, and kept for
-    the backward of the convolution.
+    Inductor stores images channels last where it expects this to be faster, on the CPU always. Its own kernels
+    write their values in this layout. An input of the graph is copied at the start of the forward; the backward of the
+    convolution reads the copy.
     """
     found = LayoutCopies({}, {})
     convolutions = [node for node in nodes.values() if node.op == "call_function"]

@@ -116,8 +116,7 @@ class Choices:
             raise OptionError("no memory of a host: give host='64GB'", argument="host")
         if self.optimizer is None:
             raise OptionError("the plan needs the states at the host: optimizer='adamw'", argument="optimizer")
-        if self.staleness not in (0, 1):
-            raise OptionError(f"expected 0 or 1, not {brief(self.staleness)}", argument="staleness")
+        check_staleness(self.staleness)
         if self.accumulate:
             raise OptionError("gradients of earlier steps are at the host, not on the device", argument="accumulate")
         if self.host_bandwidth is not None:
@@ -150,6 +149,13 @@ def check_rate(rate: Any, argument: str = "link") -> None:
         parse_bandwidth(rate)
     except ValueError as error:
         raise OptionError(f"{error}", argument=argument) from None
+
+
+def check_staleness(staleness: Any) -> int:
+    """Return a staleness; refuse any but 0 and 1."""
+    if staleness not in (0, 1):
+        raise OptionError(f"expected 0 or 1, not {brief(staleness)}", argument="staleness")
+    return int(staleness)
 
 
 def check_size(size: Any, argument: str) -> int | str:

@@ -23,9 +23,9 @@ from remat.bridges.torch.plan_options import Choices
 from remat.bridges.torch.plans import events_of
 from remat.bridges.torch.recording import TorchError, digests, first_difference
 from remat.bridges.torch.shim import torch
-from remat.bridges.torch.step_memory import gradient_bytes, gradients_at_peak, listed, optimizer_step, updates_at_host
+from remat.bridges.torch.step_memory import after_backward, gradient_bytes, gradients_at_peak, listed, optimizer_step
 from remat.bridges.torch.target_device import is_mapped, mapped_operators, portable
-from remat.bridges.torch.transfers import DEVICE
+from remat.bridges.torch.transfers import DEVICE, HOST
 from remat.documents import read_document, write_text
 from remat.plugin.proposal import ALL_SCHEDULES, Status
 from remat.schedule.document import Run
@@ -234,11 +234,8 @@ def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
     moved = move(result)
     found = moved.result
     peak, reserve = found.peak_memory[DEVICE], split["reserve"]
-    warnings: tuple[str, ...] = (f"host {format_size(found.peak_memory['host'])}", moved.summary)
-    whole = None
-    if host:
-        whole = whole_step(captured, choices, document, moved)
-        warnings = (updates_line(whole, host, moved), *warnings[1:])
+    whole = whole_step(captured, choices, document, moved, host) if host else None
+    at_host = f"host {format_size(found.peak_memory[HOST])}" if whole is None else updates_line(whole, host, moved)
     return Plan(
         fingerprint=captured.fingerprint,
         schedule=found.to_dict(),
@@ -251,7 +248,7 @@ def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
         program=moved.program,
         step=step,
         optimizer=optimizer.called(device_of(captured)),
-        warnings=warnings,
+        warnings=(at_host, moved.summary),
         host=host,
         whole_step=whole,
         reserved=reserved_bytes(found, device_of(captured)),
@@ -354,7 +351,7 @@ def step_of(captured: Captured, choices: Choices, split: Mapping[str, int], opti
     if choices.optimizer is None:
         return {}
     if choices.optimizer_memory is not None:
-        return updates_at_host(captured, split, {value.value for value in leaving(captured)})
+        return after_backward(captured, split, {value.value for value in leaving(captured)})
     return optimizer_step(captured, optimizer, split, device_of(captured))
 
 

@@ -11,6 +11,7 @@ from remat.bridges.torch.planning import Plan
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
 from remat.errors import RematError
+from remat.messages import first_line
 from remat.solving.relative_budget import share_of
 from remat.units import parse_size
 
@@ -130,8 +131,8 @@ def _exchange(module: Any, mine: dict[str, Any]) -> list[dict[str, Any]]:
     try:
         distributed.all_gather_object(found, mine, group=group)
     except (RuntimeError, ValueError) as failure:
-        line = next((line for line in str(failure).splitlines() if line.strip()), type(failure).__name__)
-        raise TorchError(f"another rank ended while the ranks agreed on a plan: {line[:200]}") from failure
+        line = first_line(str(failure), 200) or type(failure).__name__
+        raise TorchError(f"another rank ended while the ranks agreed on a plan: {line}") from failure
     return found
 
 

@@ -76,17 +76,12 @@ def optimizer_step(captured: Captured, optimizer: Optimizer, split: Mapping[str,
         Static bytes as in `split`, all gradients, what the forward returned (its caller holds that), and the
         temporaries of the step.
     """
-    joint = captured.joint
-    gradients = gradient_values(captured)
-    found = {name: split[name] for name in STATIC}
-    found["gradients"] = sum(joint.values[value] for value in gradients)
-    found["outputs"] = sum(joint.values[value] for value in joint.returned - gradients)
-    found["temporaries"] = optimizer.step_bytes(trained_of(captured.recording, captured.parameter_order), device)
-    return found
+    temporaries = optimizer.step_bytes(trained_of(captured.recording, captured.parameter_order), device)
+    return after_backward(captured, split) | {"temporaries": temporaries}
 
 
-def updates_at_host(captured: Captured, split: Mapping[str, int], left: Set[str]) -> dict[str, int]:
-    """Return the bytes of each kind on the device after the backward, if the optimizer is at the host.
+def after_backward(captured: Captured, split: Mapping[str, int], left: Set[str] = frozenset()) -> dict[str, int]:
+    """Return the bytes of each kind on the device after the backward.
 
     Parameters
     ----------
@@ -94,7 +89,7 @@ def updates_at_host(captured: Captured, split: Mapping[str, int], left: Set[str]
     split : mapping of str to int
         What lies in memory throughout, by kind.
     left : set of str
-        Gradients that have left for the host within the backward; others leave after it.
+        Gradients that have left for a host within the backward.
     """
     joint = captured.joint
     gradients = gradient_values(captured)

@@ -225,8 +225,9 @@ def release(buffer: Any, host: int | None) -> None:
     _known(away.device, host).release(away)
 
 
+@cache
 def measured_rate(device: Any, size: int = 1 << 26) -> int:
-    """Measure copies to and from the host, and return the bytes per second of the slower direction."""
+    """Measure copies to and from the host once, and return the bytes per second of the slower direction."""
     transfers = transfers_for(device)
     tensor = torch.empty(size, dtype=torch.uint8, device=device)
     away = transfers.offload({"": tensor})

@@ -16,8 +16,6 @@ from remat.solving.host_order.program import Copy, Program, Run, Wait
 from remat.solving.result import Result
 from remat.solving.verifying import examine
 
-KEPT = re.compile(r"[xsywg]\d+")
-"""Values of the device's part: activations, saved tensors, gradients, parameters and their gradients."""
 RUNS = re.compile(r"(Fe|F|B)[1-9]\d*|loss")
 
 
@@ -42,9 +40,7 @@ Event = Stage | Forget | Move | Ready
 
 def has_parameters(schedule: Any) -> bool:
     """Whether a schedule moves parameters of a chain."""
-    if not isinstance(schedule, Result) or schedule.columns is None:
-        return False
-    return any(name.startswith("w") for name in schedule.graph.values)
+    return isinstance(schedule, Result) and any(name.startswith("w") for name in schedule.graph.values)
 
 
 def program_of(result: Result) -> Program:

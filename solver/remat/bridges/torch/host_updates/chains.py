@@ -21,8 +21,8 @@ HOST_SPEED = Fraction(1, 16)
 
 
 @dataclass(frozen=True)
-class Away:
-    """Where the parameters of blocks are between their uses.
+class BlockHost:
+    """The host that has the parameters of blocks between their uses, and updates them.
 
     Attributes
     ----------
@@ -87,14 +87,17 @@ def trained_in(block: Block) -> list[Any]:
 
 
 def check_alone(module: Any, blocks: Sequence[Block]) -> None:
-    """Refuse parameters that a block shares with anything else, and storages with more than a parameter."""
+    """Refuse parameters that a block shares with anything else, storages of several tensors, and empty ones."""
     inside: dict[int, str] = {}
     parts = {id(part) for block in blocks for part in block.module.modules()}
     for block in blocks:
         for name, tensor in block.module.named_parameters():
             if inside.setdefault(id(tensor), block.name) != block.name:
                 raise TorchError(f"blocks {inside[id(tensor)]} and {block.name} share a parameter, which cannot leave")
-            if tensor.untyped_storage().nbytes() != tensor.nbytes:
+            size = tensor.untyped_storage().nbytes()
+            if size < tensor.nbytes:
+                raise TorchError(f"{block.name}.{name} is at a host already: an earlier apply has moved its values")
+            if size > tensor.nbytes:
                 raise TorchError(f"{block.name}.{name} is a part of a larger storage, which cannot leave")
     for part in module.modules():
         if id(part) not in parts:

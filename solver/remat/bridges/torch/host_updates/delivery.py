@@ -79,7 +79,7 @@ def leave(gradient: Any, number: int, names: Sequence[str]) -> None:
 
 
 def wait(_: Sequence[Any], number: int, names: Sequence[str]) -> None:
-    """Let the compute stream wait for the copies of these gradients; what is given besides stays until here."""
+    """Let the compute stream wait for the copies of these gradients; the other argument stays alive until then."""
     optimizer = _optimizer(number)
     optimizer.wait_for([optimizer.parameter(name) for name in names])
 

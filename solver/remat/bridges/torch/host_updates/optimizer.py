@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any
 
-from remat.bridges.torch.host_updates.slots import Link, Room, Slot, link_for
+from remat.bridges.torch.host_updates.slots import HostMemory, Link, Slot, link_for
+from remat.bridges.torch.plan_options import check_staleness
 from remat.bridges.torch.ranks import is_distributed, wrapped
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import OptimizerBase, torch
 from remat.errors import OptionError
-from remat.messages import brief
+from remat.messages import first_line
 from remat.units import parse_size
 
 _OWNERS: Any = import_module("torch.utils.weak").WeakIdKeyDictionary()
@@ -84,19 +85,13 @@ def host_optimizer(
         [{"params": [one for one in module.parameters() if one.requires_grad]}] if parameters is None else parameters,
         (optimizer, options),
         host=parse_size(host),
-        stale=_check_staleness(staleness),
+        stale=bool(check_staleness(staleness)),
         overlap=overlap,
         master=master,
     )
     if at_host and planned is not None:
         planned.planner.updates.optimizer = weakref.ref(made)
     return made
-
-
-def _check_staleness(staleness: Any) -> bool:
-    if staleness not in (0, 1):
-        raise OptionError(f"expected 0 or 1, not {brief(staleness)}", argument="staleness")
-    return bool(staleness)
 
 
 class HostOptimizer(OptimizerBase):
@@ -107,7 +102,7 @@ class HostOptimizer(OptimizerBase):
 
     Attributes
     ----------
-    room : Room
+    memory : HostMemory
         The bytes of the host that it may use.
     module : torch.nn.Module
     inner : torch.optim.Optimizer
@@ -127,7 +122,7 @@ class HostOptimizer(OptimizerBase):
     ) -> None:
         kind, options = optimizer
         defaults = _tried(kind, options)
-        self.room = Room(host)
+        self.memory = HostMemory(host)
         self.stale, self.overlap, self.master = stale, overlap, master
         self.module = module
         self.names = {id(tensor): name for name, tensor in module.named_parameters()}
@@ -152,7 +147,7 @@ class HostOptimizer(OptimizerBase):
                 added.append(self._slot(parameter))  # noqa: PERF401 - an error leaves those before it
         except TorchError:
             self.param_groups.pop()
-            self.room.give(sum(int(slot.master.nbytes) for slot in added))
+            self.memory.give(sum(int(slot.master.nbytes) for slot in added))
             raise
         for slot in added:
             self._own(slot, len(self.param_groups) - 1)
@@ -164,7 +159,7 @@ class HostOptimizer(OptimizerBase):
         name = self.names.get(id(parameter), f"parameter {len(self.slots)}")
         if parameter.device not in self.links:
             self.links[parameter.device] = link_for(parameter.device)
-        return Slot(name, parameter, self.master, self.links[parameter.device], self.room)
+        return Slot(name, parameter, self.master, self.links[parameter.device], self.memory)
 
     def _own(self, slot: Slot, group: int) -> None:
         """Take the gradients of a parameter from now on."""
@@ -272,7 +267,7 @@ class HostOptimizer(OptimizerBase):
         size = sum(int(tensor.nbytes) for tensor in held)
         grown = size - self.state_bytes[id(slot)]
         if grown:
-            self.room.take(grown, f"the state of {slot.name}")
+            self.memory.take(grown, f"the state of {slot.name}")
         self.state_bytes[id(slot)] = size
 
     # ------------------------------------------------------------------------------------- steps
@@ -406,9 +401,9 @@ def _tried(kind: type[Any], options: Mapping[str, Any]) -> dict[str, Any]:
         optimizer = kind([probe], **options)
         optimizer.step()
     except Exception as error:
-        line = (str(error).splitlines() or [""])[0]
+        line = first_line(str(error)) or type(error).__name__
         name = getattr(kind, "__name__", str(kind))
-        raise TorchError(f"{name} cannot update at the host: {line or type(error).__name__}") from error
+        raise TorchError(f"{name} cannot update at the host: {line}") from error
     defaults: dict[str, Any] = dict(optimizer.defaults)
     return defaults
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from remat.bridges.torch.capture import Captured
@@ -109,8 +110,9 @@ def with_gradients_at_host(captured: Captured, document: dict[str, Any]) -> dict
     return {**document, "outputs": outputs}
 
 
+@cache
 def measured_bandwidth(size: int = 1 << 24) -> int:
-    """Measure how many bytes the host reads and writes per second while it adds tensors in place."""
+    """Measure once how many bytes the host reads and writes per second while it adds tensors in place."""
     one, two = torch.ones(size, device="cpu"), torch.ones(size, device="cpu")
     seconds = median_time(lambda: one.add_(two), 3)
     return max(1, int(3 * one.nbytes / seconds))
@@ -128,7 +130,9 @@ def update_time(size: int, gradient: int, states: int, bandwidth: Fraction) -> i
     return max(1, round((gradient + 2 * (size + states)) / bandwidth * 1_000_000))
 
 
-def whole_step(captured: Captured, choices: Choices, document: Mapping[str, Any], moved: Moved) -> Result:
+def whole_step(
+    captured: Captured, choices: Choices, document: Mapping[str, Any], moved: Moved, host: Mapping[str, int]
+) -> Result:
     """Return the verified schedule of forward, backward and updates.
 
     Parameters
@@ -139,11 +143,11 @@ def whole_step(captured: Captured, choices: Choices, document: Mapping[str, Any]
         The instance that was solved, with its machine.
     moved : Moved
         Its schedule, with copies between runs.
+    host : mapping of str to int
+        What is at the host throughout: see `host_split`.
     """
     assert choices.optimizer is not None
     bandwidth = read_bandwidth(choices.host_bandwidth)
-    assert choices.host is not None
-    host = {**host_split(captured, choices), "capacity": parse_size(choices.host)}
     builder = _Builder(updated_of(captured, choices.optimizer), bool(choices.staleness), bandwidth, moved, host)
     instance = builder.instance(document)
     return examine(load(instance), builder.schedule()).as_result()
@@ -210,9 +214,9 @@ class _Builder:
 
     def _memories(self, machine: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the memories; states are static at the host, where all else is a value."""
-        whole, states = self.host["capacity"], self.host["optimizer"]
+        taken, states = sum(self.host.values()), self.host["optimizer"]
         return [
-            {**memory, "capacity": whole, "static": states} if memory["name"] == HOST else memory
+            {**memory, "capacity": memory["capacity"] + taken, "static": states} if memory["name"] == HOST else memory
             for memory in machine["memories"]
         ]
 

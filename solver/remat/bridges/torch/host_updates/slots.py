@@ -14,7 +14,7 @@ from remat.bridges.torch.transfers import copy_on
 from remat.units import format_size
 
 
-class Room:
+class HostMemory:
     """Bytes of a host; both threads take and give.
 
     Parameters
@@ -69,12 +69,12 @@ class Slot:
         Whether the parameter's storage on the device is empty now, and whether new values stay at the host.
     """
 
-    def __init__(self, name: str, parameter: Any, kind: Any, link: Link, room: Room) -> None:
+    def __init__(self, name: str, parameter: Any, kind: Any, link: Link, memory: HostMemory) -> None:
         self.name = name
         self.parameter = parameter
-        self.link, self.room = link, room
+        self.link, self.memory = link, memory
         kind = kind or parameter.dtype
-        room.take(parameter.numel() * kind.itemsize, f"a copy of {name}")
+        memory.take(parameter.numel() * kind.itemsize, f"a copy of {name}")
         with unseen():
             self.master = link.buffer(parameter, kind)
         self.gradient: Any = None
@@ -95,7 +95,7 @@ class Slot:
 
     def take(self, gradient: Any) -> None:
         """Copy a gradient to the host, or add it to the one that is there."""
-        self.room.take(int(gradient.nbytes), f"the gradient of {self.name}")
+        self.memory.take(int(gradient.nbytes), f"the gradient of {self.name}")
         with unseen(), torch.no_grad():
             target = self.link.buffer(gradient, gradient.dtype)
             sent = self.link.send(gradient.detach(), target)
@@ -107,12 +107,12 @@ class Slot:
                     event.synchronize()
             self.gradient.add_(target)
             self.sent = None
-        self.room.give(int(gradient.nbytes))
+        self.memory.give(int(gradient.nbytes))
 
     def forget(self) -> None:
         """Drop the gradient that waits."""
         if self.gradient is not None:
-            self.room.give(int(self.gradient.nbytes))
+            self.memory.give(int(self.gradient.nbytes))
             self.gradient = None
 
     def is_changed(self) -> bool:
@@ -196,7 +196,7 @@ class Slot:
             self.master.grad = self.applied.to(self.master.dtype)
             step()
         finally:
-            self.room.give(int(self.applied.nbytes))
+            self.memory.give(int(self.applied.nbytes))
             self.master.grad = self.applied = None
         if self.master.dtype == self.parameter.dtype:
             self.new = self.master

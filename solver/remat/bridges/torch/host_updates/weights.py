@@ -1,4 +1,4 @@
-"""Parameters of blocks on the device for as long as a schedule says, and their gradients on the way to the host."""
+"""Parameters of blocks that are on the device only while a schedule needs them, and copies of their gradients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remat.bridges.torch.recording import TorchError
 
 
 class Weights:
-    """The parameters of blocks, which leave the device when this object is made.
+    """Parameters of blocks; creating this object moves them to the host.
 
     A parameter on the host keeps its tensor, whose storage is empty. Files of the module (`state_dict`) have the copies
     of the host.
