@@ -45,7 +45,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.plugin import Number, NumberArray, Problem
+from remat.plugin import BoolArray, Number, NumberArray, Problem
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
 from remat_algorithms.kit.compile.lowering import can_compile
 from remat_algorithms.kit.integral_bounds import raised
@@ -127,6 +127,17 @@ class PricedMemories:
         )
 
     @property
+    def bounded(self) -> BoolArray:
+        """Whether each level is limited, which it is during all backwards or none."""
+        found: BoolArray = np.isfinite(self.capacity[:, 0])
+        return found
+
+    @property
+    def limits(self) -> NumberArray:
+        """The capacities; 0 where unlimited, since such bytes have no price."""
+        return np.where(self.bounded[:, None], self.capacity, 0)
+
+    @property
     def work(self) -> int:
         """Sums of table entries for one set of prices."""
         return int(2 * len(self.capacity) * len(self.size) ** 4 // 24)
@@ -134,7 +145,7 @@ class PricedMemories:
     @property
     def rounds(self) -> int:
         """Sets of prices to try; 0 if the tables are too large, or no capacity is limited."""
-        if self.cells > MOST_CELLS or not np.isfinite(self.capacity).any():
+        if self.cells > MOST_CELLS or not self.bounded.any():
             return 0
         rounds = min(MOST_ROUNDS, MOST_WORK // max(1, self.work))
         return rounds if rounds >= LEAST_ROUNDS and (can_compile() or len(self.size) <= INTERPRETED_STEPS) else 0
@@ -169,9 +180,7 @@ def best_of_prices(
     table: PriceTable, loop: PricedMemories, rounds: int, stopped: Callable[[], bool]
 ) -> tuple[float, NumberArray, NumberArray]:
     """Return the best bound on forward and transfer times over some sets of prices, and these prices."""
-    n = len(loop.size)
-    bounded = np.array([bool(np.isfinite(each).all()) for each in loop.capacity])
-    capacity = np.where(bounded[:, None], loop.capacity, 0)
+    n, bounded, capacity = len(loop.size), loop.bounded, loop.limits
     typical = float(loop.forward.mean()) / max(1.0, float(loop.size.mean()))
     rate, profile = np.where(bounded, 0.02 * typical, 0.0), np.ones(n)
     rate[0] = 0.2 * typical if bounded[0] else 0.0
