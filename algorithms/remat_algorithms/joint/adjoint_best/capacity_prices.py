@@ -47,6 +47,8 @@ import numpy as np
 
 from remat.plugin import BoolArray, Number, NumberArray, Problem
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
+from remat_algorithms.adjoint.slots import initially_in
+from remat_algorithms.adjoint.transfer_times import transfer_times_of
 from remat_algorithms.kit.compile.lowering import can_compile
 from remat_algorithms.kit.integral_bounds import raised
 
@@ -112,14 +114,12 @@ class PricedMemories:
             limit = machine.memories[level].capacity
             capacity.append(np.full(n, np.inf if limit is None else float(limit)))
             for ends, times in (((0, level), write), ((level, 0), read)):
-                index = machine.link_index.get(ends)
-                if index is None:  # only a given state can be there
+                if ends not in machine.link_index:  # only a given state can be there
                     times.append(np.full(n, np.inf))
                     continue
-                on_processor = machine.resource_of_link[index] == 0
-                link = machine.links[index]
-                times.append(np.array([link.time(size) if on_processor else 0 for size in state.astype(int).tolist()]))
-            if problem.instance.initial_level == machine.memories[level].name:
+                moved = transfer_times_of(problem, chain.activation_size[:n], *ends)
+                times.append(np.zeros(n) if moved is None else moved)
+            if initially_in(problem, level):
                 write[-1][0] = 0
         forward = np.append(chain.forward_time[: n - 1], 0).astype(float)
         return PricedMemories(
