@@ -168,16 +168,15 @@ def capacity_prices(problem: Problem, stopped: Callable[[], bool]) -> Number:
         Asked before each row of a table.
     """
     loop = PricedMemories.of(problem)
-    rounds = 0 if loop is None else loop.rounds
-    if loop is None or not rounds:
+    if loop is None or not loop.rounds:
         return 0
-    best, _, _ = best_of_prices(PriceTable(loop), loop, rounds, stopped)
+    best, _, _ = best_of_prices(PriceTable(loop), loop, stopped)
     # The backwards are added as they are: floats of large integers may round up.
     return problem_backward_time(problem) + raised(problem, best * (1 - SAFE) - SAFE) if best > 0 else 0
 
 
 def best_of_prices(
-    table: PriceTable, loop: PricedMemories, rounds: int, stopped: Callable[[], bool]
+    table: PriceTable, loop: PricedMemories, stopped: Callable[[], bool]
 ) -> tuple[float, NumberArray, NumberArray]:
     """Return the best bound on forward and transfer times over some sets of prices, and these prices."""
     n, bounded, capacity = len(loop.size), loop.bounded, loop.limits
@@ -185,7 +184,7 @@ def best_of_prices(
     rate, profile = np.where(bounded, 0.02 * typical, 0.0), np.ones(n)
     rate[0] = 0.2 * typical if bounded[0] else 0.0
     best = 0.0, np.zeros(len(rate)), np.ones(n)
-    for number in range(rounds):
+    for number in range(loop.rounds):
         cost = table.cheapest(rate, profile, stopped)
         if cost is None:
             break

@@ -47,7 +47,7 @@ class RemainingTime:
         def stopped() -> bool:
             return context.stopped
 
-        _, self.rate, profile = best_of_prices(table, loop, loop.rounds, stopped)
+        _, self.rate, profile = best_of_prices(table, loop, stopped)
         self.possible = table.cheapest(self.rate, profile, stopped) is not None
         self.sums = table.profile
         self.size, record = loop.size, table.record
