@@ -77,7 +77,7 @@ class Beams:
         Parameters
         ----------
         arenas : range
-            The sizes from which those are taken that are tried.
+            The sizes to choose from.
         work : int
             Units of work, of about a nanosecond, after which to stop. The object's `work` adds them up.
         """

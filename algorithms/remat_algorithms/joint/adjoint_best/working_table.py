@@ -102,9 +102,9 @@ class WorkingTable(GridTable):
 
     @property
     def priced(self) -> bool:
-        """Whether a level has a price in place of an axis; otherwise the best schedule is that of all persistent ones.
+        """Whether a level has a price in place of an axis.
 
-        Sizes may be rounded up, too.
+        Otherwise, the best schedule is that of all persistent ones, unless sizes are rounded up.
         """
         return any(level.priced for level in self.levels)
 
