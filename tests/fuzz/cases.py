@@ -10,6 +10,7 @@ from tests.fuzz.budgets import draw_budget
 from tests.fuzz.kinds.figures import Draw
 from tests.fuzz.kinds.machines import of_devices
 from tests.fuzz.options import WORK, draw_options
+from tests.fuzz.transformations import expanded
 
 ODDS_TO_SKIP = 10
 """An algorithm that an instance is drawn for is left out once in so many cases."""
@@ -79,11 +80,8 @@ def _machine(draw, drawn):
     """Draw a machine that replaces the cluster of a pipeline without end, in half of the cases."""
     if drawn["kind"] != "pipeline" or drawn.get("weights", "flush") == "flush" or draw.chance(2):
         return None
-    devices = []
-    for entry in drawn["cluster"]["devices"]:
-        count, kind = entry.get("count", 1), entry.get("type", entry["name"])
-        names = [entry["name"]] if count == 1 else [f"{entry['name']}{k}" for k in range(count)]
-        devices += [(name, kind) for name in names]
+    entries = drawn["cluster"]["devices"]
+    devices = [(name, entry.get("type", entry["name"])) for entry in entries for name in expanded(entry)]
     return of_devices(draw, devices)
 
 

@@ -173,10 +173,10 @@ def _memory_names(document):
 
 
 def _device_names(devices):
-    return [name for device in devices for name in _expanded(device)]
+    return [name for device in devices for name in expanded(device)]
 
 
-def _expanded(entry):
+def expanded(entry):
     """Return the names of `count` equal processors or devices."""
     count = entry.get("count", 1)
     return [entry["name"]] if count == 1 else [f"{entry['name']}{index}" for index in range(count)]
@@ -270,7 +270,7 @@ class _Renaming:
         for entry in entries:
             name = self.processors.fresh()
             renamed = entry | {"name": name}
-            for old, new in zip(_expanded(entry), _expanded(renamed), strict=True):
+            for old, new in zip(expanded(entry), expanded(renamed), strict=True):
                 if old in self.processors.known:
                     return False
                 self.processors.known[old] = new

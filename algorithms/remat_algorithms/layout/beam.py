@@ -19,7 +19,7 @@ import numpy as np
 
 from remat.plugin import FREE, Buffers, Context, IntArray
 from remat_algorithms.layout import beam_kernel as kernel
-from remat_algorithms.layout.live_bytes import loads, sections_of
+from remat_algorithms.layout.live_bytes import loads, rows_of
 
 FIRST_WIDTH, WIDEST, MOST_CELLS = 64, 16_384, 4_000_000
 """Width of the first beams, of the last ones, and the largest product of width and buffers."""
@@ -77,7 +77,7 @@ class Beams:
         Parameters
         ----------
         arenas : range
-            The sizes from which those are taken that are tried.
+            The sizes to choose from.
         work : int
             Units of work, of about a nanosecond, after which to stop. The object's `work` adds them up.
         """
@@ -107,15 +107,9 @@ class _Run:
     """One beam."""
 
     def __init__(self, buffers: Buffers, capacity: int, centre: int, width: int, fragmentation: float) -> None:
-        unit = buffers.alignment
-        sections, first, last = sections_of(buffers)
-        fixed = np.full(len(buffers), FREE, dtype=np.int64) if buffers.fixed is None else buffers.fixed
-        size, blocked = buffers.rounded, np.array(buffers.blocked, dtype=np.int64).reshape(-1, 2)
-        # Reserved ranges are rows that live always; they cover nothing above the arena.
-        blocked = np.minimum(blocked, capacity // unit * unit)
-        blocked = blocked[blocked[:, 0] < blocked[:, 1]]
-        size, fixed = np.concatenate((size, blocked[:, 1] - blocked[:, 0])), np.concatenate((fixed, blocked[:, 0]))
-        first, last = np.concatenate((first, 0 * blocked[:, 0])), np.concatenate((last, 0 * blocked[:, 0] + sections))
+        most = capacity // buffers.alignment * buffers.alignment
+        blocked = [(low, min(high, most)) for low, high in buffers.blocked if low < most]
+        sections, first, last, size, fixed = rows_of(buffers, blocked)
         distance = np.maximum(0, np.maximum(first - centre, centre + 1 - last))
         order = np.lexsort((-size, distance, fixed == FREE))
         self._order, self._count, count = order, len(buffers), len(order)
@@ -135,15 +129,15 @@ class _Run:
             before=_begins(earlier),
             earlier=np.concatenate(earlier),
             weight=fragmentation * (load / load.max()) ** STEEP,
-            capacity=capacity // unit * unit,
+            capacity=most,
             width=width,
         )
-        most = 2 * (max(map(len, earlier), default=0) + 1)
+        offsets = 2 * (max(map(len, earlier), default=0) + 1)
         self._states = kernel.States(
             offset=np.zeros((2, width, count), dtype=np.int64),
             cost=np.zeros((2, width, sections), dtype=np.int64),
             total=np.zeros((2, width), dtype=np.int64),
-            candidate=np.empty((width * most, 3), dtype=np.int64),
+            candidate=np.empty((width * offsets, 3), dtype=np.int64),
             chosen=np.empty(width, dtype=np.int64),
             low=np.empty(count + 1, dtype=np.int64),
             high=np.empty(count + 1, dtype=np.int64),

@@ -5,14 +5,9 @@ from __future__ import annotations
 import ctypes
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from remat.plugin import IntArray
+from remat.plugin import IntArray, NumberArray
 from remat_algorithms.kit.compile.lowering import Kernel
 from remat_algorithms.kit.compile.records import cells
-
-FloatArray = NDArray[np.float64]
 
 SCALE = 1 << 20
 """Units of cost, so that equal states have equal integers."""
@@ -60,7 +55,7 @@ class Rows(NamedTuple):
     item: IntArray
     before: IntArray
     earlier: IntArray
-    weight: FloatArray
+    weight: NumberArray
     capacity: int
     width: int
 

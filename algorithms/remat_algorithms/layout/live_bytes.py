@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from remat.plugin import Buffers, IntArray
+from remat.plugin import FREE, Buffers, IntArray
 
 
 def loads(buffers: Buffers, size: IntArray) -> IntArray:
@@ -35,6 +37,21 @@ def sections_of(buffers: Buffers, *, every: bool = False) -> tuple[int, IntArray
     follows_start = np.diff(before[ends], prepend=0) > 0
     kept = ends[follows_start]
     return len(kept), np.searchsorted(kept, first, side="right"), np.searchsorted(kept, last, side="right")
+
+
+def rows_of(
+    buffers: Buffers, blocked: Sequence[tuple[int, int]], *, every: bool = False
+) -> tuple[int, IntArray, IntArray, IntArray, IntArray]:
+    """Return the number of sections, and for each buffer and then each reserved range: sections, size, fixed offset.
+
+    The sections are the first one and the one after the last, as in `sections_of`. Reserved ranges live always. Sizes
+    are rounded up to the alignment, and the offset of a buffer that is not fixed is `FREE`.
+    """
+    sections, first, last = sections_of(buffers, every=every)
+    fixed = np.full(len(buffers), FREE, dtype=np.int64) if buffers.fixed is None else buffers.fixed
+    low, high = np.array(blocked, dtype=np.int64).reshape(-1, 2).T
+    first, last = np.concatenate((first, 0 * low)), np.concatenate((last, 0 * low + sections))
+    return sections, first, last, np.concatenate((buffers.rounded, high - low)), np.concatenate((fixed, low))
 
 
 def peak(buffers: Buffers, *, rounded: bool = False) -> int:

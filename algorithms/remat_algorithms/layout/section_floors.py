@@ -10,7 +10,7 @@ import numpy as np
 
 from remat.plugin import FREE, Buffers, IntArray
 from remat_algorithms.layout import section_floors_kernel as kernel
-from remat_algorithms.layout.live_bytes import arena_bound, sections_of
+from remat_algorithms.layout.live_bytes import arena_bound, rows_of
 
 FIRST_NODES = 2000
 """Decisions of the first runs: a few milliseconds."""
@@ -84,17 +84,12 @@ class Floors:
 
         `every` is that of `sections_of`.
         """
-        sections, first, last = sections_of(buffers, every=every)
-        size, fixed = buffers.rounded, np.full(len(buffers), FREE, dtype=np.int64)
-        if buffers.fixed is not None:
-            fixed = buffers.fixed
         most = -(-capacity // buffers.alignment) * buffers.alignment
         blocked = [(low, min(high, most)) for low, high in buffers.blocked if low < most]
         base = blocked.pop(0)[1] if blocked and blocked[0][0] == 0 else 0
-        low, high = (np.array([pair[k] for pair in blocked], dtype=np.int64) for k in (0, 1))
-        spare = np.concatenate((size - buffers.size, low * 0))
-        size, fixed = np.concatenate((size, high - low)), np.concatenate((fixed, low))
-        first, last = np.concatenate((first, low * 0)), np.concatenate((last, low * 0 + sections))
+        sections, first, last, size, fixed = rows_of(buffers, blocked, every=every)
+        spare = np.zeros(len(size), dtype=np.int64)
+        spare[: len(buffers)] = buffers.rounded - buffers.size
         unit = int(np.gcd.reduce(np.concatenate((size, fixed[fixed >= 0], [base])), initial=0))
         length = last - first
         slot = np.cumsum(length) - length

@@ -25,6 +25,7 @@ States in flight occupy the working memory, since levels are linked only to it:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -113,7 +114,16 @@ class _Setting:
         aside = self.aside is not None and self.slots > self.aside
         return (_Mode.LATE, _Mode.ASIDE) if aside else (_Mode.LATE,)
 
+    def most_blocks(self, mode: _Mode) -> int:
+        """Return the number of blocks whose checkpoints the disk holds.
 
+        The last block needs none. Neither does the one before it, unless its first state is read late: the state waits
+        in a faster memory.
+        """
+        return self.on_disk + (1 if mode is _Mode.LATE else 2)
+
+
+@within_room("two-level-async")
 def solve(problem: Problem, options: TwoLevelAsyncOptions, context: Context) -> Proposal:
     """Solve an adjoint of equal steps on its first level and an asynchronous second one.
 
@@ -130,9 +140,11 @@ def solve(problem: Problem, options: TwoLevelAsyncOptions, context: Context) -> 
     -----
     O(steps of the schedule) time.
     """
-    return _solve_async(problem, options, context)
+    loop = _setting(problem, "two-level-async")
+    return _proposal(problem, loop, _candidates(loop, options.period, "period"), context, "two-level-async")
 
 
+@within_room("async-multistage")
 def solve_multistage(problem: Problem, options: AsyncMultistageOptions, context: Context) -> Proposal:
     """Solve an adjoint of equal steps with blocks that just hide a write to the second level.
 
@@ -144,29 +156,19 @@ def solve_multistage(problem: Problem, options: AsyncMultistageOptions, context:
     remat.OptionError
         As for `two-level-async`.
     """
-    return _solve_multistage(problem, options, context)
-
-
-@within_room("two-level-async")
-def _solve_async(problem: Problem, options: TwoLevelAsyncOptions, context: Context) -> Proposal:
-    loop = _setting(problem, "two-level-async")
-    mode, period = _quickest(loop, _candidates(loop, options.period, "period"))
-    return _proposal(problem, loop, mode, period, context, "two-level-async")
-
-
-@within_room("async-multistage")
-def _solve_multistage(problem: Problem, options: AsyncMultistageOptions, context: Context) -> Proposal:
     loop = _setting(problem, "async-multistage")
     hidden = loop.steps if loop.forward == 0 else math.ceil(loop.write / loop.forward)
     if options.interval is not None:
         periods = _candidates(loop, options.interval, "interval")
     else:
         periods = [min(loop.steps, max(1, hidden, _smallest(loop)))]
-    mode, period = _quickest(loop, periods)
-    return _proposal(problem, loop, mode, period, context, "async-multistage")
+    return _proposal(problem, loop, periods, context, "async-multistage")
 
 
-def _proposal(problem: Problem, loop: _Setting, mode: _Mode, period: int, context: Context, name: str) -> Proposal:
+def _proposal(problem: Problem, loop: _Setting, periods: list[int], context: Context, name: str) -> Proposal:
+    """Propose the schedule with the mode and period of the minimum time by estimate."""
+    choices = [(mode, period) for period in periods for mode in loop.modes]
+    mode, period = min(choices, key=lambda choice: _estimate(loop, *choice))
     n, slots = loop.steps, max(loop.slots, 1)
     if n > 1 and loop.slots < 1:
         least = LeastBudget(int(problem.chain.activation_size.max()), None, True, _MEMORY)
@@ -202,7 +204,6 @@ def _steps(problem: Problem, loop: _Setting, starts: list[int], period: int) -> 
         in_flight = None if lies_there and not stays else start
         for step in range(start, start + period):
             builder.run(step, drop=() if step == in_flight else (step,))
-    slots = [_MEMORY] * max(loop.slots, 1)
     for index in range(len(starts) - 1, -1, -1):
         start = starts[index]
         end = starts[index + 1] if index + 1 < len(starts) else loop.steps
@@ -211,10 +212,8 @@ def _steps(problem: Problem, loop: _Setting, starts: list[int], period: int) -> 
             builder.copy(start, _DISK, 0, drop=True)
         if loop.free and index > 0 and not final:
             builder.copy(starts[index - 1], _DISK, 0, drop=True)
-        plan = Plan()
-        reverse_block(plan, start, end - start, slots)
         leaves = in_flight if final and not loop.free else None
-        _append(builder, plan.steps(problem), problem.chain.length, leaves)
+        _append(builder, problem, range(start, end), max(loop.slots, 1), leaves=leaves)
     return builder.build()
 
 
@@ -237,40 +236,43 @@ def _steps_aside(problem: Problem, loop: _Setting, starts: list[int], period: in
             in_flight = None if start == near else start
         for step in range(start, start + period):
             builder.run(step, drop=() if step == in_flight else (step,))
-    plan = Plan()
-    reverse_block(plan, starts[-1], loop.steps - starts[-1], [_MEMORY] * max(1, loop.slots - 1))
-    _append(builder, plan.steps(problem), problem.chain.length, None)
+    _append(builder, problem, range(starts[-1], loop.steps), max(1, loop.slots - 1))
     assert loop.aside is not None
     for index in range(len(starts) - 2, -1, -1):
-        start, slots = starts[index], loop.slots - (loop.aside if index else 0)
-        plan = Plan()
-        reverse_block(plan, start, starts[index + 1] - start, [_MEMORY] * slots, stored=True)
-        adjoint = loop.steps + starts[index + 1]
-        before = [(adjoint, 0, _MEMORY), (starts[index - 1], _DISK, 0)] if index else []
-        after = [(starts[index - 1], 0, _MEMORY), (adjoint, _MEMORY, 0)] if index else []
-        _append(builder, plan.steps(problem), problem.chain.length, None, (before, after))
+        start, end, slots = starts[index], starts[index + 1], loop.slots - (loop.aside if index else 0)
+        adjoint = loop.steps + end
+        early = [(adjoint, 0, _MEMORY), (starts[index - 1], _DISK, 0)] if index else []
+        late = [(starts[index - 1], 0, _MEMORY), (adjoint, _MEMORY, 0)] if index else []
+        _append(builder, problem, range(start, end), slots, stored=True, early=early, late=late)
     return builder.build()
 
 
 def _append(
     builder: StepBuilder,
-    steps: Steps,
-    last_backward: int,
-    leaves: int | None,
-    moves: tuple[list[Move], list[Move]] = ([], []),
+    problem: Problem,
+    block: range,
+    slots: int,
+    *,
+    stored: bool = False,
+    leaves: int | None = None,
+    early: Sequence[Move] = (),
+    late: Sequence[Move] = (),
 ) -> None:
-    """Append a block.
+    """Append the reversal of a block with slots of the first level.
 
-    `leaves`: the state whose write may be in progress is freed after the first backward. `moves`: values that move
-    after the first step of the block, and before its first backward.
+    `stored`: its first state is in one of them. `leaves`: the state whose write may be in progress is freed after
+    the backward of the loop's last step. `early`, `late`: values that move after the first operation of the block, and
+    before its first backward.
     """
+    plan = Plan()
+    reverse_block(plan, block.start, len(block), [_MEMORY] * slots, stored=stored)
+    steps, last_backward = plan.steps(problem), problem.chain.length
     columns = (steps.kind, steps.item, steps.source, steps.target)
-    after_read, before_backward = moves
     for kind, item, source, target, drop in zip(*(c.tolist() for c in columns), steps.drop.to_lists(), strict=True):
         if kind == StepKind.RUN and item >= last_backward:
-            for value, here, there in before_backward:
-                builder.copy(value, here, there, drop=True)
-            before_backward = []
+            for move in late:
+                builder.copy(*move, drop=True)
+            late = ()
         if kind == StepKind.RUN:
             builder.run(item, drop=drop)
             if item == last_backward and leaves is not None:
@@ -279,16 +281,14 @@ def _append(
             builder.copy(item, source, target, drop=bool(drop))
         else:
             builder.drop(drop, source)
-        for value, here, there in after_read:
-            builder.copy(value, here, there, drop=True)
-        after_read = []
+        for move in early:
+            builder.copy(*move, drop=True)
+        early = ()
 
 
 def _smallest(loop: _Setting) -> int:
     """Return the smallest period whose checkpoints the disk holds."""
-    # A last block needs no checkpoint on disk, and where one may stay in a quicker memory, the last but one neither.
-    most_blocks = loop.on_disk + (1 if loop.modes == (_Mode.LATE,) else 2)
-    return max(1, -(-loop.steps // most_blocks))
+    return max(1, -(-loop.steps // max(loop.most_blocks(mode) for mode in loop.modes)))
 
 
 def _candidates(loop: _Setting, given: int | None, option: str) -> list[int]:
@@ -308,17 +308,11 @@ def _candidates(loop: _Setting, given: int | None, option: str) -> list[int]:
     return candidates
 
 
-def _quickest(loop: _Setting, periods: list[int]) -> tuple[_Mode, int]:
-    """Return the mode and period of the least time by estimate."""
-    choices = [(mode, period) for period in periods for mode in loop.modes]
-    return min(choices, key=lambda choice: _estimate(loop, *choice))
-
-
 def _estimate(loop: _Setting, mode: _Mode, period: int) -> Number | float:
     """Return the time of blocks of `period` steps, with each write and each early read overlapped with its block."""
     blocks, slots = -(-loop.steps // period), max(loop.slots, 1)
     last = loop.steps - (blocks - 1) * period
-    if blocks > loop.on_disk + (1 if mode is _Mode.LATE else 2):
+    if blocks > loop.most_blocks(mode):
         return math.inf
     sweep = max(loop.forward * period, loop.write)
 

@@ -153,7 +153,7 @@ def digest(subgraph: Subgraph) -> Hashable:
 
 
 def evenly_spaced(training: Training) -> Iterator[list[int]]:
-    """Yield checkpoints at even distances: the root of the number of forward tasks, half of it, and twice."""
+    """Yield evenly spaced checkpoints: every k-th task of n, for k = sqrt(n), half of it, and twice."""
     root = max(1, isqrt(training.forward))
     for step in dict.fromkeys((root, max(1, root // 2), 2 * root)):
         yield list(range(step - 1, training.forward, step))
@@ -163,9 +163,9 @@ def solve(problem: Problem, options: HiRemateOptions, context: Context) -> Propo
     """Solve a task graph level by level.
 
     Accepts instances of the kinds `chain`, `adjoint` and `dag`; uses the first processor and its memory. Claims
-    makespan and peak. A schedule with checkpoints at even distances is there at once. The highest level is solved at
-    several model budgets, and every schedule is replayed with the true sizes: the fastest one that fits is returned.
-    O(n width slots) for each level, and O(runs) for each option.
+    makespan and peak. Schedules with evenly spaced checkpoints come first, since they need no search. The highest level
+    is solved at several model budgets, and every schedule is replayed with the true sizes: the fastest one that fits is
+    returned. O(n width slots) for each level, and O(runs) for each option.
 
     Raises
     ------

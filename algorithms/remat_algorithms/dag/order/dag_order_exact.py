@@ -30,7 +30,7 @@ class ExactOptions(Options):
 def solve(problem: Problem, options: ExactOptions, context: Context) -> Proposal:
     """Find the order of minimum peak.
 
-    The minimum peak is a bottleneck path over the sets of finished tasks (downsets):
+    The minimum peak is a bottleneck path over the sets of finished tasks (down-sets):
 
         peak(D + t) = min over t of max( peak(D), resident(D) + hill(t, D) ).
 

@@ -1,4 +1,4 @@
-"""The best order of some consecutive tasks of an order: best-first search over downsets with safe moves."""
+"""The best order of some consecutive tasks of an order: best-first search over down-sets with safe moves."""
 
 from __future__ import annotations
 
@@ -119,9 +119,9 @@ class Found:
 def search(block: Block, *, floor: int, ceiling: int, limit: int, stopped: Callable[[], bool]) -> Found:
     """Find the order of minimum peak, if that is below a ceiling.
 
-    Best-first search over the sets of finished tasks (downsets), by the minimum peak that reaches each. When the search
-    first reaches the whole block, its peak is the optimum. Only the same set dominates a set, since the bytes resident
-    after a set do not depend on its order.
+    Best-first search over the sets of finished tasks (down-sets), by the minimum peak that reaches each. When the
+    search first reaches the whole block, its peak is the optimum. Only the same set dominates a set, since the bytes
+    resident after a set do not depend on its order.
 
     From each set, safe moves come first. A safe move is a sequence of tasks, each made ready by the one before, that
     satisfies two conditions. It stays within the peak of the path. At its end, no more bytes are resident than at
@@ -146,7 +146,7 @@ def search(block: Block, *, floor: int, ceiling: int, limit: int, stopped: Calla
 
     Notes
     -----
-    Expands at most as many states as there are downsets (up to 2^width n), each in O(ready tasks).
+    Expands at most as many states as there are down-sets (up to 2^width n), each in O(ready tasks).
     """
     everything = (1 << len(block.before)) - 1
     ready = sum(1 << task for task, before in enumerate(block.before) if not before)

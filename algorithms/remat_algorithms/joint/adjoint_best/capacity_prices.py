@@ -45,8 +45,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.plugin import Number, NumberArray, Problem
+from remat.plugin import BoolArray, Number, NumberArray, Problem
 from remat_algorithms.adjoint.binomial.revolve import problem_backward_time
+from remat_algorithms.adjoint.slots import initially_in
+from remat_algorithms.adjoint.transfer_times import transfer_times_of
 from remat_algorithms.kit.compile.lowering import can_compile
 from remat_algorithms.kit.integral_bounds import raised
 
@@ -112,19 +114,28 @@ class PricedMemories:
             limit = machine.memories[level].capacity
             capacity.append(np.full(n, np.inf if limit is None else float(limit)))
             for ends, times in (((0, level), write), ((level, 0), read)):
-                index = machine.link_index.get(ends)
-                if index is None:  # only a given state can be there
+                if ends not in machine.link_index:  # only a given state can be there
                     times.append(np.full(n, np.inf))
                     continue
-                on_processor = machine.resource_of_link[index] == 0
-                link = machine.links[index]
-                times.append(np.array([link.time(size) if on_processor else 0 for size in state.astype(int).tolist()]))
-            if problem.instance.initial_level == machine.memories[level].name:
+                moved = transfer_times_of(problem, chain.activation_size[:n], *ends)
+                times.append(np.zeros(n) if moved is None else moved)
+            if initially_in(problem, level):
                 write[-1][0] = 0
         forward = np.append(chain.forward_time[: n - 1], 0).astype(float)
         return PricedMemories(
             forward, state, np.array(write, float), np.array(read, float), np.array(capacity), memories
         )
+
+    @property
+    def bounded(self) -> BoolArray:
+        """Whether each level is limited, which it is during all backwards or none."""
+        found: BoolArray = np.isfinite(self.capacity[:, 0])
+        return found
+
+    @property
+    def limits(self) -> NumberArray:
+        """The capacities; 0 where unlimited, since such bytes have no price."""
+        return np.where(self.bounded[:, None], self.capacity, 0)
 
     @property
     def work(self) -> int:
@@ -134,7 +145,7 @@ class PricedMemories:
     @property
     def rounds(self) -> int:
         """Sets of prices to try; 0 if the tables are too large, or no capacity is limited."""
-        if self.cells > MOST_CELLS or not np.isfinite(self.capacity).any():
+        if self.cells > MOST_CELLS or not self.bounded.any():
             return 0
         rounds = min(MOST_ROUNDS, MOST_WORK // max(1, self.work))
         return rounds if rounds >= LEAST_ROUNDS and (can_compile() or len(self.size) <= INTERPRETED_STEPS) else 0
@@ -157,26 +168,23 @@ def capacity_prices(problem: Problem, stopped: Callable[[], bool]) -> Number:
         Asked before each row of a table.
     """
     loop = PricedMemories.of(problem)
-    rounds = 0 if loop is None else loop.rounds
-    if loop is None or not rounds:
+    if loop is None or not loop.rounds:
         return 0
-    best, _, _ = best_of_prices(PriceTable(loop), loop, rounds, stopped)
+    best, _, _ = best_of_prices(PriceTable(loop), loop, stopped)
     # The backwards are added as they are: floats of large integers may round up.
     return problem_backward_time(problem) + raised(problem, best * (1 - SAFE) - SAFE) if best > 0 else 0
 
 
 def best_of_prices(
-    table: PriceTable, loop: PricedMemories, rounds: int, stopped: Callable[[], bool]
+    table: PriceTable, loop: PricedMemories, stopped: Callable[[], bool]
 ) -> tuple[float, NumberArray, NumberArray]:
     """Return the best bound on forward and transfer times over some sets of prices, and these prices."""
-    n = len(loop.size)
-    bounded = np.array([bool(np.isfinite(each).all()) for each in loop.capacity])
-    capacity = np.where(bounded[:, None], loop.capacity, 0)
+    n, bounded, capacity = len(loop.size), loop.bounded, loop.limits
     typical = float(loop.forward.mean()) / max(1.0, float(loop.size.mean()))
     rate, profile = np.where(bounded, 0.02 * typical, 0.0), np.ones(n)
     rate[0] = 0.2 * typical if bounded[0] else 0.0
     best = 0.0, np.zeros(len(rate)), np.ones(n)
-    for number in range(rounds):
+    for number in range(loop.rounds):
         cost = table.cheapest(rate, profile, stopped)
         if cost is None:
             break

@@ -64,9 +64,15 @@ def stores(model: Model) -> list[Store] | None:
     spare = model.capacity[0] - need
     if spare < 0:
         return None
-    total = sum(model.state)
     zero = np.zeros(n)
-    found = [Store(0, min(spare, total), zero, zero)] if spare >= min(model.state) > 0 else []
+    own = [Store(0, min(spare, sum(model.state)), zero, zero)] if spare >= min(model.state) > 0 else []
+    return own + storage_levels(model)
+
+
+def storage_levels(model: Model) -> list[Store]:
+    """Return the storage levels with links in both directions."""
+    total = sum(model.state)
+    found = []
     for level in range(1, len(model.capacity)):
         if {(0, level), (level, 0)} <= model.copy.keys():
             write, read = np.array(model.copy[0, level], float), np.array(model.copy[level, 0], float)
@@ -96,7 +102,43 @@ def units_of(state: list[int], room: int, most: int) -> tuple[int, IntArray]:
     return best[1], best[2]
 
 
-class LevelTable:
+class GridTable:
+    """A table with an axis of free units for each of some memories.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    sizes : list of (n,) int
+        The sizes of the states in the units of each axis.
+    """
+
+    shape: tuple[int, ...]
+    sizes: list[IntArray]
+
+    @property
+    def full(self) -> tuple[int, ...]:
+        """The cell with all units free."""
+        return tuple(length - 1 for length in self.shape)
+
+    def shifts(self, axis: int | None, i: int) -> tuple[tuple[slice, ...] | None, tuple[slice, ...]]:
+        """Return the cells with x_i in a memory, and the same cells without it; all cells for one without an axis."""
+        low, high = [slice(None)] * len(self.shape), [slice(None)] * len(self.shape)
+        if axis is not None:
+            size = int(self.sizes[axis][i])
+            if size >= self.shape[axis]:
+                return None, ()
+            low[axis], high[axis] = slice(0, self.shape[axis] - size), slice(size, None)
+        return tuple(low), tuple(high)
+
+    def shifted(self, free: tuple[int, ...], axis: int | None, i: int, sign: int) -> tuple[int, ...] | None:
+        """Return the free units with x_i taken out of a memory (1) or put into it (-1); None if they do not exist."""
+        if axis is None:
+            return free
+        units = free[axis] + sign * int(self.sizes[axis][i])
+        return (*free[:axis], units, *free[axis + 1 :]) if 0 <= units < self.shape[axis] else None
+
+
+class LevelTable(GridTable):
     """The tables P and Q; shapes (levels, i, k, free ...) and (k, i, free ...).
 
     If all steps are equal, the tables depend only on k - i, which replaces both axes.
@@ -111,7 +153,6 @@ class LevelTable:
         cells = min(MOST_CELLS // ((len(places) + 1) * pairs), work // max(1, len(places) * splits))
         counts, self.sizes = _grid(model.state, places, cells)
         self.shape = tuple(count + 1 for count in counts)
-        self.full = tuple(counts)
         self.ends = np.concatenate(([0.0], np.cumsum(np.array(model.forward, float))))
         self.possible = cells >= 2 ** len(places) and bool(places)
 
@@ -138,11 +179,11 @@ class LevelTable:
                 for a, place in enumerate(self.places):
                     split = (onward + self._left_parts(a, i, k)).min(axis=0) + place.read[i]
                     self._p(a, i, k)[...] = split
-                    low, high = self._shifts(a, i)
+                    low, high = self.shifts(a, i)
                     if low is not None:
                         np.minimum(q[high], split[low] + place.write[i], out=q[high])
                 for a in range(len(self.places)):
-                    low, high = self._shifts(a, i)
+                    low, high = self.shifts(a, i)
                     if low is not None:
                         p = self._p(a, i, k)
                         np.minimum(p[low], q[high], out=p[low])
@@ -166,15 +207,6 @@ class LevelTable:
         found: NumberArray = self.p[a, : k - i] if self.alike else self.p[a, i, i:k]
         return found
 
-    def _shifts(self, a: int, i: int) -> tuple[tuple[slice, ...] | None, tuple[slice, ...]]:
-        """Return the cells with x_i in level a, and the same cells without it."""
-        size, whole = int(self.sizes[a][i]), [slice(None)] * len(self.shape)
-        if size >= self.shape[a]:
-            return None, ()
-        low, high = list(whole), list(whole)
-        low[a], high[a] = slice(0, self.shape[a] - size), slice(size, None)
-        return tuple(low), tuple(high)
-
     def operations(self) -> list[Operation] | None:
         """Return the best schedule; None if there is none."""
         n, model = self.model.steps, self.model
@@ -189,7 +221,7 @@ class LevelTable:
                 return None
             stack = [(0, n - 1, self.full, -1, False)]
         else:
-            free = self._less(self.full, given, 0)
+            free = self.shifted(self.full, given, 0, -1)
             if free is None or not np.isfinite(self._p(given, 0, n - 1)[free]):
                 return None
             stack = [(0, n - 1, free, given, False)]
@@ -205,7 +237,9 @@ class LevelTable:
                 emitter.back(i)
                 continue
             if moves:
-                free = self._more(free, level, i)
+                more = self.shifted(free, level, i, 1)
+                assert more is not None
+                free = more
             if moves or level < 0:
                 level, free = self._chosen(i, k, free)
                 emitter.write(i, self.places[level].memory)
@@ -217,8 +251,8 @@ class LevelTable:
 
     def _moves(self, i: int, k: int, free: tuple[int, ...], level: int) -> bool:
         """Whether x_i leaves its level when its range begins."""
-        more = self._more(free, level, i)
-        if more[level] > self.full[level]:
+        more = self.shifted(free, level, i, 1)
+        if more is None:
             return False
         split = float(self._splits(i, k, free, level).min()) + float(self.places[level].read[i])
         return bool(self._q(i, k)[more] < split)
@@ -234,7 +268,7 @@ class LevelTable:
         """Return the level to which x_i is written, and the free units after that."""
         best: tuple[float, int, tuple[int, ...]] | None = None
         for a, place in enumerate(self.places):
-            less = self._less(free, a, i)
+            less = self.shifted(free, a, i, -1)
             if less is not None:
                 split = float(self._splits(i, k, less, a).min()) + float(place.read[i])
                 value = float(place.write[i]) + split
@@ -242,13 +276,6 @@ class LevelTable:
                     best = value, a, less
         assert best is not None
         return best[1], best[2]
-
-    def _less(self, free: tuple[int, ...], a: int, i: int) -> tuple[int, ...] | None:
-        left = free[a] - int(self.sizes[a][i])
-        return None if left < 0 else (*free[:a], left, *free[a + 1 :])
-
-    def _more(self, free: tuple[int, ...], a: int, i: int) -> tuple[int, ...]:
-        return (*free[:a], free[a] + int(self.sizes[a][i]), *free[a + 1 :])
 
 
 def _all_equal(state: Sequence[int], forward: Sequence[Number], *transfers: tuple[NumberArray, NumberArray]) -> bool:

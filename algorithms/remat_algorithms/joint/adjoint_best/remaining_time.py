@@ -23,12 +23,12 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from itertools import accumulate
 from operator import itemgetter
 
 import numpy as np
 
 from remat.plugin import Context, NumberArray, Problem
+from remat_algorithms.dag.exact.bit_masks import members
 from remat_algorithms.joint.adjoint_best.capacity_prices import PricedMemories, PriceTable, best_of_prices
 from remat_algorithms.joint.adjoint_best.model import Model, Situation
 from remat_algorithms.kit.integral_bounds import is_whole
@@ -47,16 +47,15 @@ class RemainingTime:
         def stopped() -> bool:
             return context.stopped
 
-        _, self.rate, profile = best_of_prices(table, loop, loop.rounds, stopped)
+        _, self.rate, profile = best_of_prices(table, loop, stopped)
         self.possible = table.cheapest(self.rate, profile, stopped) is not None
-        self.sums = np.concatenate(([0.0], np.cumsum(profile)))
+        self.sums = table.profile
         self.size, record = loop.size, table.record
         self.record, self.forward = record, loop.forward
         last = record.read[:, None, None, :] + record.live
         self.cost: NumberArray = np.minimum(last, record.again[:, None, None, :] + record.stay)
-        capacity = np.where(np.isfinite(loop.capacity), loop.capacity, 0)
-        paid = (self.rate[:, None] * capacity * profile).sum(axis=0)
-        self.fixed = list(accumulate((float(b) - float(p) for b, p in zip(model.backward, paid, strict=True))))
+        paid = (self.rate[:, None] * loop.limits * profile).sum(axis=0)
+        self.fixed: list[float] = np.cumsum(np.array(model.backward, float) - paid).tolist()
         self.ranges = lru_cache(maxsize=None)(self._ranges)
         self.moved = lru_cache(maxsize=None)(self._moved)
 
@@ -74,13 +73,9 @@ class RemainingTime:
         back, held = situation
         if back < 0:
             return 0
-        places: list[tuple[int, int]] = []
-        for memory, states in enumerate(held):
-            row = self.row.get(memory)
-            while states and row is not None:
-                low = states & -states
-                states ^= low
-                places.append((low.bit_length() - 1, row))
+        places = [
+            (i, self.row[memory]) for memory, states in enumerate(held) if memory in self.row for i in members(states)
+        ]
         before = np.full(back + 2, np.inf)  # [k + 1]: T(k)
         before[0] = 0
         # Copies of one state serve ranges in any order.

@@ -28,7 +28,7 @@ import numpy as np
 
 from remat.plugin import Number, NumberArray
 from remat_algorithms.joint.adjoint_best.model import Kind, Model, Operation, apply, cleared, cost
-from remat_algorithms.joint.adjoint_best.persistent_table import Emitter, units_of
+from remat_algorithms.joint.adjoint_best.persistent_table import Emitter, GridTable, storage_levels, units_of
 
 MOST_STEPS = 250
 """Maximum number of steps: the array operations of longer loops take longer than the other parts of the search."""
@@ -61,7 +61,7 @@ class _Level:
     priced: bool
 
 
-class WorkingTable:
+class WorkingTable(GridTable):
     """The tables V, S and P; shapes (k, i, M, free ...) and (levels, i, k, M, free ...)."""
 
     @staticmethod
@@ -82,31 +82,29 @@ class WorkingTable:
         self.state, self.extra = units[:n], units[2 * n :]
         self.adjoint = np.append(units[n : 2 * n], 0)
         divisor = gcd(*model.state) or 1
-        levels = [a for a in range(1, len(model.capacity)) if {(0, a), (a, 0)} <= model.copy.keys()]
+        levels = sorted(storage_levels(model), key=lambda level: model.capacity[level.memory])
         cells = min(
             MOST_CELLS // (n * n * (2 + 2 * len(levels))), MOST_WORK // max(1, n**3 // 6 * (1 + len(levels)))
         ) // (count + 1)
-        self.shape, self.levels, sizes = [count + 1], [], [self.state]
-        for a in sorted(levels, key=lambda a: model.capacity[a]):
-            points = model.capacity[a] // divisor + 1
-            bounded, axis = model.capacity[a] < total, None
+        self.shape, self.sizes, self.levels = (count + 1,), [self.state], []
+        for level in levels:
+            points = level.room // divisor + 1
+            bounded, axis = level.room < total, None
             if bounded and points <= cells:
                 axis, cells = len(self.shape), cells // points
-                self.shape.append(points)
-                sizes.append(np.array([size // divisor for size in model.state]))
-            write, read = np.array(model.copy[0, a], float), np.array(model.copy[a, 0], float)
-            if model.given == a:
-                write[0] = 0
-            self.levels.append(_Level(a, write, read, axis, bounded and axis is None))
-        self.sizes = sizes
+                self.shape = (*self.shape, points)
+                self.sizes.append(np.array([size // divisor for size in model.state]))
+            if model.given == level.memory:
+                level.write[0] = 0
+            self.levels.append(_Level(level.memory, level.write, level.read, axis, bounded and axis is None))
         self.possible = cells >= 1
         self.ends = np.concatenate(([0.0], np.cumsum(np.array(model.forward, float))))
 
     @property
     def priced(self) -> bool:
-        """Whether a level has a price in place of an axis; otherwise the best schedule is that of all persistent ones.
+        """Whether a level has a price in place of an axis.
 
-        Sizes may be rounded up, too.
+        Otherwise, the best schedule is that of all persistent ones, unless sizes are rounded up.
         """
         return any(level.priced for level in self.levels)
 
@@ -129,8 +127,9 @@ class WorkingTable:
             if operations is None:
                 break
             held, fits = _held(model, operations)
-            if fits and (best is None or cost(model, operations) < best[0]):
-                best = cost(model, operations), operations
+            time = cost(model, operations)
+            if fits and (best is None or time < best[0]):
+                best = time, operations
             over = np.where(has_price[:, None], held - capacity[:, None], 0)
             if number == 0 and fits:
                 break
@@ -146,10 +145,10 @@ class WorkingTable:
 
     def fill(self, rate: NumberArray, profile: NumberArray, stopped: Callable[[], bool]) -> bool:
         """Fill the tables at these prices; False if stopped."""
-        n, shape = self.model.steps, tuple(self.shape)
+        n = self.model.steps
         self.rate, self.profile = rate, np.concatenate(([0.0], np.cumsum(profile)))
-        self.v = np.full((n, n, *shape), np.inf, dtype=np.float32)
-        self.p = np.full((len(self.levels), n, n, *shape), np.inf, dtype=np.float32)
+        self.v = np.full((n, n, *self.shape), np.inf, dtype=np.float32)
+        self.p = np.full((len(self.levels), n, n, *self.shape), np.inf, dtype=np.float32)
         for k in range(n):
             if stopped():
                 return False
@@ -164,15 +163,15 @@ class WorkingTable:
         if i == k:
             v[need + int(self.extra[k]) :] = 0
         else:
-            low, high = self._shift(0, i)
+            low, high = self.shifts(0, i)
             if low is not None:
                 v[high] = self._staying(i, k)[(slice(None), *low)].min(axis=0)
         for level, split in zip(self.levels, moved, strict=False):
-            low, high = self._shift(level.axis, i)
+            low, high = self.shifts(level.axis, i)
             if low is not None:
                 np.minimum(v[high], split[low] + np.float32(level.write[i]), out=v[high])
         for b, level in enumerate(self.levels):
-            low, high = self._shift(level.axis, i)
+            low, high = self.shifts(level.axis, i)
             if low is not None:
                 p = self.p[b, i, k]
                 p[low] = v[high]
@@ -190,8 +189,7 @@ class WorkingTable:
         # The left part begins when x_i needs no other bytes than its own.
         size = int(self.state[i])
         left = self.v[i:k, i]
-        width = self.shape[0] - size
-        sums[:, : max(0, width)] += left[:, size:]
+        sums[:, : self.shape[0] - size] += left[:, size:]
         self._forbid(sums, np.maximum.accumulate(self.state[i + 1 : k + 1]) + above)
         return sums
 
@@ -212,29 +210,18 @@ class WorkingTable:
         cells = (slice(None), slice(None), *(None,) * (len(self.shape) - 1))
         sums += np.where(np.arange(self.shape[0]) >= need[:, None], 0, np.inf).astype(np.float32)[cells]
 
-    def _shift(self, axis: int | None, i: int) -> tuple[tuple[slice, ...] | None, tuple[slice, ...]]:
-        """Return the cells with x_i in a memory, and the same cells without it."""
-        low, high = [slice(None)] * len(self.shape), [slice(None)] * len(self.shape)
-        if axis is not None:
-            size = int(self.sizes[axis][i])
-            if size >= self.shape[axis]:
-                return None, ()
-            low[axis], high[axis] = slice(0, self.shape[axis] - size), slice(size, None)
-        return tuple(low), tuple(high)
-
     def operations(self) -> list[Operation] | None:
         """Return the schedule of the table; None if there is none."""
         n, model = self.model.steps, self.model
-        start = tuple(size - 1 for size in self.shape)
-        if not np.isfinite(self.v[(n - 1, 0, *start)]):
+        if not np.isfinite(self.v[(n - 1, 0, *self.full)]):
             return None
         emitter = Emitter()
-        given, stack = model.given, [(0, n - 1, start, LIVE)]
+        given, stack = model.given, [(0, n - 1, self.full, LIVE)]
         while stack:
             i, k, free, place = stack.pop()
             if place >= 0:
                 level = self.levels[place]
-                more = self._shifted(free, level.axis, i, 1)
+                more = self.shifted(free, level.axis, i, 1)
                 leaves = np.inf if more is None else self.v[(k, i, *more)]
                 stays = self._splits(place, i, k, free).min() if k > i else np.inf
                 emitter.read(i, level.memory, last=bool(leaves <= stays))
@@ -256,7 +243,7 @@ class WorkingTable:
                         emitter.discard(0, given)
                 given = None
             j = i + 1 + int(np.argmin(self._splits(place, i, k, free)))
-            before = self._shifted(free, 0, i, 1) if place == KEPT else free
+            before = self.shifted(free, 0, i, 1) if place == KEPT else free
             assert before is not None
             emitter.advance(i, j)
             stack.append((i, j - 1, before, place))
@@ -272,24 +259,17 @@ class WorkingTable:
     def _chosen(self, i: int, k: int, free: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
         """Return where x_i goes, and the free units after that."""
         best: tuple[float, int, tuple[int, ...]] | None = None
-        less = self._shifted(free, 0, i, -1)
+        less = self.shifted(free, 0, i, -1)
         if less is not None:
             best = float(self._splits(KEPT, i, k, less).min()), KEPT, less
         for b, level in enumerate(self.levels):
-            less = self._shifted(free, level.axis, i, -1)
+            less = self.shifted(free, level.axis, i, -1)
             if less is not None:
                 value = float(level.write[i]) + float(self._splits(b, i, k, less).min())
                 if best is None or value < best[0]:
                     best = value, b, less
         assert best is not None
         return best[1], best[2]
-
-    def _shifted(self, free: tuple[int, ...], axis: int | None, i: int, sign: int) -> tuple[int, ...] | None:
-        """Return the free units with x_i taken out of a memory (1) or put into it (-1); None if they do not exist."""
-        if axis is None:
-            return free
-        units = free[axis] + sign * int(self.sizes[axis][i])
-        return (*free[:axis], units, *free[axis + 1 :]) if 0 <= units < self.shape[axis] else None
 
 
 def _held(model: Model, operations: list[Operation]) -> tuple[NumberArray, bool]:

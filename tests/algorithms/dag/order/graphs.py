@@ -70,7 +70,7 @@ def random_series_parallel(rng: random.Random, tasks: int) -> dict[str, Any]:
 
 
 def width(branches: int, length: int) -> dict[str, Any]:
-    """Independent chains with pseudo-random sizes: the number of downsets is (length + 1)^branches."""
+    """Independent chains with pseudo-random sizes: the number of down-sets is (length + 1)^branches."""
     tasks = []
     for b in range(branches):
         for i in range(length):
