@@ -17,7 +17,7 @@ from remat.report.text.columns import text_width
 HELP = """Explain a word of an answer, or list the words.
 
 \b
-  remat explain                 all words, the first sentence of each
+  remat explain                 all words
   remat explain gap
   remat explain memory-persistent
   remat explain --format markdown > glossary.md"""
@@ -44,8 +44,7 @@ def command(session: Session, term: tuple[str, ...], format_: str) -> int:
     if not term:
         width = max(len(known.name) for known in all_terms())
         for known in all_terms():
-            first = known.meaning.split(". ")[0].rstrip(".") + "."
-            lines = textwrap.wrap(first, wide - width - 2)
+            lines = textwrap.wrap(known.meaning, wide - width - 2)
             session.emit(f"{known.name:<{width}}  " + ("\n" + " " * (width + 2)).join(lines))
         return ExitCode.OK
     asked = " ".join(term)

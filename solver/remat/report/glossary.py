@@ -1,4 +1,4 @@
-"""The glossary, printed by `remat explain` and docs/reference/glossary.md: each term in two sentences."""
+"""The glossary, printed by `remat explain` and docs/reference/glossary.md: each term in one sentence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Term:
     name : str
         Name by which `find_term` finds it.
     meaning : str
-        Two sentences.
+        One sentence.
     picture : str
         Drawing in lines of text; may be empty.
     page : str
