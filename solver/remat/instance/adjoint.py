@@ -15,7 +15,7 @@ _LIVE = "live"
 
 
 class Step(Model):
-    """One step where steps differ; what is left out has the instance's own value."""
+    """One step of a time loop; omitted fields are those of the instance."""
 
     forward_time: Time | None = None
     backward_time: Time | None = None
@@ -59,8 +59,8 @@ def _slots(value: object) -> int | None:
 class StorageLevel(Model):
     """A level of checkpoint storage: `capacity` as a size, or `slots` of the largest state.
 
-    `write_time` and `read_time` are per checkpoint; `bandwidth` adds size/bandwidth both ways. By default
-    transfers occupy the processor; a `channel` of its own makes the level asynchronous.
+    `write_time` and `read_time` are per checkpoint; `bandwidth` adds size/bandwidth in both directions. By default,
+    transfers occupy the processor; with a separate `channel`, they overlap with computation.
     """
 
     name: Name
@@ -89,17 +89,23 @@ class AdjointInstance(BaseInstance):
         PlainValidator(_steps),
         PlainSerializer(lambda steps: steps),  # the union's own serializer would not recognise the validated steps
         LazySchema(_steps_schema),
-    ] = Field(description="Number of steps, or a list with the fields of each.")
-    forward_time: Time = Field(default=1, description="Time of a forward step, where the step has no own.")
-    backward_time: Time = Field(default=1, description="Time of a backward step, where the step has no own.")
-    state_size: Size = Field(default=1, description="Bytes of a state, where the step has no own.")
-    adjoint_size: Size | None = Field(default=None, description="Bytes of an adjoint; those of the state by default.")
+    ] = Field(description="Number of steps, or a list of steps.")
+    forward_time: Time = Field(default=1, description="Time of the forward of a step, unless the step gives its own.")
+    backward_time: Time = Field(default=1, description="Time of the backward of a step, unless the step gives its own.")
+    state_size: Size = Field(default=1, description="Bytes of a state, unless the step gives its own.")
+    adjoint_size: Size | None = Field(default=None, description="Bytes of an adjoint; null: as the state.")
     storage: Annotated[tuple[StorageLevel, ...], Many] = Field(
-        default=(), description="Memories for states, from fast to slow."
+        default=(), description="Storage levels for states, from fast to slow."
     )
-    initial_state: Name = Field(default=_LIVE, description="The level in which the first state lies as well, or live.")
-    tape_size: Size | None = Field(default=None, description="Bytes that a backward step needs of its forward step.")
-    tape_time: Time | None = Field(default=None, description="Time of the forward step that makes the tape.")
+    initial_state: Name = Field(
+        default=_LIVE, description="Storage level that also holds the first state at the start, or `live` for none."
+    )
+    tape_size: Size | None = Field(
+        default=None, description="Bytes that the backward of a step reads from its saving forward; null: no tape."
+    )
+    tape_time: Time | None = Field(
+        default=None, description="Time of the forward that writes the tape; null: as the forward."
+    )
 
     @property
     def length(self) -> int:

@@ -31,7 +31,7 @@ Text = Annotated[str, Field(strict=True, max_length=100_000)]
 
 
 class UnitsModel(Model):
-    """What bare numbers mean: `time` in s, ms, us, ns or unit; `memory` in B or unit."""
+    """Units of bare numbers: `time` in s, ms, us, ns or unit; `memory` in B or unit."""
 
     time: Literal["s", "ms", "us", "ns", "unit"] = Field(default="s", description="Unit of bare times.")
     memory: Literal["B", "unit"] = Field(default="B", description="Unit of bare sizes.")
@@ -75,18 +75,18 @@ class BaseInstance(Constructed):
     """Fields for readers only, by the list whose entries have them: the digest ignores them."""
     schema_: Annotated[
         Literal["remat.instance/1", "remat.instance/2", "remat.instance/3"],
-        Field(alias="schema", description="The format; each is the one before with some fields more."),
+        Field(alias="schema", description="Format; each extends the one before."),
     ] = SCHEMA
-    name: Text = Field(default="", description="What results call it.")
-    description: Text = Field(default="", description="What it is, for people.")
-    source: Text = Field(default="", description="Where it comes from.")
+    name: Text = Field(default="", description="Name in results.")
+    description: Text = Field(default="", description="Description for people; not part of the digest.")
+    source: Text = Field(default="", description="Origin of the instance, for people; not part of the digest.")
     units: UnitsModel = Field(
-        default=UnitsModel.model_construct(), description="What bare numbers mean: seconds and bytes by default."
+        default=UnitsModel.model_construct(), description="Units of bare numbers; default: seconds and bytes."
     )
     machine: MachineModel | None = Field(
-        default=None, description="Memories, processors and links. Null: one unbounded memory and one processor."
+        default=None, description="Memories, processors and links; null: one unbounded memory and one processor."
     )
-    static_memory: Size = Field(default=0, description="Bytes that lie in the working memory throughout.")
+    static_memory: Size = Field(default=0, description="Bytes that occupy the working memory throughout.")
 
     @model_validator(mode="wrap")
     @classmethod

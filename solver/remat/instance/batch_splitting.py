@@ -21,12 +21,12 @@ Before = Annotated[int, Field(strict=True, ge=0, le=LARGEST_COUNT)]
 
 
 class SizeModel(Model):
-    """Micro-batches of another size, with times and sizes of their own: nothing is scaled."""
+    """Micro-batches of another size, with their own times and sizes; nothing is scaled."""
 
-    samples: Count = Field(description="How many samples such a micro-batch has.")
+    samples: Count = Field(description="Number of samples of such a micro-batch.")
     layers: Annotated[
         tuple[LayerWork, ...],
-        Field(min_length=1, description="Times and sizes of each of the instance's layers, in the same order."),
+        Field(min_length=1, description="Times and sizes of the instance's layers, in the same order."),
         Many,
     ]
 
@@ -36,33 +36,31 @@ class SliceWork(LayerWork):
 
     cache_gradient_size: Size = Field(
         default=0,
-        description="Bytes of the gradients of its keys and values, in which the backwards of later slices add up.",
+        description="Bytes of the gradients of keys and values, to which the backwards of later slices add.",
     )
 
 
 class SliceModel(Model):
-    """A slice of a sequence: so many tokens, after so many others."""
+    """A slice of a sequence: `tokens` tokens after the first `before` tokens."""
 
-    tokens: Count = Field(description="How many tokens it has.")
-    before: Before = Field(default=0, description="How many tokens of the sequence come before it.")
+    tokens: Count = Field(description="Number of tokens of the slice.")
+    before: Before = Field(default=0, description="Number of tokens of the sequence before the slice.")
     layers: Annotated[
         tuple[SliceWork, ...],
-        Field(min_length=1, description="Times and sizes of each of the instance's layers, in the same order."),
+        Field(min_length=1, description="Times and sizes of the instance's layers, in the same order."),
         Many,
     ]
 
 
 class TokensModel(Model):
-    """What slices a sequence may be cut into. Each reads what the layer keeps of all slices before it."""
+    """Slices of sequences; each slice reads the saved values of all earlier slices."""
 
-    length: Count = Field(description="How many tokens a sequence has.")
-    slices: Annotated[
-        tuple[SliceModel, ...], Field(min_length=1, description="The slices that may be; others may not."), Many
-    ]
+    length: Count = Field(description="Number of tokens of a sequence.")
+    slices: Annotated[tuple[SliceModel, ...], Field(min_length=1, description="Possible slices."), Many]
     cut: Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_SLICES)] | None = Field(
         default=None,
-        description="The slices of every sequence, in tokens, first to last; each is then one of the instance's "
-        "`micro_batches`. Null: left to the schedule.",
+        description="Tokens of each slice of every sequence, in order, where `micro_batches` counts slices; "
+        "null: the schedule chooses.",
     )
 
     def of_cut(self, cut: Sequence[int]) -> list[SliceModel]:

@@ -25,7 +25,7 @@ MOST_OPERATORS = 10_000
 
 
 class Variant(Model):
-    """One way to run a stage's saving forward and its backward; what is left out is the stage's own."""
+    """An alternative for a stage's saving forward and backward; omitted fields are those of the stage."""
 
     name: Text = ""
     saving_forward_time: Time | None = None
@@ -39,12 +39,11 @@ class Variant(Model):
 class Stage(Model):
     """One stage of a chain (or `repeat` equal ones).
 
-    `saved_size` is what the backward needs beyond the stage's input and output. `saving_workspace` and
-    `saving_forward_time` belong to the forward that saves, and default to the plain forward's. Where `variants` are
-    listed, they are the stage's alternatives (all of them), the first one the default. A stage with parameters ends
-    with their update, which takes `update_time` and replaces them and the optimizer's state. `bucket_size` is what a
-    backward makes of their gradient before that is added to, or reduced into, what stays to the update. `origin` lists
-    the operators of its forward, each once.
+    `saved_size` counts the bytes that the backward reads in addition to the stage's input and output.
+    `saving_workspace` and `saving_forward_time` belong to the forward that saves; they default to those of the plain
+    forward. `variants` lists all alternatives of the stage; the first one is the default. The update of a stage with
+    parameters takes `update_time` and replaces the parameters and the optimizer state. `bucket_size` is the size of a
+    gradient as a backward writes it, before it is summed or reduced. `origin` lists the operators of the forward.
     """
 
     since_2 = frozenset(["parameter_size", "parameter_gradient_size", "optimizer_size", "update_time"])
@@ -148,11 +147,11 @@ def sizes_of_stages(stages: Iterable[Stage]) -> int:
 class ChainInstance(BaseInstance):
     """A chain of stages, each with a forward and a backward.
 
-    `parameter_memory` and `optimizer_memory` name the memories in which parameters and optimizer states lie at the
-    start, and must lie at the end; None is the working memory, `any` leaves it to the schedule, stage by stage. With
-    `master_copy` the optimizer states hold the parameters, too (mixed precision): an update then reads the gradient and
-    its optimizer state only. `sharding` says what equal ranks share out among them. With a `staleness` steps follow
-    each other without end, and each uses the parameters as they were so many updates before the newest.
+    `parameter_memory` and `optimizer_memory` name the memories of parameters and optimizer states at start and end.
+    None is the working memory; with `any`, the schedule chooses, stage by stage. With `master_copy`, the optimizer
+    states contain the parameters (mixed precision), so an update reads only the gradient and the state. `sharding`
+    declares equal ranks. With a `staleness`, steps repeat without end, each with parameters that are that many updates
+    old.
     """
 
     annotations = MappingProxyType({"stages": ("origin",)})
@@ -160,21 +159,38 @@ class ChainInstance(BaseInstance):
     since_3 = frozenset(["sharding", "staleness"])
     kind: Literal["chain"] = "chain"
     input_size: Size = Field(description="Bytes of the input of the first stage.")
-    stages: Annotated[tuple[Stage, ...], Field(min_length=1, description="From the input to the loss."), Many]
-    loss: Loss = Field(default=Loss.model_construct(), description="What runs between forward and backward.")
-    in_place: Flag = Field(default=False, description="Whether outputs may take the bytes of inputs that are dropped.")
+    stages: Annotated[tuple[Stage, ...], Field(min_length=1, description="Stages from the input to the loss."), Many]
+    loss: Loss = Field(
+        default=Loss.model_construct(), description="Loss, which runs between the forwards and the backwards."
+    )
+    in_place: Flag = Field(default=False, description="Whether outputs may overwrite inputs that are dropped.")
     backward_reads: Reads = Field(
-        default=ALL_READS, description="What backwards read beside the gradient: any of input, output, saved."
+        default=ALL_READS,
+        description="Values that backwards read in addition to the gradient: any of input, output, saved.",
     )
-    input_gradient: Flag = Field(default=True, description="Whether the gradient of the input is wanted.")
-    parameter_memory: Name | None = Field(default=None, description="The memory in which parameters lie between steps.")
+    input_gradient: Flag = Field(default=True, description="Whether the gradient of the input is an output.")
+    parameter_memory: Name | None = Field(
+        default=None,
+        description="Memory of the parameters at start and end; null: the working memory; `any`: the schedule chooses.",
+    )
     optimizer_memory: Name | None = Field(
-        default=None, description="The memory in which optimizer states lie between steps."
+        default=None,
+        description="Memory of the optimizer states at start and end; null: the working memory; `any`: the "
+        "schedule chooses.",
     )
-    master_copy: Flag = Field(default=False, description="Whether optimizer states hold the parameters, too.")
-    sharding: ShardingModel | None = Field(default=None, description="What equal ranks share out among them.")
+    master_copy: Flag = Field(
+        default=False,
+        description="Whether the optimizer states contain the parameters, so that an update reads only gradient "
+        "and state.",
+    )
+    sharding: ShardingModel | None = Field(
+        default=None,
+        description="Equal ranks that share the batch, and by ZeRO also parameters, gradients or states; null: none.",
+    )
     staleness: Staleness | None = Field(
-        default=None, description="How many updates the parameters of a step are behind the newest."
+        default=None,
+        description="Number of updates by which the parameters of a periodic step are old; null: one step, not "
+        "periodic.",
     )
 
     def newer_keys(self, schema: int) -> frozenset[str]:

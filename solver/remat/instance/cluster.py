@@ -13,12 +13,12 @@ MOST_DEVICES = 256
 
 
 class DeviceModel(Model):
-    """A device with a memory of its own, or `count` equal ones called name0, name1, ..."""
+    """A device with one memory, or `count` equal ones called name0, name1, ..."""
 
-    name: Name = Field(description="Its name, unique among the devices; also that of its memory.")
-    type: Name | None = Field(default=None, description="What times by type call it; null: its name.")
-    count: Count = Field(default=1, description="How many equal ones there are.")
-    memory: Size | None = Field(default=None, description="Bytes that it holds at most; null: any number.")
+    name: Name = Field(description="Name of the device and of its memory, unique among the devices.")
+    type: Name | None = Field(default=None, description="Type that times by type refer to; null: the name.")
+    count: Count = Field(default=1, description="Number of equal ones.")
+    memory: Size | None = Field(default=None, description="Capacity in bytes; null: unbounded.")
 
     @property
     def names(self) -> list[str]:
@@ -32,16 +32,18 @@ class DeviceModel(Model):
 
 
 class LevelModel(Model):
-    """One level of the topology: how devices of one group, and of no smaller one, reach each other."""
+    """Link speed between devices whose smallest common group has this level."""
 
     devices: Count | None = Field(
-        default=None, description="Devices of a group: so many in the order of the list; null, the last level: all."
+        default=None, description="Number of devices of a group, in listed order; null (last level): all."
     )
-    bandwidth: Bandwidth = Field(default=None, description="Bytes per time, each way; null: no limit.")
-    latency: Time = Field(default=0, description="Time for which each transfer occupies its way beside size/bandwidth.")
+    bandwidth: Bandwidth = Field(default=None, description="Bytes per time in each direction; null: unlimited.")
+    latency: Time = Field(
+        default=0, description="Time for which each transfer occupies its link, in addition to size/bandwidth."
+    )
     delay: Time = Field(
         default=0,
-        description="Time from when the way is free again until the data has arrived; others may be under way.",
+        description="Time from the release of the link to the arrival of the data.",
     )
 
 
@@ -50,36 +52,37 @@ HOST = "host"
 
 
 class HostModel(Model):
-    """A memory that all devices reach, each by a way of its own in each direction; nothing runs there."""
+    """A memory with a link to and from each device, in which nothing runs."""
 
-    memory: Size | None = Field(default=None, description="Bytes that it holds at most; null: any number.")
+    memory: Size | None = Field(default=None, description="Capacity in bytes; null: unbounded.")
     bandwidth: Bandwidth = Field(
-        default=None, description="Bytes per time between a device and it, each way; null: no limit."
+        default=None, description="Bytes per time between the host and a device, in each direction; null: unlimited."
     )
-    latency: Time = Field(default=0, description="Time for which each transfer occupies its way beside size/bandwidth.")
+    latency: Time = Field(
+        default=0, description="Time for which each transfer occupies its link, in addition to size/bandwidth."
+    )
     delay: Time = Field(
         default=0,
-        description="Time from when the way is free again until the data has arrived; others may be under way.",
+        description="Time from the release of the link to the arrival of the data.",
     )
 
 
 class ClusterModel(Model):
-    """Devices, and how they reach each other: any one any other, by a way of their own in each direction."""
+    """Devices, with a link from each device to each other device."""
 
     devices: Annotated[tuple[DeviceModel, ...], Field(min_length=1, max_length=MOST_DEVICES)] = Field(
-        description="At least one."
+        description="Devices, at least one entry."
     )
     levels: Annotated[tuple[LevelModel, ...], Field(max_length=16)] = Field(
-        default=(), description="From the smallest group to all; none: transfers take no time."
+        default=(), description="Link speeds, from the smallest group of devices to all; empty: transfers take no time."
     )
     transfers: Literal["overlap", "blocking", "rendezvous", "grouped"] = Field(
         default="overlap",
-        description="What a transfer holds up beside its way: nothing (overlap); the sender (blocking); both devices, "
-        "from when both have come to it, one transfer after the other (rendezvous), or all those between two "
-        "operations at once, in whatever order (grouped).",
+        description="Devices that a transfer blocks: none (overlap), the sender (blocking), both, one by one "
+        "(rendezvous), or both, with all transfers between two operations posted at once (grouped).",
     )
     host: HostModel | None = Field(
-        default=None, description="A memory behind the devices, to which they may send what they need later."
+        default=None, description="Host memory, to which devices may offload values; null: none."
     )
 
     @property

@@ -38,18 +38,17 @@ def _place(value: object) -> Any:
 
 
 class Residency(Model):
-    """A value, and the memory it lies in (null: the working memory)."""
+    """A value and its memory (null: the working memory)."""
 
     since_3 = frozenset(["copies"])
-    value: Name = Field(description="The value.")
+    value: Name = Field(description="Name of the value.")
     memory: Name | None = Field(
         default=None,
-        description="The memory; null: the working memory. `any`, unless a memory is called so (remat.instance/3): an "
-        "input lies where the schedule's `initial` says, and stays there; such an input as an output lies where it "
-        "began.",
+        description="Name of the memory; null: the working memory; `any` (remat.instance/3): the schedule's "
+        "`initial` chooses, and the value stays there.",
     )
     copies: Count = Field(
-        default=1, description="Most memories in which an input of memory `any` may lie. Needs remat.instance/3."
+        default=1, description="Maximum number of memories that hold an input of memory `any` (remat.instance/3)."
     )
 
     def newer_keys(self, schema: int) -> frozenset[str]:
@@ -70,7 +69,7 @@ def _as_models(listed: Any, handler: SerializerFunctionWrapHandler) -> Any:
 
 
 class DagInstance(BaseInstance):
-    """Tasks and the values they read and write; the listed order is the reference order."""
+    """Tasks and the values that they read and write; the listed order is the reference order."""
 
     # Both lists may be views of columns (`remat.instance.columns`).
 
@@ -78,21 +77,21 @@ class DagInstance(BaseInstance):
     annotations = MappingProxyType({"values": ("shape", "dtype"), "tasks": ("origin",)})
     kind: Literal["dag"] = "dag"
     values: Annotated[tuple[Value, ...], Many, WrapSerializer(_as_models)] = Field(
-        default=(), description="The values, but those that a task's size declares."
+        default=(), description="Values, except those that a task declares by `size`."
     )
     tasks: Annotated[
         tuple[Task, ...],
         Field(
             min_length=1,
             max_length=LARGEST_COUNT,
-            description="The tasks; their order, where topological, is the reference order.",
+            description="Tasks; their order is the reference order, if it is topological.",
         ),
         Many,
         WrapSerializer(_as_models),
     ]
     inputs: Annotated[tuple[Place, ...], Many] = Field(
         default=(),
-        description="Values resident at the start. They count, may be freed, and are made again only by a task.",
+        description="Values resident at the start; once freed, they return only if a task writes them.",
     )
     pinned_inputs: Names = Field(default=(), description="Inputs that may not be freed.")
     outputs: Annotated[tuple[Place, ...], Many] = Field(
@@ -100,8 +99,8 @@ class DagInstance(BaseInstance):
     )
     stream: Count | None = Field(
         default=None,
-        description="All tasks are run for one sample after the other, without end, and so many samples are looked at "
-        "step by step; null: they are run once. Needs remat.instance/3.",
+        description="Number of samples of an endless stream that the verifier checks step by step; null: all "
+        "tasks run for one sample (remat.instance/3).",
     )
 
     @property

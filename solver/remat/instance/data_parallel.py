@@ -29,8 +29,12 @@ class RanksModel(Model):
     rank has a share of the optimizer's states, from 2 on of the gradients, from 3 on of the parameters.
     """
 
-    data: Count = Field(description="How many ranks share the batch.")
-    zero: ZeroStage = Field(default=0, description="Stage of ZeRO: what each rank has a share of.")
+    data: Count = Field(description="Number of ranks that share the batch.")
+    zero: ZeroStage = Field(
+        default=0,
+        description="Stage of ZeRO: ranks share nothing (0), optimizer states (1), also gradients (2), also "
+        "parameters (3).",
+    )
 
     @model_validator(mode="after")
     def _among_several(self) -> Self:
@@ -73,17 +77,17 @@ class ShardingModel(RanksModel):
 
     bucket: Size = Field(
         default=0,
-        description="Gradients of neighbouring stages are exchanged together, once they have as many bytes; 0: each.",
+        description="Bytes at which gradients of neighbouring stages are exchanged together; 0: each stage alone.",
     )
 
 
 class PipelineSharding(RanksModel):
-    """Ranks that each have a pipeline, device by device; these have micro-batches, too."""
+    """Ranks that each have a pipeline and train on separate micro-batches."""
 
     keep: Flag = Field(
         default=False,
-        description="Gathered parameters and whole sums of gradients stay for the step: each layer is gathered, its "
-        "gradients reduced, once a step, and not for each micro-batch.",
+        description="Whether each layer is gathered, and its gradients reduced, once per step instead of per "
+        "micro-batch.",
     )
 
     @property

@@ -17,11 +17,11 @@ _OF_PARAMETERS = ("parameter_size", "parameter_gradient_size", "optimizer_size",
 
 
 class Branch(Model):
-    """One of the chains: its input, and its stages from there to the loss."""
+    """One of the chains of a join, from its input to the loss."""
 
-    name: Text = Field(default="", description="What people call it.")
-    input_size: Size = Field(description="Bytes of its input.")
-    stages: Annotated[tuple[Stage, ...], Field(min_length=1, description="From the input to the loss."), Many]
+    name: Text = Field(default="", description="Name for people.")
+    input_size: Size = Field(description="Bytes of the input of the chain.")
+    stages: Annotated[tuple[Stage, ...], Field(min_length=1, description="Stages from the input to the loss."), Many]
 
     @property
     def length(self) -> int:
@@ -30,22 +30,23 @@ class Branch(Model):
 
 
 class JoinInstance(BaseInstance):
-    """Chains of stages whose outputs one loss reads, and whose gradients it writes."""
+    """Chains of stages that meet in one loss."""
 
     schema_: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
-        Literal["remat.instance/3"], Field(alias="schema", description="The format.")
+        Literal["remat.instance/3"], Field(alias="schema", description="Format.")
     ] = SCHEMA_3
     annotations = MappingProxyType({"stages": ("origin",)})
     kind: Literal["join"] = "join"
     chains: Annotated[tuple[Branch, ...], Field(min_length=1, max_length=MOST_CHAINS)] = Field(
-        description="The chains that meet in the loss."
+        description="Chains that meet in the loss."
     )
-    loss: Loss = Field(default=Loss.model_construct(), description="What reads the outputs of all chains.")
-    in_place: Flag = Field(default=False, description="Whether outputs may take the bytes of inputs that are dropped.")
+    loss: Loss = Field(default=Loss.model_construct(), description="Loss, which reads the outputs of all chains.")
+    in_place: Flag = Field(default=False, description="Whether outputs may overwrite inputs that are dropped.")
     backward_reads: Reads = Field(
-        default=ALL_READS, description="What backwards read beside the gradient: any of input, output, saved."
+        default=ALL_READS,
+        description="Values that backwards read in addition to the gradient: any of input, output, saved.",
     )
-    input_gradient: Flag = Field(default=True, description="Whether the gradients of the inputs are wanted.")
+    input_gradient: Flag = Field(default=True, description="Whether the gradients of the inputs are outputs.")
 
     @property
     def least_schema(self) -> str:

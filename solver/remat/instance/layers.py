@@ -27,30 +27,39 @@ PHASE_TIMES = ("forward_time", "backward_time", "weight_time")
 class LayerWork(Model):
     """Times and sizes of a layer for one micro-batch.
 
-    Where `weight_time` is given, the backward is in two halves: `backward_time` makes the gradient of the layer's
-    input, and `weight_time`, any time later, that of its parameters; `weight_saved_size` is kept from the one to the
-    other. A time may be an object, one time for each type of device: others cannot run the layer.
+    With a `weight_time`, the backward has two halves. The first one, of `backward_time`, writes the gradient of the
+    layer's input. The second one runs at any later time and writes the gradient of the parameters. `weight_saved_size`
+    is kept from the first to the second. A time may be an object with one time per device type; other types cannot run
+    the layer.
     """
 
     forward_time: TimeByType = Field(description="Time of the forward of one micro-batch.")
     backward_time: TimeByType | None = Field(
         default=None,
-        description="Time of its backward, or of the half that makes the input's gradient. Required, unless the "
-        "pipeline's weights are fixed: then there are forwards only.",
+        description="Time of the backward, or of its first half (gradient of the input); required, unless the "
+        "weights are fixed.",
     )
-    weight_time: TimeByType = Field(default=0, description="Time of the half that makes the parameters' gradient.")
+    weight_time: TimeByType = Field(
+        default=0, description="Time of the second half of the backward (gradient of the parameters); 0: no halves."
+    )
     paired_time: TimeByType | None = Field(
         default=None,
-        description="Time of the forward of one micro-batch and the whole backward of another at once; null: the sum.",
+        description="Time of a forward and the whole backward of another micro-batch at once; null: the sum.",
     )
-    output_size: Size = Field(default=0, description="Bytes of what the next layer reads.")
+    output_size: Size = Field(default=0, description="Bytes of the output, which later layers read.")
     saved_size: Size = Field(
-        default=0, description="Bytes that the backward needs beyond the layer's input and output."
+        default=0, description="Bytes that the backward reads in addition to the layer's input and output."
     )
-    weight_saved_size: Size = Field(default=0, description="Bytes kept from `backward_time`'s half to the other.")
-    gradient_size: Size | None = Field(default=None, description="Bytes of the output's gradient; null: as the output.")
-    forward_workspace: Size = Field(default=0, description="Bytes used while the forward runs.")
-    backward_workspace: Size = Field(default=0, description="Bytes used while a backward, or a half of it, runs.")
+    weight_saved_size: Size = Field(
+        default=0, description="Bytes kept from the first half of the backward to the second."
+    )
+    gradient_size: Size | None = Field(
+        default=None, description="Bytes of the gradient of the output; null: as the output."
+    )
+    forward_workspace: Size = Field(default=0, description="Additional bytes during the forward.")
+    backward_workspace: Size = Field(
+        default=0, description="Additional bytes during the backward, or during each half."
+    )
 
     @property
     def is_split(self) -> bool:
@@ -85,22 +94,20 @@ class LayerWork(Model):
 class TensorWork(LayerWork):
     """Times and sizes of one of several devices that run a layer together, each on a share of its tensors.
 
-    Nothing is scaled: they are those of that device, for one whole micro-batch.
+    They are those of this device for one whole micro-batch; nothing is scaled.
     """
 
-    parameter_size: Size = Field(default=0, description="Bytes of its share of the parameters.")
+    parameter_size: Size = Field(default=0, description="Bytes of the device's share of the parameters.")
     parameter_gradient_size: Size | None = Field(
-        default=None, description="Bytes in which their gradients are added up; null: as the parameters."
+        default=None, description="Bytes of the summed gradient of the parameters; null: as the parameters."
     )
-    optimizer_size: Size = Field(default=0, description="Bytes of its share of the optimizer's state.")
-    update_time: Time = Field(
-        default=0, description="Time in which a device updates its share of the parameters, at the end of a step."
-    )
+    optimizer_size: Size = Field(default=0, description="Bytes of the device's share of the optimizer state.")
+    update_time: Time = Field(default=0, description="Time of the update of the device's share, at the end of a step.")
     forward_collective_size: Size = Field(
-        default=0, description="Bytes that the devices add up, in a ring, in the course of each forward."
+        default=0, description="Bytes that the devices sum in a ring during each forward."
     )
     backward_collective_size: Size = Field(
-        default=0, description="Bytes that the devices add up, in a ring, in the course of each backward."
+        default=0, description="Bytes that the devices sum in a ring during each backward."
     )
 
     @property
@@ -113,32 +120,35 @@ class TensorWork(LayerWork):
 class Layer(LayerWork):
     """A layer (or `repeat` equal ones), with times and sizes of one micro-batch."""
 
-    name: Text = Field(default="", description="What people call it.")
+    name: Text = Field(default="", description="Name for people.")
     reads: tuple[Text, ...] = Field(
         default=(PREVIOUS,),
-        description='Whose outputs it reads: "previous", the layer before, or names of earlier layers; none: an input.',
+        description='Layers whose outputs it reads: "previous", or names of earlier layers; empty: a separate input.',
     )
-    backward_reads: Reads | None = Field(default=None, description="What the backward reads; null: as the instance.")
-    parameter_size: Size = Field(default=0, description="Bytes of its parameters.")
+    backward_reads: Reads | None = Field(
+        default=None, description="Values that the backward reads in addition to the gradient; null: as the instance."
+    )
+    parameter_size: Size = Field(default=0, description="Bytes of the parameters.")
     parameter_gradient_size: Size | None = Field(
-        default=None, description="Bytes in which their gradients are added up; null: as the parameters."
+        default=None, description="Bytes of the summed gradient of the parameters; null: as the parameters."
     )
     bucket_size: Size | None = Field(
         default=None,
-        description="Bytes in which a backward makes them, before they are added up, or reduced; null: as that.",
+        description="Bytes of a gradient as a backward writes it, before it is summed or reduced; null: as the "
+        "summed gradient.",
     )
-    optimizer_size: Size = Field(default=0, description="Bytes of the optimizer's state.")
+    optimizer_size: Size = Field(default=0, description="Bytes of the optimizer state.")
     update_time: Time = Field(
-        default=0, description="Time in which a device updates its parameters, at the end of a step."
+        default=0, description="Time of the parameter update on one device, at the end of a step."
     )
     discrepancy_size: Size = Field(
         default=0,
-        description="Bytes kept once beside the versions of its parameters, to correct for staleness or to predict.",
+        description="Bytes kept once, in addition to the versions of the parameters, for correction or prediction.",
     )
-    repeat: Count = Field(default=1, description="So many equal layers, one after the other.")
+    repeat: Count = Field(default=1, description="Number of equal layers in a row.")
     tensor: Annotated[dict[str, TensorWork], Field(max_length=MOST_DEGREES)] = Field(
         default={},
-        description='What one of 2, 4, ... devices has that run it together: an object "2" -> times and sizes.',
+        description="Times and sizes of one device if 2, 4, ... share the layer, by the number of devices.",
     )
 
     @property

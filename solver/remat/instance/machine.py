@@ -31,71 +31,71 @@ ANY = "any"
 
 
 class MemoryModel(Model):
-    """A memory; `capacity` null means unbounded."""
+    """A memory."""
 
     since_3 = frozenset(["static"])
-    name: Name = Field(description="Its name, unique among the memories.")
-    capacity: Size | None = Field(default=None, description="Bytes it holds at most; null: any number.")
+    name: Name = Field(description="Name, unique among the memories.")
+    capacity: Size | None = Field(default=None, description="Capacity in bytes; null: unbounded.")
     static: Size = Field(
         default=0,
-        description="Bytes that lie there throughout, beside the instance's static_memory. Needs remat.instance/3.",
+        description="Bytes that are occupied throughout, in addition to the instance's `static_memory` "
+        "(remat.instance/3).",
     )
 
 
 class ProcessorModel(Model):
     """A processor, or `count` equal ones called name0, name1, ..., working in one memory.
 
-    A task takes time / `speed`. The first listed processor of speed 1 is the reference: times are measured on it, its
-    memory is the working memory, and no other one is faster.
+    A task takes time / `speed`. Times refer to the first listed processor of speed 1; its memory is the working memory.
     """
 
     since_2 = frozenset(["speed"])
     since_3 = frozenset(["type"])
-    name: Name = Field(description="Its name, unique among the processors.")
-    memory: Name = Field(description="The memory in which its tasks read and write.")
-    count: Count = Field(default=1, description="How many equal ones there are.")
+    name: Name = Field(description="Name, unique among the processors.")
+    memory: Name = Field(description="Memory in which its tasks read and write.")
+    count: Count = Field(default=1, description="Number of equal ones.")
     speed: Speed = Field(
         default=1,
-        description="A task takes time / speed; at least one processor has speed 1. Needs remat.instance/2.",
+        description="Relative speed, at most 1: a task takes time / speed; at least one processor has speed 1 "
+        "(remat.instance/2).",
     )
     type: Name | None = Field(
-        default=None, description="The type that times by type name; null: none. Needs remat.instance/3."
+        default=None, description="Type that times by type refer to; null: none (remat.instance/3)."
     )
 
 
 class LinkModel(Model):
-    """A way from one memory to another: a transfer takes latency + size/bandwidth on its channel, and then `delay`.
+    """A link from one memory to another: a transfer takes latency + size/bandwidth on its channel, and then `delay`.
 
-    One from a memory to itself is the way to its equals that are not listed: collectives of one part occupy it.
+    A link from a memory to itself connects to identical devices that are not listed; collectives of one part use it.
     """
 
     since_3 = frozenset(["delay", "ratio", "codec", "energy"])
-    source: Name = Field(description="The memory that it reads.")
-    target: Name = Field(description="The memory that it writes.")
-    bandwidth: Bandwidth = Field(default=None, description="Bytes per time; null: transfers take the latency only.")
-    latency: Time = Field(default=0, description="Time that each transfer takes beside size/bandwidth.")
+    source: Name = Field(description="Memory from which values are sent.")
+    target: Name = Field(description="Memory to which values are sent.")
+    bandwidth: Bandwidth = Field(default=None, description="Bytes per time; null: transfers take only the latency.")
+    latency: Time = Field(default=0, description="Time of each transfer in addition to size/bandwidth.")
     delay: Time = Field(
         default=0,
-        description="Time from when the channel is free again until the data has arrived: any number of transfers are "
-        "under way at once. Needs remat.instance/3.",
+        description="Time from the release of the channel to the arrival of the data (remat.instance/3).",
     )
     ratio: Speed = Field(
         default=1,
-        description="Bytes that are sent for each that crosses the link, where it packs them. Needs remat.instance/3.",
+        description="Sent bytes per byte of a value, if the link compresses (remat.instance/3).",
     )
     codec: Bandwidth = Field(
         default=None,
-        description="Bytes per time that are packed and unpacked, before the link is free again; null: that takes no "
-        "time. Needs remat.instance/3.",
+        description="Bytes per time that the link compresses and decompresses while it is occupied; null: no "
+        "time (remat.instance/3).",
     )
     energy: Energy = Field(
         default=0,
-        description="Energy of each byte of a value that crosses the link, before compression. Needs remat.instance/3.",
+        description="Energy per byte of a value that crosses the link, before compression (remat.instance/3).",
     )
     channel: NameOrNames | None = Field(
         default=None,
-        description="What a transfer occupies; null: a channel of the link's own. Links that share one take turns; one "
-        "named after a processor keeps that from running tasks. A list (remat.instance/3): it occupies all of them.",
+        description="Channel that a transfer occupies; links that share one take turns, one named like a "
+        "processor blocks it; null: a separate one; a list: all of them (remat.instance/3).",
     )
 
     def newer_keys(self, schema: int) -> frozenset[str]:
@@ -120,18 +120,18 @@ class LinkModel(Model):
 class MachineModel(Model):
     """The machine of an instance.
 
-    The first processor of speed 1 is the *reference processor*. Its memory is the *working memory*, which budgets and
-    static memory mean. Otherwise the order of memories, processors and links has no meaning.
+    The first processor of speed 1 is the *reference processor*. Its memory is the *working memory*, to which budgets
+    and static memory refer. The order of memories, processors and links has no other meaning.
     """
 
-    memories: Annotated[tuple[MemoryModel, ...], Field(min_length=1, description="At least one."), Many] = (
+    memories: Annotated[tuple[MemoryModel, ...], Field(min_length=1, description="Memories, at least one."), Many] = (
         MemoryModel.model_construct(name="memory"),
     )
-    processors: Annotated[tuple[ProcessorModel, ...], Field(min_length=1, description="At least one."), Many] = (
-        ProcessorModel.model_construct(name="processor", memory="memory"),
-    )
+    processors: Annotated[
+        tuple[ProcessorModel, ...], Field(min_length=1, description="Processors, at least one."), Many
+    ] = (ProcessorModel.model_construct(name="processor", memory="memory"),)
     links: Annotated[tuple[LinkModel, ...], Many] = Field(
-        default=(), description="The only ways between memories, each in one direction."
+        default=(), description="Links between memories, each in one direction."
     )
 
     @model_validator(mode="after")

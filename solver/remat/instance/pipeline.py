@@ -37,60 +37,61 @@ MOST_SIZES = 64
 
 
 class PipelineInstance(BaseInstance):
-    """Layers in a row, micro-batches that pass them forwards and back, and a cluster to run that on.
+    """A training step of layers in micro-batches on several devices.
 
-    `weights` says when parameters change: ``flush``, after all micro-batches of a step. Otherwise micro-batches follow
-    each other without end, `micro_batches` of them are looked at, and each `update_every` of them the parameters
-    change, while others are under way: both halves of a micro-batch then use the version that was the newest when its
-    forward began (``stash``: as many versions as that takes; ``double``: two at most), or whichever is there
-    (``single``). With ``fixed`` weights they never change: there are forwards only (inference), layers may read any
-    earlier ones, and lie on several devices. A layer may lie on up to `copies` devices, with its parameters on each; a
-    micro-batch passes one of them. `sizes` or `tokens` leave to the schedule how the batch is divided into
-    micro-batches.
+    Unless `weights` is ``flush``, micro-batches follow each other without end, and the verifier checks `micro_batches`
+    of them step by step. With ``fixed`` weights, layers may read any earlier ones, and may be on several devices. A
+    layer may be on up to `copies` devices, with its parameters on each. With `sizes` or `tokens`, the schedule divides
+    the batch.
     """
 
     schema_: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
-        Literal["remat.instance/3"], Field(alias="schema", description="The format.")
+        Literal["remat.instance/3"], Field(alias="schema", description="Format.")
     ] = SCHEMA_3
     kind: Literal["pipeline"] = "pipeline"
-    layers: Annotated[tuple[Layer, ...], Field(min_length=1, description="From the input to the loss."), Many]
-    micro_batches: Count = Field(description="How many micro-batches a step has.")
-    cluster: ClusterModel = Field(description="Devices, and how they reach each other.")
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1, description="Layers from the input to the loss."), Many]
+    micro_batches: Count = Field(description="Number of micro-batches of a step.")
+    cluster: ClusterModel = Field(description="Devices and their links.")
     weights: Literal["flush", "stash", "double", "single", "predicted", "fixed"] = Field(
         default="flush",
-        description="When parameters change: between two steps (flush), or while micro-batches are under way, which "
-        "keep the version they began with (stash), of at most two (double), use what is there (single), or what is "
-        "predicted from it (predicted); never, in inference, where layers have forwards only (fixed).",
+        description="Version of the parameters: they change between steps (flush), or a micro-batch uses the "
+        "newest at its start (stash; double: of two), the current (single) or a predicted one; "
+        "fixed: they never change.",
     )
     update_every: Count | None = Field(
-        default=None, description="Micro-batches from one change of the parameters to the next; null: 1. For double."
+        default=None,
+        description="Number of micro-batches from one change of the parameters to the next, for `double`; null: 1.",
     )
     backward_reads: Reads = Field(
-        default=ALL_READS, description="What backwards read beside the gradient: any of input, output, saved."
+        default=ALL_READS,
+        description="Values that backwards read in addition to the gradient: any of input, output, saved.",
     )
-    copies: Count = Field(default=1, description="Devices on which one layer may lie at the same time, at most.")
+    copies: Count = Field(default=1, description="Maximum number of devices that hold one layer.")
     exchange: Literal["none", "ring"] = Field(
         default="none",
-        description="How copies of a layer add up their gradients when a step ends: not counted (none), or in a ring.",
+        description="Exchange of the gradients of copies at the end of a step: not counted (none), or in a ring.",
     )
     sharding: PipelineSharding | None = Field(
         default=None,
-        description="How equal ranks, neighbours of the cluster, train on parts of the batch, with a pipeline each.",
+        description="Equal ranks of neighbouring devices that train on parts of the batch, each with a "
+        "pipeline; null: one rank.",
     )
-    samples: Count | None = Field(default=None, description="How many samples a micro-batch of these `layers` has.")
+    samples: Count | None = Field(
+        default=None, description="Number of samples of a micro-batch of the listed `layers`."
+    )
     sizes: Annotated[
         tuple[SizeModel, ...],
-        Field(max_length=MOST_SIZES, description="Other sizes of micro-batches, of as many samples in all."),
+        Field(max_length=MOST_SIZES, description="Other sizes of micro-batches, for the same total number of samples."),
     ] = ()
     parts: Annotated[
         tuple[SizeModel, ...],
         Field(
             max_length=MOST_SIZES,
-            description="Parts of a micro-batch, by their samples, where a layer's copies share each one.",
+            description="Parts into which copies of a layer divide a micro-batch, by their samples.",
         ),
     ] = ()
     tokens: TokensModel | None = Field(
-        default=None, description="Slices into which each micro-batch, then one sequence, may be cut."
+        default=None, description="Slices into which each sequence may be cut; null: none."
     )
 
     @property

@@ -53,21 +53,21 @@ Shape = Annotated[
 
 
 class Value(Model):
-    """Something that occupies memory while it is resident."""
+    """A value, which occupies memory while it is resident."""
 
     since_3 = frozenset(["shape", "dtype"])
-    id: Name = Field(description="Its name, unique among the values.")
-    size: Size = Field(description="Bytes that it occupies while it is resident.")
-    shape: Shape = Field(default=None, description="Its extents, for people; null: not known.")
-    dtype: Label = Field(default="", description="Type of its elements, for people.")
+    id: Name = Field(description="Name, unique among the values.")
+    size: Size = Field(description="Bytes that the value occupies while it is resident.")
+    shape: Shape = Field(default=None, description="Extents of the tensor, for people; null: unknown.")
+    dtype: Label = Field(default="", description="Type of the elements, for people.")
 
 
 class Origin(Model):
-    """Where a task comes from in somebody's program; people see the module beside the task's name."""
+    """Source of a task in a program; tables show the module after the task's name."""
 
-    module: Label = Field(default="", description="The part of the program, such as layer3.5.conv2.")
-    op: Label = Field(default="", description="The operator, such as aten.convolution.")
-    source: Label = Field(default="", description="The place in the source, such as model.py:12.")
+    module: Label = Field(default="", description="Part of the program, such as layer3.5.conv2.")
+    op: Label = Field(default="", description="Operator, such as aten.convolution.")
+    source: Label = Field(default="", description="Line of the source code, such as model.py:12.")
 
 
 def _alpha(value: object) -> float:
@@ -78,11 +78,11 @@ def _alpha(value: object) -> float:
 
 
 class Parallel(Model):
-    """On p <= `max` processors of one memory the task takes time / p^alpha."""
+    """Rule for runs on p <= `max` processors of one memory, which take time / p^alpha."""
 
-    max: Count = Field(description="Most processors for one run.")
+    max: Count = Field(description="Maximum number of processors of one run.")
     alpha: Annotated[float, PlainValidator(_alpha), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})] = (
-        Field(default=1.0, description="1: p processors are p times as fast; 0: no faster than one.")
+        Field(default=1.0, description="Exponent of the speed-up: p processors are p^alpha times as fast.")
     )
 
 
@@ -92,66 +92,69 @@ MOST_PARTS = 256
 
 
 class Part(Model):
-    """What a collective does in one memory: part i runs where the i-th processor of its run is."""
+    """Part of a collective in one memory; part i uses the memory of the i-th processor of the run."""
 
-    reads: Names = Field(default=(), description="Values that must be resident in that memory.")
-    writes: Names = Field(default=(), description="Values that it makes there; others may make them elsewhere.")
-    memory: Name | None = Field(default=None, description="The memory; null: any that no other part is in.")
+    reads: Names = Field(default=(), description="Values that must be resident in this memory.")
+    writes: Names = Field(
+        default=(),
+        description="Values that the part writes in this memory; other parts may write the same values elsewhere.",
+    )
+    memory: Name | None = Field(default=None, description="Name of the memory; null: any memory without another part.")
 
 
 class Task(Model):
-    """Something that runs; `size` instead of `writes` makes it write one value named after itself."""
+    """A task; with `size` instead of `writes`, it writes one value with the task's name."""
 
     since_3 = frozenset(["origin", "on", "parts", "busy", "energy"])
-    id: Name = Field(description="Its name, unique among the tasks.")
+    id: Name = Field(description="Name, unique among the tasks.")
     time: TimeByType = Field(
-        description="Time of one run, on one processor. An object, type of processor -> time (remat.instance/3): it "
-        "cannot run on other types."
+        description="Time of one run on one processor, or an object with one time per processor type; other "
+        "types cannot run it (remat.instance/3)."
     )
     energy: EnergyByType = Field(
         default=0,
-        description="Energy of one run, in any one unit. An object, type of processor -> energy: of a run on a "
-        "processor of that type. Needs remat.instance/3.",
+        description="Energy of one run, or an object with one energy per processor type; all energies have one "
+        "unit (remat.instance/3).",
     )
-    reads: Names = Field(default=(), description="Values that must be resident while it runs.")
+    reads: Names = Field(default=(), description="Values that must be resident during the run.")
     writes: Names | None = Field(
         default=None,
-        description="Values that each run makes, all of them. Several tasks may write one value: alternatives.",
+        description="Values that each run writes; several tasks that write one value are alternatives.",
     )
     size: Size | None = Field(
-        default=None, description="Instead of writes: it writes one value of this size, which has the task's name."
+        default=None, description="Bytes of the only output, which has the task's name; replaces `writes`."
     )
-    workspace: Size = Field(
-        default=0, description="Bytes that it needs beside what it reads and writes, while it runs."
-    )
+    workspace: Size = Field(default=0, description="Additional bytes during the run.")
     in_place: Flag = Field(
         default=False,
-        description="What it writes may take the place of values that it reads and that are freed at its end.",
+        description="Whether outputs may overwrite inputs that are freed at the end of the run.",
     )
     required: Flag = Field(
         default=True,
-        description="Runs at least once. False: it need not run, unless only it makes a value that is wanted.",
+        description="Whether the task runs at least once.",
     )
-    recomputable: Flag = Field(default=True, description="May run more than once.")
-    once: Flag = Field(default=False, description="Runs exactly once, as an update of parameters does.")
+    recomputable: Flag = Field(default=True, description="Whether the task may run more than once.")
+    once: Flag = Field(default=False, description="Whether the task runs exactly once, like a parameter update.")
     phase: Text = Field(
         default="",
-        description="forward, loss or backward: for pictures, and algorithms that choose what the forward pass keeps. "
-        "Other texts mean nothing.",
+        description="Phase (forward, loss or backward), for pictures and for algorithms that choose what the "
+        "forward pass keeps.",
     )
-    parallel: Parallel | None = Field(default=None, description="How it may run on several processors; null: on one.")
+    parallel: Parallel | None = Field(
+        default=None, description="Rule for a run on several processors; null: one processor."
+    )
     on: Annotated[tuple[Name, ...], Field(min_length=1), Many] | None = Field(
-        default=None, description="Names of the processors on which it may run; null: any. Needs remat.instance/3."
+        default=None, description="Processors that may run the task; null: any (remat.instance/3)."
     )
     parts: Annotated[tuple[Part, ...], Field(min_length=1, max_length=MOST_PARTS), Many] | None = Field(
         default=None,
-        description="Instead of reads, writes and size: a collective, which runs in as many memories at once. It "
-        "occupies the links from each to the next, and from the last to the first. Needs remat.instance/3.",
+        description="Parts of a collective, one per memory, instead of reads, writes and size; it occupies the "
+        "links from each part to the next, and back to the first (remat.instance/3).",
     )
     busy: Flag = Field(
-        default=False, description="A collective occupies the processors of its run, too. Needs remat.instance/3."
+        default=False, description="Whether a collective also occupies its processors (remat.instance/3)."
     )
-    origin: Origin = Field(default=NOWHERE, description="Where it comes from, for people.")
+    origin: Origin = Field(default=NOWHERE, description="Source of the task, for people.")
 
     def newer_keys(self, schema: int) -> frozenset[str]:
         """Times by type also need `remat.instance/3`."""

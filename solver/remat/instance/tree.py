@@ -15,15 +15,19 @@ class TreeInstance(BaseInstance):
     """Flat arrays, one entry per node; the root's parent is -1."""
 
     kind: Literal["tree"] = "tree"
-    parent: ParentArray = Field(description="The parent of each node, by its number; -1 for the root.")
+    parent: ParentArray = Field(description="Number of the parent of each node; -1 for the root.")
     output_size: SizeArray = Field(description="Bytes of the value of each node.")
-    workspace: SizeArray | None = Field(default=None, description="Bytes that each node needs while it runs.")
-    time: TimeArray | None = Field(default=None, description="Time of each node; 1 by default.")
+    workspace: SizeArray | None = Field(
+        default=None, description="Additional bytes during the run of each node; null: 0."
+    )
+    time: TimeArray | None = Field(default=None, description="Time of each node; null: 1.")
     orientation: Literal["in", "out"] = Field(
-        default="in", description="in: a node reads the values of its children; out: it writes them."
+        default="in", description="Direction: a node reads the values of its children (in), or writes them (out)."
     )
     names: Annotated[tuple[Name, ...], Field(), Many] | None = Field(default=None, description="Names of the nodes.")
-    parallel: Parallel | None = Field(default=None, description="How a node runs on several processors.")
+    parallel: Parallel | None = Field(
+        default=None, description="Rule for runs of nodes on several processors; null: one processor."
+    )
 
     @property
     def length(self) -> int:
