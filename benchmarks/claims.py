@@ -26,14 +26,16 @@ UNITS = {"time": "unit", "memory": "unit"}
 
 @dataclass(frozen=True)
 class Tried:
-    """A table of figures of our own."""
+    """A table of figures of our own; the page shows the rows of `on_page`, or all."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    on_page: tuple[int, ...] = ()
 
     def markdown(self) -> str:
         """Return the table as a page prints it."""
-        head, *rows = (f"| {' | '.join(line)} |\n" for line in (self.header, *self.rows))
+        shown = [self.rows[index] for index in self.on_page] or self.rows
+        head, *rows = (f"| {' | '.join(line)} |\n" for line in (self.header, *shown))
         return "".join((head, "|---" * len(self.header) + "|\n", *rows))
 
 
@@ -64,9 +66,6 @@ LINKS = (("V100", 12), ("A100", 24))
 """Devices, with the GB/s of PCI Express 3 and 4."""
 
 SHARES = (10, 15, 20, 25, 50, 75)
-SHOWN = (10, 25, 50, 75)
-"""Budgets that have a row."""
-
 MOST_OVERHEAD = 0.2
 
 
@@ -87,14 +86,13 @@ def pofo() -> Tried:
             for name, cost in costs.items():
                 if cost <= MOST_OVERHEAD:
                     enough.setdefault(name, budget["device"])
-            if share not in SHOWN:
-                continue
             removed = f"{100 * (1 - costs['pofo'] / costs['rotor']):.0f}"
             rows.setdefault(f"{share} %", []).extend((overhead(found["rotor"]), overhead(found["pofo"]), removed))
         factors = (f"{high / enough['rotor']:.1f} x", f"{high / enough['pofo']:.1f} x")
         rows.setdefault("within 20 %", []).extend((*factors, "-"))
     columns = [(f"{device}: rotor", "pofo", "removed, %") for device, _ in LINKS]
-    return Tried(("budget", *(name for three in columns for name in three)), tuple((a, *b) for a, b in rows.items()))
+    header = ("budget", *(name for three in columns for name in three))
+    return Tried(header, tuple((a, *b) for a, b in rows.items()), on_page=(0, 3, 5, 6))
 
 
 RULES = ("chen-sqrt", "chen-greedy", "linearized-greedy", "dtr", "checkmate")
@@ -116,7 +114,7 @@ def checkmate() -> Tried:
                 for rule in RULES
             ]
             rows.append((name, f"{share} %", *("-" if one is None else overhead(one) for one in found)))
-    return Tried(("graph", "budget", *RULES), tuple(rows))
+    return Tried(("graph", "budget", *RULES), tuple(rows), on_page=(1, 2, 4, 5))
 
 
 OFFLOADING = ("vdnn-all", "tflms", "autoswap", "swapadvisor", "superneurons", "offload-greedy", "offload-dp")
@@ -162,7 +160,8 @@ def trees() -> Tried:
     drawn = f"{DRAWN_TREES} random trees of 60 nodes"
     ratio = f"mean {sum(ratios) / len(ratios):.3f}, largest {max(ratios):.3f}"
     rows.append((drawn, f"optimal for {len(ratios) - worse}", "-", ratio))
-    return Tried(("tree", "best post-order (liu-postorder)", "best traversal (liu)", "ratio"), tuple(rows))
+    header = ("tree", "best post-order (liu-postorder)", "best traversal (liu)", "ratio")
+    return Tried(header, tuple(rows), on_page=(0, 2, 4))
 
 
 def loop(steps: int, levels: Sequence[tuple[int | None, int]]) -> dict[str, Any]:
@@ -177,7 +176,7 @@ def loop(steps: int, levels: Sequence[tuple[int | None, int]]) -> dict[str, Any]
 def h_revolve() -> Tried:
     """Three levels against the first and the last of them alone."""
     rows = []
-    for steps in (100, 600):
+    for steps in (100, 300, 600):
         for levels in (((5, 0), (20, 1), (None, 5)), ((10, 0), (30, 1), (None, 10))):
             three = remat.solve(loop(steps, levels), algorithm="h-revolve")
             two = remat.solve(loop(steps, (levels[0], levels[2])), algorithm="disk-revolve")
@@ -187,7 +186,7 @@ def h_revolve() -> Tried:
             saved = f"{100 * (1 - three.makespan / two.makespan):.1f}"
             rows.append((f"{steps}", shown, f"{two.makespan}", f"{three.makespan}", saved))
     header = ("steps", "slots and times of the levels", "disk-revolve", "h-revolve", "saved, %")
-    return Tried(header, tuple(rows))
+    return Tried(header, tuple(rows), on_page=(0, 5))
 
 
 def through_time() -> Tried:
@@ -200,7 +199,7 @@ def through_time() -> Tried:
         result = remat.solve(document, algorithm=name, budget=slots)
         peak = the_peak(result)
         rows.append((name, f"{peak:,}", f"{100 * (1 - peak / whole):.1f}", overhead(result)))
-    return Tried(("algorithm", "states held", "memory saved, %", "overhead, %"), tuple(rows))
+    return Tried(("algorithm", "states held", "memory saved, %", "overhead, %"), tuple(rows), on_page=(1, 3, 4))
 
 
 # --- pipelines --------------------------------------------------------------------------------------------------------
@@ -230,7 +229,7 @@ def zero_bubble() -> Tried:
         spans = max(first.report.spans.values()) / max(result.report.spans.values()) - 1
         memory = max(result.peak_memory.values()) / max(first.peak_memory.values())
         rows.append((name, bubble, f"{100 * spans:+.1f}", f"{memory:.2f}"))
-    return Tried(("schedule", "bubble", "throughput", "peak"), tuple(rows))
+    return Tried(("schedule", "bubble", "throughput", "peak"), tuple(rows), on_page=(0, 1, 3, 4, 5, 6))
 
 
 PLANNERS = ("1f1b", "pipedream-dp", "dapple-plan", "piper", "tarnawski-dp")
