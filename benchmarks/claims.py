@@ -342,7 +342,7 @@ CLAIMS: Mapping[str, Callable[[], Tried]] = {
 
 def section(name: str) -> re.Pattern[str]:
     """Return the pattern of a table in the page."""
-    return re.compile(rf"(<!-- table of claim {re.escape(name)} -->\n\n)((?:\|.*\n)*)(\n<!-- end of the table -->)")
+    return re.compile(rf"(<!-- claim {re.escape(name)} -->\n\n)((?:\|.*\n)*)(\n<!-- table end -->)")
 
 
 def run(names: Sequence[str] = (), *, write: bool = False) -> None:

@@ -27,7 +27,7 @@ def number(cell):
 
 
 def test_every_claim_has_its_table():
-    assert PAGE.read_text().count("<!-- table of claim ") == len(CLAIMS)
+    assert PAGE.read_text().count("<!-- claim ") == len(CLAIMS)
     assert all(rows(name) for name in CLAIMS)
 
 
