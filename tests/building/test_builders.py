@@ -425,6 +425,15 @@ def test_streams_and_times_by_type_are_built_from_graphs_and_lists():
     assert remat.dag(graph, time=times, **shared).tasks[1].time == {"a100": 4, "t4": 9}
 
 
+def test_times_by_type_do_not_tell_the_number_of_nodes_of_an_edge_list():
+    """Two types, three nodes: the size of each node tells their number, and so do the edges."""
+    times = {"a100": [3, 4, 5], "t4": 9}
+    machine = remat.machine(**DEVICES)
+    for size in ([8, 4, 2], 8):
+        built = remat.dag([(0, 1), (0, 2)], time=times, size=size, machine=machine)
+        assert [task.time for task in built.tasks] == [{"a100": one, "t4": 9} for one in (3, 4, 5)]
+
+
 def test_origins_are_modules_or_dicts():
     lists = {"reads": [[], [0]], "writes": [[0], [1]], "time": [1, 2], "size": [5, 6]}
     built = remat.dag(**lists, origin=["stem", {"module": "head", "op": "add"}])

@@ -319,7 +319,8 @@ def _length(argument: str, given: Any, otherwise: int | None) -> int | None:
 def _of_tasks(graph: Any, time: Any, size: Any, names: Any, value_names: Any) -> _Shape:
     if value_names is not None:
         raise InstanceError("the value of a task has the task's name; leave this out", "value_names")
-    count = _length("names", names, _length("time", time, _length("size", size, None)))
+    typed = isinstance(time, Mapping) and any(isinstance(key, str) for key in time)  # nodes are numbers
+    count = _length("names", names, _length("time", None if typed else time, _length("size", size, None)))
     edges = edges_of(graph, count)
     reads = edges.predecessors()
     arrays.check_once("graph", reads, edges.count)
