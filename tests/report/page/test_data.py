@@ -15,8 +15,8 @@ from remat.errors import OptionError
 from remat.report.page import page, write_page
 from remat.report.page.data import Packed, pack
 from remat.report.plot.schedule import plot
-from remat.report.views.composition import Kind
 from remat.report.views.forward_backward import passes_of
+from remat.report.views.kinds import Kind, kind_labels
 from tests.report.results import OFFLOAD, chain_result, long_result, offload_result, result_of
 
 
@@ -103,7 +103,7 @@ def test_a_pipeline_has_its_operations_and_who_sends():
     # The header names the device that is fullest, which is not the first one.
     assert head["memories"][head["fullest"]]["name"] == "gpu3"
     text = page(result)
-    assert "fullest memory gpu3 2.285 GiB of 2.539 GiB (89.9%)" in text
+    assert "fullest memory gpu3 2.285 GiB of 2.539 GiB (89.9 %)" in text
     for label in ("forward", "input gradient", "weight gradient", "transfers", "idle"):
         assert f">{label}</span>" in text
     assert "saving forward" not in text.partition("<figure>")[0]
@@ -137,7 +137,8 @@ def test_what_a_page_says():
     assert "<h1>three stages</h1>" in text
     for said in ("rotor", f"makespan {result.makespan} ms", "at the peak", "checkpoints", "lower bound"):
         assert said.lower() in text.lower()
-    assert all(Kind(int(kind)).label in text for kind in pack(result)[0]["memories"][0]["at_peak"])
+    labels = kind_labels(result.graph)
+    assert all(labels[Kind(int(kind))] in text for kind in pack(result)[0]["memories"][0]["at_peak"])
 
 
 def test_a_page_needs_nothing_else_and_is_small():

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison, Ranking, Standing, by_algorithm, geometric_mean
 from remat.messages import printable
 from remat.report.text.comma_separated import to_csv as to_csv_text
 from remat.report.text.readable_names import shown_name
-from remat.units import Units, format_size, format_time, size_to_paste
+from remat.units import Units, format_percent, format_size, format_time, size_to_paste
 
 SHORT = {
     Outcome.INFEASIBLE: "infeasible",
@@ -136,23 +137,72 @@ def relative_to(comparison: Comparison) -> str:
     return f"Makespan over {comparison.baseline}'s" if comparison.baseline else "Makespan over the best of the row"
 
 
-def leaders(comparison: Comparison, most: int = 4) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the short grid: the best algorithm on each instance and budget, and the bound."""
-    lines = []
-    for (instance, _), cells in comparison.by_case.items():
-        first = cells[0]
-        if not first.job.algorithm:
-            lines.append([shown_name(instance), "", SHORT[first.answer.outcome], "", "", ""])
-            continue
-        winners = list(dict.fromkeys(cell.job.algorithm for cell in cells if comparison.wins(cell)))
-        more = f" +{len(winners) - most}" if len(winners) > most else ""
-        star = "*" if any(cell.answer.outcome is Outcome.OPTIMAL for cell in cells) else ""
-        solved = sum(cell.answer.solved for cell in cells)
-        bound = next((_ratio(comparison.ratio_to_bound(cell)) for cell in cells if comparison.wins(cell)), "-")
-        best = _best(comparison, cells) + star
-        names = ", ".join(winners[:most]) + more
-        lines.append([shown_name(instance), budget_text(first) or "-", best, bound, f"{solved}/{len(cells)}", names])
-    return ["instance", "budget", "best", "over bound", "solved", "by"], lines
+MOST_WINNERS = 2
+"""Algorithms that are equally good and named."""
+
+LEADERS_HEADER = ("instance", "budget", "best algorithm", "makespan", "overhead", "gap to bound", "solved")
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The best result of an instance and a budget.
+
+    Attributes
+    ----------
+    instance, budget : str
+    winners : str
+        The best algorithms; without a schedule, why there is none.
+    makespan : str
+        With ``*`` if it is proved optimal; without a schedule, the budget that is needed, if known.
+    overhead, gap : float or None
+        The gap is the share of the makespan above the lower bound, as in the answer of a solve.
+    solved : str
+    """
+
+    instance: str
+    budget: str
+    winners: str
+    makespan: str
+    overhead: float | None = None
+    gap: float | None = None
+    solved: str = ""
+
+    def row(self) -> list[str]:
+        """Return the texts under `LEADERS_HEADER`."""
+        overhead = "-" if self.overhead is None else format_percent(max(0.0, self.overhead))
+        gap = "-" if self.gap is None else format_percent(self.gap, 2) if self.gap else "0 %"
+        return [self.instance, self.budget or "-", self.winners, self.makespan or "-", overhead, gap, self.solved]
+
+
+def leader(comparison: Comparison, cells: Sequence[Cell]) -> Leader:
+    """Describe the best result of the cells of a case."""
+    first = cells[0]
+    instance = shown_name(first.job.instance)
+    if not first.job.algorithm:
+        return Leader(instance, "", SHORT[first.answer.outcome], "")
+    count = f"{sum(cell.answer.solved for cell in cells):,} of {len(cells):,}"
+    best = next((cell for cell in cells if comparison.wins(cell)), None)
+    if best is None:
+        outcomes = {cell.answer.outcome for cell in cells}
+        why = next((one for one in (Outcome.INFEASIBLE, Outcome.UNKNOWN) if one in outcomes), first.answer.outcome)
+        return Leader(instance, budget_text(first), SHORT[why], remedy(cells), solved=count)
+    winners = list(dict.fromkeys(cell.job.algorithm for cell in cells if comparison.wins(cell)))
+    more = f" and {len(winners) - MOST_WINNERS} more" if len(winners) > MOST_WINNERS else ""
+    ratio = comparison.ratio_to_bound(best)
+    return Leader(
+        instance,
+        budget_text(first),
+        f"{', '.join(winners[:MOST_WINNERS])}{more}",
+        _best(comparison, cells) + ("*" if any(cell.answer.outcome is Outcome.OPTIMAL for cell in cells) else ""),
+        best.answer.overhead,
+        None if ratio is None else max(0.0, 1 - 1 / ratio),
+        count,
+    )
+
+
+def leaders(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the short grid: the best result of each instance and budget."""
+    return list(LEADERS_HEADER), [leader(comparison, cells).row() for cells in comparison.by_case.values()]
 
 
 def _best(comparison: Comparison, cells: Sequence[Cell]) -> str:

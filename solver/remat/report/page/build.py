@@ -16,9 +16,11 @@ from remat.report.page.data import pack
 from remat.report.palette import DARK, GROUPS, GROUPS_DARK, LIGHT, OF_KIND, OF_PHASE, Role
 from remat.report.text.readable_names import shown_name
 from remat.report.text.summary import summary
-from remat.report.views.composition import Extra, Kind
+from remat.report.views.composition import Extra
+from remat.report.views.kinds import STACKED, Kind, kind_labels
 from remat.report.views.phases import Phase, phase_labels
 from remat.report.views.residents import fullest_memory
+from remat.solving.decisions.words import decision_words
 from remat.solving.result import Result
 from remat.units import format_percent, format_size, format_time
 from remat.version import __version__
@@ -74,8 +76,9 @@ def page(result: Result) -> str:
         raise OptionError("there is no schedule to plot")
     head, data = pack(result)
     name = shown_name(result.instance_name) or "(unnamed)"
+    facts = f"<p>{' · '.join(escape(fact) for fact in _facts(result))}</p>"
     body = [
-        f"<header><h1>{escape(name)}</h1><p>{' · '.join(escape(fact) for fact in _facts(result))}</p></header>",
+        f"<header><h1>{escape(name)}</h1>{facts}{_decided(result)}</header>",
         _controls(),
         _legend(result, head),
         _picture(_in_words(head, result)),
@@ -141,7 +144,7 @@ def _colours(groups: int) -> str:
     )
 
 
-_EXTRA = {Extra.STATIC: Role.PARAMETERS, Extra.WORKSPACE: Role.WORKSPACE, Extra.OTHER: Role.OTHER}
+_EXTRA = {Extra.STATIC: Role.STATIC, Extra.WORKSPACE: Role.WORKSPACE, Extra.OTHER: Role.OTHER}
 
 
 def _facts(result: Result) -> Iterator[str]:
@@ -157,6 +160,10 @@ def _facts(result: Result) -> Iterator[str]:
     if result.lower_bound:
         gap = f", gap {format_percent(result.gap, 2)}" if result.gap else ""
         yield f"lower bound {format_time(result.lower_bound, units)}{gap}"
+    if report.recompute_time:
+        part = f", {format_percent(float(report.recompute_time) / float(report.run_time))} of all runs"
+        yield f"recompute time {format_time(report.recompute_time, units)}{part if report.run_time else ''}"
+    yield from _unused_time(result)
     name = fullest_memory(result)
     memory = result.machine.memories[result.machine.memory_index[name]]
     size = report.peaks[name].size
@@ -164,6 +171,36 @@ def _facts(result: Result) -> Iterator[str]:
     yield f"{fullest}{shown_name(name)} {format_size(size, units)}{_limit(size, memory.capacity, result)}"
     yield f"{len(result.steps):,} steps"
     yield f"verified by remat {__version__}"
+
+
+MOST_DECISIONS = 6
+"""Decisions that the page lists at its top; all of them are under "How it was found"."""
+
+
+def _decided(result: Result) -> str:
+    """Return what the schedule decides, in words."""
+    told = list(decision_words(result))
+    left = len(told) - MOST_DECISIONS
+    shown = told if left <= 1 else [*told[:MOST_DECISIONS], f"and {left} more, listed below"]
+    return f'<ul class="decisions">{"".join(f"<li>{escape(words)}</li>" for words in shown)}</ul>'
+
+
+def _unused_time(result: Result) -> Iterator[str]:
+    """Yield the share of the makespan in which processors do nothing, if there is any."""
+    report = result.report
+    assert report is not None
+    share = {
+        processor.name: float(report.idle.get(processor.name, 0)) / (float(report.makespan) or 1.0)
+        for processor in result.machine.processors
+    }
+    if not any(share.values()):
+        return
+    if len(share) <= MOST_PEAKS:
+        yield f"idle {', '.join(f'{shown_name(name)} {format_percent(part)}' for name, part in share.items())}"
+        return
+    least, most = min(share, key=share.__getitem__), max(share, key=share.__getitem__)
+    ends = " to ".join(f"{format_percent(share[name])} ({shown_name(name)})" for name in (least, most))
+    yield f"idle {ends}, mean {format_percent(sum(share.values()) / len(share))}"
 
 
 def _controls() -> str:
@@ -198,12 +235,13 @@ _BY = {
 def _legend(result: Result, head: Mapping[str, Any]) -> str:
     """Return the colours that occur; those of bytes with their amounts at the peak of the fullest memory."""
     fullest = head["memories"][head["fullest"]]
-    kinds = [(kind, Kind(kind).label, Kind(kind).meaning) for kind in sorted(_used(head, "kinds"))]
+    used, labels = _used(head, "kinds"), kind_labels(result.graph)
+    kinds = [(int(kind), labels[kind], kind.meaning) for kind in STACKED if kind in used]
     sizes = {int(kind): size for kind, size in fullest["at_peak"].items()}
     shown = [_memory_legend(result, "kind", "use", kinds, sizes, hidden=head["groups"] is not None)]
     if head["groups"] is not None:
-        labels = head["groups"]["labels"]
-        groups = [(row, labels[row], "") for row in sorted(_used(head, "groups"))]
+        names = head["groups"]["labels"]
+        groups = [(row, names[row], "") for row in sorted(_used(head, "groups"))]
         shown.append(_memory_legend(result, "group", _BY[head["groups"]["by"]], groups, fullest["groups_at_peak"]))
     named = phase_labels(result)
     phases = "".join(
@@ -258,6 +296,7 @@ MOST_PEAKS = 8
 
 
 def _peaks(head: Mapping[str, Any], result: Result) -> Iterator[str]:
+    labels = kind_labels(result.graph)
     used = [memory for memory in head["memories"] if memory["peak"]]
     used.sort(key=lambda memory: -memory["peak"] / (memory["capacity"] or math.inf))
     if len(used) > MOST_PEAKS:
@@ -265,11 +304,11 @@ def _peaks(head: Mapping[str, Any], result: Result) -> Iterator[str]:
     for memory in used[:MOST_PEAKS]:
         peak = memory["peak"]
         parts = "".join(
-            f'<i class="kind-{kind}" style="flex:{size / peak:.5f}" title="{Kind(int(kind)).label}"></i>'
+            f'<i class="kind-{kind}" style="flex:{size / peak:.5f}" title="{labels[Kind(int(kind))]}"></i>'
             for kind, size in memory["at_peak"].items()
         )
         words = ", ".join(
-            f"{Kind(int(kind)).label} {format_size(size, result.units)} ({size / peak:.0%})"
+            f"{labels[Kind(int(kind))]} {format_size(size, result.units)} ({100 * size / peak:.0f} %)"
             for kind, size in memory["at_peak"].items()
         )
         size = f"{format_size(peak, result.units)}{_limit(peak, memory['capacity'], result)}"
@@ -281,7 +320,7 @@ def _limit(size: int, capacity: int | None, result: Result) -> str:
     if capacity is None:
         return ""
     share = 1000 * size // max(capacity, 1) / 10  # rounded down, so that 100 % means everything
-    return f" of {format_size(capacity, result.units)} ({share:.1f}%)"
+    return f" of {format_size(capacity, result.units)} ({share:.1f} %)"
 
 
 def _help() -> str:

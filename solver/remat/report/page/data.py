@@ -22,8 +22,9 @@ from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph
 from remat.messages import printable
 from remat.report.text.readable_names import shown_name, shown_step
 from remat.report.views.addresses import address_boxes
-from remat.report.views.composition import Composition, Contents, Extra, Kind, composition_of
+from remat.report.views.composition import Composition, Contents, Extra, composition_of
 from remat.report.views.forward_backward import passes_of
+from remat.report.views.kinds import STACKED, Kind, kind_labels
 from remat.report.views.phases import Phase, phase_labels, shown_phases
 from remat.report.views.residents import fullest_memory
 from remat.report.views.resources import occupied
@@ -104,10 +105,12 @@ def pack(result: Result) -> tuple[dict[str, Any], str]:
         "tick": ticks.size,
         "units": {"time": result.units.time, "memory": result.units.memory},
         "makespan": ticks.one(report.makespan),
-        "kinds": [{"label": kind.label, "meaning": kind.meaning} for kind in Kind],
+        "kinds": [{"label": label, "meaning": kind.meaning} for kind, label in kind_labels(result.graph).items()],
         "phases": list(phase_labels(result).values()),
         "used_phases": np.unique(phases).tolist(),
         "copy": int(Phase.COPY),
+        "again": int(Phase.RECOMPUTATION),
+        "static": int(Kind.STATIC),
         "workspace": int(Kind.WORKSPACE),
         "rows": _rows(result, packed),
         "passes": _passes(result, packed, ticks),
@@ -209,6 +212,14 @@ def _passes(result: Result, packed: Packed, ticks: _Ticks) -> int:
     phase = found.phase[order]
     packed.column("pass phase", np.array([OF_OPERATION[one] for one in Operation], dtype=np.int64)[phase])
     packed.column("pass chunk", found.chunk[order])
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    pass_, begin, stop = found.recomputed
+    sequence = np.lexsort((begin, place[pass_]))
+    begin, stop = ticks.of(begin[sequence]), ticks.of(stop[sequence])
+    packed.column("again pass", place[pass_[sequence]], differences=True)
+    packed.column("again start", begin, differences=True)
+    packed.column("again length", stop - begin)
     return len(order)
 
 
@@ -218,7 +229,7 @@ def _memory(result: Result, packed: Packed, found: Composition, index: int, phas
     contents = found.contents[index]
     memory = result.machine.memories[index]
     peak = result.report.peaks[memory.name]
-    used = [int(kind) for kind in Kind if contents.sizes[kind].any()]
+    used = [int(kind) for kind in STACKED if contents.sizes[kind].any()]
     packed.column(f"at {index}", _events_at(contents.time, result.report), differences=True)
     for kind in used:
         packed.column(f"bytes {index} {kind}", contents.sizes[kind], differences=True)

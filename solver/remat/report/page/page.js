@@ -208,7 +208,7 @@ class Page {
   drawPeak(pen, {memory, top}, y, limited) {
     const x = this.x(this.peakTime(memory)), {peak, capacity} = memory, end = LEFT + this.across;
     const inside = x >= LEFT - 1 && x <= end + 1, free = capacity - peak;
-    const below = capacity === null ? "" : free ? `, ${this.size(free)} below the budget` : ", all of the budget";
+    const below = capacity === null ? ", no limit" : free ? `, ${this.size(free)} below the budget` : ", all of the budget";
     pen.font = `bold 11px ${this.font}`;
     const said = [`${this.size(peak)}${below}: ${memory.cause}`, `${this.size(peak)}${below}`, this.size(peak)];
     const text = said.map(one => `${x < LEFT - 1 ? "◂ " : ""}peak ${one}${!inside && x > LEFT ? " ▸" : ""}`)

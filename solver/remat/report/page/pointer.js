@@ -272,11 +272,11 @@ Object.assign(Page.prototype, {
 
   /** What lies in a memory without being a value: static memory, and the workspace of what runs. */
   noValues(memory, time) {
-    const {workspace, groups} = this.head, {rows, bytes} = memory.sets.kind, at = rows.indexOf(workspace);
+    const {static: fixed, workspace, groups} = this.head, {rows, bytes} = memory.sets.kind, at = rows.indexOf(workspace);
     const work = at < 0 ? 0 : bytes[at][upper(memory.time, time) - 1];
     const style = (kind, extra) => this.by === "kind" ? `kind-${kind}` : `group-${groups.extra + extra}`;
     return [
-      {size: memory.static, style: style(0, 0), texts: ["static memory", this.head.kinds[0].label, "0 s, there from the start", "", "the end"]},
+      {size: memory.static, style: style(fixed, 0), texts: ["static memory", this.head.kinds[fixed].label, "0 s, there from the start", "", "the end"]},
       {size: work, style: style(workspace, 1), texts: ["workspace", this.head.kinds[workspace].label, "", "what runs now", ""]},
     ].filter(({size}) => size > 0);
   },

@@ -107,7 +107,7 @@ def test_cells_are_grouped_by_instance_and_budget():
     for _, rows in (grid(found), leaders(found)):
         assert [tuple(row[:2]) for row in rows] == list(found.by_case)
     assert grid(found)[1][0] == ["a/0", "10", "19", "1.0000", "1.0526"]
-    assert leaders(found)[1][0] == ["a/0", "10", "19", "1.9000", "2/2", "rotor"]
+    assert leaders(found)[1][0] == ["a/0", "10", "rotor", "19", "90.0 %", "47.37 %", "2 of 2"]
 
 
 def test_a_ranking_is_on_the_cells_that_all_solved():
@@ -126,7 +126,9 @@ def test_a_ranking_is_on_the_cells_that_all_solved():
     assert "Mean makespan over the best on the 2 cells that both algorithms solved." in text
     order = [
         'id="ranking"',
+        "Not ranked, since no cell was solved: never.",
         "Performance profile",
+        'id="best"',
         'id="algorithms"',
         'id="grid"',
         'id="cells"',

@@ -13,9 +13,11 @@ from remat.comparing.report.page.charts import COLOURS, curves, legend, profile
 from remat.comparing.report.page.schedules import schedules
 from remat.comparing.report.sentences import MOST_SENTENCES, sentences
 from remat.comparing.report.tables import (
+    LEADERS_HEADER,
     RANKING_HEADER,
     SHORT,
     budget_text,
+    leader,
     peak_text,
     problems,
     ranking_title,
@@ -86,11 +88,12 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
         *(f"<p>{escape(note)}</p>" for note in comparison.notes),
         "<p><b>Interrupted: cells are missing.</b></p>" if comparison.interrupted else "",
         (
-            f'<nav><a href="#ranking">Ranking</a><a href="#algorithms">Algorithms</a><a href="#curves">Curves</a>{link}'
-            '<a href="#grid">Grid</a><a href="#cells">Cells</a><a href="#words">In words</a></nav></header>'
+            '<nav><a href="#ranking">Ranking</a><a href="#best">Best</a><a href="#algorithms">Algorithms</a>'
+            f'<a href="#curves">Curves</a>{link}<a href="#grid">Grid</a><a href="#cells">Cells</a>'
+            '<a href="#words">In words</a></nav></header>'
         ),
-        _rankings(comparison),
-        _profile(comparison, order),
+        f'<div class="firsts"><div>{_rankings(comparison)}</div>{_profile(comparison, order)}</div>',
+        _leaders(comparison),
         '<h2 id="algorithms">All cells</h2>',
         _standings(comparison, standings, by_family=False),
         _families(comparison),
@@ -162,8 +165,12 @@ def _figures(comparison: Comparison, standings: Sequence[Standing]) -> str:
         ("cells", len(comparison)),
         ("solved", sum(standing.solved for standing in standings)),
         ("proved optimal", sum(standing.proved for standing in standings)),
+        ("infeasible", sum(standing.infeasible for standing in standings)),
+        ("unknown", sum(standing.unknown for standing in standings)),
+        ("refused", sum(standing.refused for standing in standings)),
         ("failed", failed),
     ]
+    shown = [(name, number) for name, number in shown if number or name not in ("infeasible", "unknown", "refused")]
     boxes = (f'<div class="figure"><b>{number:,}</b>{escape(name)}</div>' for name, number in shown)
     return f'<div class="figures">{"".join(boxes)}</div>'
 
@@ -244,7 +251,26 @@ def _rankings(comparison: Comparison) -> str:
             row += [_ratio(rank.ratio), (f"{rank.wins:,} of {ranking.common:,}", rank.wins, "")]
             rows.append([*row, (f"{rank.solved:,}", rank.solved, ""), (f"{rank.cells:,}", rank.cells, "")])
         parts.append(_table(columns, rows))
+    ranked = {rank.algorithm for ranking in rankings for rank in ranking.ranks}
+    left = [standing.algorithm for standing in comparison.standings() if standing.algorithm not in ranked]
+    if left:
+        parts.append(f'<p class="soft">Not ranked, since no cell was solved: {escape(", ".join(left))}.</p>')
     return "".join(parts)
+
+
+def _leaders(comparison: Comparison) -> str:
+    """List the best result of each instance and budget, with its overhead and its gap to the lower bound."""
+    columns = [(name, name in ("instance", "best algorithm")) for name in LEADERS_HEADER]
+    rows: list[list[Entry]] = []
+    for case, cells in comparison.by_case.items():
+        found, best = leader(comparison, cells), comparison.best.get(case)
+        texts = [text.removesuffix("-") if text == "-" else text for text in found.row()]
+        quiet = "" if best is not None else "quiet"
+        keys = (found.instance, cells[0].job.capacity, found.winners, best, found.overhead, found.gap, found.solved)
+        rows.append([(text, key, quiet) for text, key in zip(texts, keys, strict=True)])
+    about = "Overhead: time over that without recomputation. Gap: share of the makespan above the best lower bound."
+    note = f'<p class="soft">{about} * proved optimal.</p>'
+    return f'<h2 id="best">The best of each instance and budget</h2>{_table(columns, rows, "leaders")}{note}'
 
 
 def _profile(comparison: Comparison, order: Sequence[str]) -> str:
@@ -258,7 +284,7 @@ def _profile(comparison: Comparison, order: Sequence[str]) -> str:
         return ""
     about = "Performance profile: of the cells that an algorithm accepts, the share solved within a factor of the best"
     picture = f"<figure><figcaption>{about}</figcaption>{profile(ratios, solved)}{legend(solved)}</figure>"
-    return f'<div class="charts wide" id="pictures">{picture}</div>'
+    return f'<div class="charts" id="pictures">{picture}</div>'
 
 
 def _curves(comparison: Comparison, order: Sequence[str]) -> str:
