@@ -11,6 +11,7 @@ import pytest
 
 import remat
 from remat.generate import generate
+from remat.schedule.document import Run
 from remat.solving.result import Result
 from tests.oracles import deciding
 from tests.solving.test_decision_words import check_decisions, numbers, told
@@ -158,15 +159,12 @@ def test_pipelines_with_a_host(seed: int) -> None:
     waits = deciding.waiting(result).get("host", set())
     assert away == {tuple(map(int, re.fullmatch(r"[a-z]+([0-9]+)\.([0-9]+)", value).groups())) for value in waits}
     runs = deciding.runs_of_tasks(result)
-    assert again == {
-        tuple(map(int, m.groups()))
-        for task, count in runs.items()
-        if count > 1 and (m := re.fullmatch(r"Fe([0-9]+)\.([0-9]+)", task))
-    }
+    forwards = {task: tuple(map(int, task[2:].split("."))) for task in runs if task.startswith("Fe")}
+    assert again == {place for task, place in forwards.items() if runs[task] > 1}
     devices = dict(re.findall(r"(?:layers |, )([0-9]+(?:-[0-9]+)?) on (gpu[0-9])", told(result)[0]))
     placed = {layer: device for layers, device in devices.items() for layer in numbers(layers)}
-    steps = [step for step in result.steps if hasattr(step, "task")]
-    assert placed == {int(m[1]): step.on[0] for step in steps if (m := re.fullmatch(r"Fe([0-9]+)\.[0-9]+", step.task))}
+    steps = [step for step in result.steps if isinstance(step, Run) and step.task in forwards]
+    assert placed == {forwards[step.task][0]: step.on[0] for step in steps}
 
 
 @pytest.mark.slow
@@ -178,7 +176,7 @@ def test_graphs_on_two_processors(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [70, 80, 90])
+@pytest.mark.parametrize("share", [80, 90])
 def test_parameters_and_states_at_the_host(share: int) -> None:
     """What is offloaded or held is told by role and stage, and the oracle finds the same values."""
     sizes = {"layers": 2, "hidden": 64, "heads": 4, "sequence": 32, "vocabulary": 100, "batch": 4}
