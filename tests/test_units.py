@@ -11,6 +11,7 @@ from remat.units import (
     LARGEST_SIZE,
     LARGEST_TOTAL,
     Units,
+    format_limit,
     format_percent,
     format_size,
     format_time,
@@ -313,6 +314,10 @@ def test_the_default_unit_is_the_second():
 
 @given(st.integers(0, 2**61), st.booleans())
 def test_sizes_to_paste_are_on_their_side(size, up):
+    shown = format_limit(size, up=up).split()
+    factor = 1024 ** ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB").index(shown[1])
+    assert (Decimal(shown[0]) * factor >= size) if up else (Decimal(shown[0]) * factor <= size)
+    assert float(shown[0]) * factor == pytest.approx(size, rel=1.1e-3)
     read = parse_size(size_to_paste(size, up=up))
     assert size <= read <= size * 1.0011 if up else size >= read >= size * 0.9989
     assert size_to_paste(size, UNIT, up=up) == str(size)

@@ -313,8 +313,20 @@ def size_to_paste(size: int, units: Units | None = None, *, up: bool) -> str:
     if (units is not None and units.memory == "unit") or size < 1000:
         return str(size)
     power = min((len(str(size)) - 1) // 3, 6)
-    rounded = Context(prec=4, rounding=ROUND_CEILING if up else ROUND_FLOOR).divide(Decimal(size), 1000**power)
-    return f"{rounded.normalize():f} {('kB', 'MB', 'GB', 'TB', 'PB', 'EB')[power - 1]}"
+    return f"{_rounded_to(size, 1000**power, up=up)} {('kB', 'MB', 'GB', 'TB', 'PB', 'EB')[power - 1]}"
+
+
+def format_limit(size: int, units: Units | None = None, *, up: bool) -> str:
+    """Format a size as `format_size` does, rounded up or down; fractions of a byte make it unfit for a command line."""
+    if (units is not None and units.memory == "unit") or size < 1024:
+        return format_size(size, units)
+    power = min((size.bit_length() - 1) // 10, 6)
+    return f"{_rounded_to(size, 1024**power, up=up)} {('KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB')[power - 1]}"
+
+
+def _rounded_to(size: int, factor: int, *, up: bool) -> str:
+    context = Context(prec=4, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    return f"{context.divide(Decimal(size), factor).normalize():f}"
 
 
 def _scaled(size: int, base: int, names: tuple[str, ...]) -> str:

@@ -12,7 +12,7 @@ from remat.comparing.comparison import Comparison, Ranking, Standing, by_algorit
 from remat.messages import printable
 from remat.report.text.comma_separated import to_csv as to_csv_text
 from remat.report.text.readable_names import shown_name
-from remat.units import Units, format_percent, format_size, format_time, size_to_paste
+from remat.units import Units, format_limit, format_percent, format_size, format_time, size_to_paste
 
 SHORT = {
     Outcome.INFEASIBLE: "infeasible",
@@ -151,9 +151,9 @@ class Leader:
     ----------
     instance, budget : str
     winners : str
-        The best algorithms; without a schedule, why there is none.
+        The best algorithms; without a schedule, why there is none, and the budget that is needed, if known.
     makespan : str
-        With ``*`` if it is proved optimal; without a schedule, the budget that is needed, if known.
+        With ``*`` if it is proved optimal.
     overhead, gap : float or None
         The gap is the share of the makespan above the lower bound, as in the answer of a solve.
     solved : str
@@ -162,7 +162,7 @@ class Leader:
     instance: str
     budget: str
     winners: str
-    makespan: str
+    makespan: str = ""
     overhead: float | None = None
     gap: float | None = None
     solved: str = ""
@@ -174,19 +174,21 @@ class Leader:
         return [self.instance, self.budget or "-", self.winners, self.makespan or "-", overhead, gap, self.solved]
 
 
-def leader(comparison: Comparison, cells: Sequence[Cell]) -> Leader:
-    """Describe the best result of the cells of a case."""
+def leader(comparison: Comparison, cells: Sequence[Cell], *, to_paste: bool = True) -> Leader:
+    """Describe the best result of the cells of a case; `to_paste` as of `remedy`."""
     first = cells[0]
     instance = shown_name(first.job.instance)
     if not first.job.algorithm:
-        return Leader(instance, "", SHORT[first.answer.outcome], "")
+        return Leader(instance, "", SHORT[first.answer.outcome])
     count = f"{sum(cell.answer.solved for cell in cells):,} of {len(cells):,}"
-    best = next((cell for cell in cells if comparison.wins(cell)), None)
-    if best is None:
+    unbeaten = comparison.winners(cells)
+    if not unbeaten:
         outcomes = {cell.answer.outcome for cell in cells}
         why = next((one for one in (Outcome.INFEASIBLE, Outcome.UNKNOWN) if one in outcomes), first.answer.outcome)
-        return Leader(instance, budget_text(first), SHORT[why], remedy(cells), solved=count)
-    winners = list(dict.fromkeys(cell.job.algorithm for cell in cells if comparison.wins(cell)))
+        reason = "infeasible, proved" if why is Outcome.INFEASIBLE else SHORT[why]
+        told = "; ".join(filter(None, (reason, remedy(cells, to_paste=to_paste))))
+        return Leader(instance, budget_text(first), told, solved=count)
+    best, winners = unbeaten[0], list(dict.fromkeys(cell.job.algorithm for cell in unbeaten))
     more = f" and {len(winners) - MOST_WINNERS} more" if len(winners) > MOST_WINNERS else ""
     ratio = comparison.ratio_to_bound(best)
     return Leader(
@@ -210,19 +212,27 @@ def _best(comparison: Comparison, cells: Sequence[Cell]) -> str:
     return (remedy(cells) or "-") if best is None else format_time(best, units_of(cells[0]))
 
 
-def remedy(cells: Sequence[Cell]) -> str:
+def remedy(cells: Sequence[Cell], *, to_paste: bool = True) -> str:
     """State the budgets that unsolved instances need, if known; otherwise return an empty text.
 
-    A sufficient budget is rounded up, and a necessary one down: each statement holds as printed.
+    A sufficient budget is rounded up, and a necessary one down: each statement holds as printed. Sizes that can be
+    pasted are decimal, and stand beside those in the unit of all other sizes; otherwise there are only the latter.
     """
     if any(cell.answer.solved for cell in cells):
         return ""
     units = units_of(cells[0])
+
+    def shown(size: int, *, up: bool) -> str:
+        plain, decimal = format_limit(size, units, up=up), size_to_paste(size, units, up=up)
+        if not to_paste:
+            return plain
+        return decimal if decimal == plain.replace(",", "") else f"{decimal} ({plain})"
+
     enough = [cell.answer.least_budget for cell in cells if cell.answer.least_budget is not None]
     if enough:
-        return f"{size_to_paste(min(enough), units, up=True)} would do"
+        return f"{shown(min(enough), up=True)} would do"
     needed = [cell.answer.least_needed for cell in cells if cell.answer.least_needed is not None]
-    return f"at least {size_to_paste(max(needed), units, up=False)} is needed" if needed else ""
+    return f"at least {shown(max(needed), up=False)} is needed" if needed else ""
 
 
 def _shown(comparison: Comparison, cells: Sequence[Cell]) -> str:

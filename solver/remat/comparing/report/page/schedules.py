@@ -118,9 +118,9 @@ def _key(drawn: str) -> str:
 
 
 def best_cells(comparison: Comparison) -> Iterator[Cell]:
-    """Yield the first cell with a picture among the best of each instance and budget."""
+    """Yield the first cell with a picture among the winners of each instance and budget."""
     for cells in comparison.by_case.values():
-        best = next((cell for cell in cells if comparison.wins(cell) and cell.answer.picture), None)
+        best = next((cell for cell in comparison.winners(cells) if cell.answer.picture), None)
         if best is not None:
             yield best
 
