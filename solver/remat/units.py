@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Literal
@@ -306,6 +306,20 @@ def format_size(size: int, units: Units | None = None, *, both: bool = False) ->
     if not both or size < 1000:
         return binary
     return f"{_scaled(size, 1000, ('B', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB'))} ({binary})"
+
+
+def format_sizes(sizes: Sequence[int], units: Units | None = None) -> list[str]:
+    """Format sizes that are read together: all in the unit of the largest, with no more decimals than that."""
+    if (units is not None and units.memory == "unit") or max(sizes, default=0) < 1024:
+        return [format_size(size, units) for size in sizes]
+    power = min((max(sizes).bit_length() - 1) // 10, 6)
+    decimals = max(0, 4 - len(str(max(sizes) >> 10 * power)))
+    texts = [f"{size / 1024**power:.{decimals}f}" for size in sizes]
+    if decimals:
+        texts = [text.rstrip("0").rstrip(".") for text in texts]
+    least = f"<{10.0**-decimals:.{decimals}f}"
+    name = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")[power - 1]
+    return [f"{least if size and text == '0' else text} {name}" for size, text in zip(sizes, texts, strict=True)]
 
 
 def size_to_paste(size: int, units: Units | None = None, *, up: bool) -> str:

@@ -115,7 +115,7 @@ def pack(result: Result) -> tuple[dict[str, Any], str]:
         "rows": _rows(result, packed),
         "passes": _passes(result, packed, ticks),
         "groups": _groups(found),
-        "memories": [_memory(result, packed, found, k, phases) for k in range(len(result.machine.memories))],
+        "memories": [_memory(result, packed, found, k, phases, ticks) for k in range(len(result.machine.memories))],
         "fullest": result.machine.memory_index[fullest_memory(result)],
         "tasks": _names("tasks", result.graph.tasks, packed),
         "values": _names("values", result.graph.values, packed),
@@ -223,7 +223,9 @@ def _passes(result: Result, packed: Packed, ticks: _Ticks) -> int:
     return len(order)
 
 
-def _memory(result: Result, packed: Packed, found: Composition, index: int, phases: IntArray) -> dict[str, Any]:
+def _memory(
+    result: Result, packed: Packed, found: Composition, index: int, phases: IntArray, ticks: _Ticks
+) -> dict[str, Any]:
     assert result.report is not None
     assert result.columns is not None
     contents = found.contents[index]
@@ -237,6 +239,7 @@ def _memory(result: Result, packed: Packed, found: Composition, index: int, phas
         "name": shown_name(memory.name),
         "capacity": memory.capacity,
         "peak": peak.size,
+        **_moments(contents, ticks),
         "static": result.graph.static_bytes(result.machine, index),
         "cause": _cause(result, peak.step, phases),
         "kinds": used,
@@ -251,16 +254,28 @@ def _memory(result: Result, packed: Packed, found: Composition, index: int, phas
     return head
 
 
+def _moments(contents: Contents, ticks: _Ticks) -> dict[str, int]:
+    """Return when a memory is at its peak for the first time, and how often it comes to it."""
+    full = contents.total == contents.total.max(initial=0)
+    first = np.flatnonzero(full & ~np.concatenate(([False], full[:-1])))
+    return {"at": ticks.one(contents.time[first[0]].item()), "moments": len(np.unique(contents.time[first]))}
+
+
 def _cause(result: Result, step: int | None, phases: IntArray) -> str:
-    """Name the step that sets a peak; a pipeline's task is named by its layer and micro-batch."""
-    assert result.columns is not None
-    name = shown_step(result.graph, result.machine, result.columns, step)
-    if result.orders is None or step is None or result.columns.kind[step] != StepKind.RUN:
+    """Name the step that sets a peak; a pipeline's tasks and copies are named by layer and micro-batch."""
+    steps = result.columns
+    assert steps is not None
+    name = shown_step(result.graph, result.machine, steps, step)
+    if result.orders is None or step is None or steps.kind[step] not in (StepKind.RUN, StepKind.COPY):
         return name
-    task = result.graph.tasks[int(result.columns.item[step])]
-    match = re.fullmatch(r"[A-Za-z]+(\d+)\.(\d+)", task)
-    phase = Phase(int(phases[step]))
-    return f"{phase_labels(result)[phase]} of layer {match[1]}, micro-batch {match[2]} ({task})" if match else name
+    item, copied = int(steps.item[step]), steps.kind[step] == StepKind.COPY
+    own = result.graph.values[item] if copied else result.graph.tasks[item]
+    match = re.fullmatch(r"([A-Za-z]+)(\d+)\.(\d+)", own)
+    if not match:
+        return name
+    what = f"copy of {match[1]}" if copied else phase_labels(result)[Phase(int(phases[step]))]
+    to = f" to {shown_name(result.machine.memories[int(steps.target[step])].name)}" if copied else ""
+    return f"{what} of layer {match[2]}, micro-batch {match[3]} ({own}){to}"
 
 
 def _grouped(packed: Packed, contents: Contents, index: int, labels: int) -> list[int]:

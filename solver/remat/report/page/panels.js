@@ -263,9 +263,9 @@ Object.assign(Page.prototype, {
 
   // --------------------------------------------------------------------------------------------- lives
 
-  /** The largest values where the fullest memory is fullest, in the order in which they came. */
+  /** The largest values where the fullest memory is fullest. */
   lives() {
-    this.largest ??= this.residents(this.home, this.peakTime(this.home)).slice(0, MOST_LIVES).sort((a, b) => this.stays.begin[a] - this.stays.begin[b]);
+    this.largest ??= this.residents(this.home, this.peakTime(this.home)).slice(0, MOST_LIVES);
     return this.largest;
   },
 
@@ -273,14 +273,15 @@ Object.assign(Page.prototype, {
   drawLives(pen) {
     const {begin, end, last} = this.stays, now = this.peakTime(this.home), right = LEFT + this.across;
     const clip = x => Math.max(LEFT, Math.min(right, x));
-    const about = [`lifetimes of the largest values at the peak of ${shortened(this.home.name)}; arrows lead to the last reader, for which they wait`,
+    const about = [`lifetimes of the largest values at the peak of ${shortened(this.home.name)}, the largest first; arrows lead to the last reader, for which they wait`,
       "lifetimes at the peak, arrows to the last reader", "lifetimes"];
     this.label(pen, about.find((text, k) => k === 2 || pen.measureText(text).width < this.across), LEFT, this.livesTop + 6, "left");
+    const names = this.lives().map(k => this.values.at(this.columns.value[k])), labels = shortenedApart(names);
     this.lives().forEach((k, row) => {
       const top = this.livesTop + 16 + row * LIFE, middle = top + LIFE / 2, value = this.columns.value[k], colour = this.colours.kinds[this.kindOf(k)];
-      const left = clip(this.x(begin[k])), until = clip(this.x(end[k])), name = this.values.at(value);
-      const size = `${shortened(name) === name ? "" : `${name}: `}${this.size(this.columns.size[value])}`;
-      this.label(pen, shortened(name), LEFT - 6, middle, "right", "ink");
+      const left = clip(this.x(begin[k])), until = clip(this.x(end[k])), name = names[row];
+      const size = `${labels[row] === name ? "" : `${name}: `}${this.size(this.columns.size[value])}, ${this.head.kinds[this.columns.kind[k]].label}`;
+      this.label(pen, labels[row], LEFT - 6, middle, "right", "ink");
       pen.fillStyle = colour;
       if (this.x(end[k]) > LEFT && this.x(begin[k]) < right) pen.fillRect(left, top + 2, Math.max(until - left, 1), LIFE - 4);
       const read = last(k), waits = read >= 0 && this.columns.start[read] > now;

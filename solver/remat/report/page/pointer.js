@@ -1,6 +1,7 @@
 // What somebody points at, types and looks for.
 "use strict";
 
+const NUMBERED = /^[A-Za-z]+(\d+(?:\.\d+)?)$/;
 const MOST_TOLD = 3;                 // values beside the pointer; the table has more
 
 /** Steps and values whose names have all words of a text. */
@@ -249,11 +250,16 @@ Object.assign(Page.prototype, {
     const found = this.residents(memory, time, kind), body = document.getElementById("residents");
     const about = kind === undefined ? "" : `, ${this.legend[kind].label}`, total = memory.total[upper(memory.time, time) - 1];
     const when = peak ? `At the peak of ${memory.name}, ${this.time(time)}` : `${memory.name} at ${this.time(time)}`;
-    const all = peak ? `, ${this.size(memory.peak)} while ${memory.cause} runs` : "";
+    const first = peak && memory.moments > 1 ? `, the first of ${memory.moments.toLocaleString("en")} such moments` : "";
+    const all = peak ? `, ${this.size(memory.peak)} while ${memory.cause} runs${first}` : "";
     document.getElementById("when").textContent = `${when}${about}: ${found.length.toLocaleString("en")} values${memory.static ? " and static memory" : ""}${all}`;
-    const rows = found.slice(0, MOST_LISTED).map(k => {
-      const value = this.columns.value[k], {since, by, until, why} = this.story(k), size = this.columns.size[value];
-      return {size, style: `${this.by}-${this.kindOf(k)}`, texts: [this.valueName(value), this.head.kinds[this.columns.kind[k]].label, `${since}, ${by}`, why, until]};
+    const groups = this.together(found), sizeOf = group => group.reduce((sum, k) => sum + this.columns.size[this.columns.value[k]], 0);
+    groups.sort((a, b) => sizeOf(b) - sizeOf(a));
+    const rows = groups.slice(0, MOST_LISTED).map(group => {
+      const [k] = group, use = this.head.kinds[this.columns.kind[k]].label;
+      const {since, by, until, why} = this.story(k);
+      const texts = group.length > 1 ? this.aboutGroup(group, use) : [this.valueName(this.columns.value[k]), use, `${since}, ${by}`, why, until];
+      return {size: sizeOf(group), style: `${this.by}-${this.kindOf(k)}`, texts};
     });
     if (kind === undefined) rows.push(...this.noValues(memory, time));
     body.replaceChildren(...rows.sort((a, b) => b.size - a.size).map(({size, style, texts: [name, use, since, why, until]}) => {
@@ -265,9 +271,32 @@ Object.assign(Page.prototype, {
       }
       return row;
     }));
-    const left = found.slice(MOST_LISTED).reduce((sum, k) => sum + this.columns.size[this.columns.value[k]], 0);
-    const more = found.length - MOST_LISTED;
+    const rest = groups.slice(MOST_LISTED).flat(), left = sizeOf(rest), more = rest.length;
     document.getElementById("more").textContent = more > 0 ? `and ${more.toLocaleString("en")} smaller ones, ${this.size(left)} together` : "";
+  },
+
+  /** Values in rows of the table: those of one kind are one where they are there for good, or of one micro-batch. */
+  together(found) {
+    const {kind, value, born} = this.columns, {until} = this.stays, rows = new Map();
+    for (const k of found) {
+      const lasting = born[k] < 0 && until[k] < 0, number = NUMBERED.exec(this.values.at(value[k]))?.[1];
+      const alike = this.head.values.runs && (lasting || this.head.passes) && number;
+      const key = alike ? `${kind[k]} ${number.split(".")[1]} ${lasting}` : k;
+      if (rows.has(key)) rows.get(key).push(k); else rows.set(key, [k]);
+    }
+    return [...rows.values()];
+  },
+  aboutGroup(group, use) {
+    const {value, born} = this.columns, {begin, end, until} = this.stays;
+    const numbers = group.map(k => NUMBERED.exec(this.values.at(value[k]))[1].split("."));
+    const layers = [...new Set(numbers.map(([layer]) => Number(layer)))].sort((a, b) => a - b), ranges = [];
+    for (const layer of layers) if (ranges.at(-1)?.[1] === layer - 1) ranges.at(-1)[1] = layer; else ranges.push([layer, layer]);
+    const listed = ranges.map(([low, high]) => low === high ? low : `${low}-${high}`).join(", "), [[, batch]] = numbers;
+    const name = `${use} of ${this.head.passes ? "layer" : "stage"}${layers.length > 1 ? "s" : ""} ${listed}${batch === undefined ? "" : `, micro-batch ${batch}`}`;
+    const span = (times, last) => { const [low, high] = [Math.min(...times), Math.max(...times)].map(time => this.time(time)); return low === high ? low : `${low} to ${last ?? high}`; };
+    const lasting = group.every(k => born[k] < 0), kept = group.some(k => until[k] < 0);
+    const ends = group.every(k => until[k] < 0) ? "the end" : span(group.map(k => end[k]), kept ? "the end" : undefined);
+    return [`${name}, ${group.length} values`, use, lasting ? "0 s, there from the start" : span(group.map(k => begin[k])), "", ends];
   },
 
   /** What lies in a memory without being a value: static memory, and the workspace of what runs. */
@@ -276,8 +305,8 @@ Object.assign(Page.prototype, {
     const work = at < 0 ? 0 : bytes[at][upper(memory.time, time) - 1];
     const style = (kind, extra) => this.by === "kind" ? `kind-${kind}` : `group-${groups.extra + extra}`;
     return [
-      {size: memory.static, style: style(fixed, 0), texts: ["static memory", this.head.kinds[fixed].label, "0 s, there from the start", "", "the end"]},
-      {size: work, style: style(workspace, 1), texts: ["workspace", this.head.kinds[workspace].label, "", "what runs now", ""]},
+      {size: memory.static, style: style(fixed, 0), texts: ["static memory (not a value)", this.head.kinds[fixed].label, "0 s, there from the start", "", "the end"]},
+      {size: work, style: style(workspace, 1), texts: ["workspace (not a value)", this.head.kinds[workspace].label, "", "what runs now", ""]},
     ].filter(({size}) => size > 0);
   },
 
