@@ -214,7 +214,8 @@ def test_values_of_one_kind_and_micro_batch_share_a_row(opened):
         """(() => { const memory = schedule.home, {size, value} = schedule.columns;
         const found = schedule.residents(memory, schedule.peakTime(memory));
         const told = k => [schedule.values.at(value[k]), size[value[k]]];
-        return [found.length, schedule.together(found).map(group => group.map(told))]; })()"""
+        const {groups, alone} = schedule.together(found);
+        return [found.length, [...groups, ...alone.map(k => [k])].map(group => group.map(told))]; })()"""
     )
     assert sum(map(len, groups)) == count > len(groups)
     assert all(len({name.partition(".")[2] for name, _ in group}) == 1 for group in groups)

@@ -253,13 +253,14 @@ Object.assign(Page.prototype, {
     const first = peak && memory.moments > 1 ? `, the first of ${memory.moments.toLocaleString("en")} such moments` : "";
     const all = peak ? `, ${this.size(memory.peak)} while ${memory.cause} runs${first}` : "";
     document.getElementById("when").textContent = `${when}${about}: ${found.length.toLocaleString("en")} values${memory.static ? " and static memory" : ""}${all}`;
-    const groups = this.together(found), sizeOf = group => group.reduce((sum, k) => sum + this.columns.size[this.columns.value[k]], 0);
-    groups.sort((a, b) => sizeOf(b) - sizeOf(a));
-    const rows = groups.slice(0, MOST_LISTED).map(group => {
+    const sizeOf = group => group.reduce((sum, k) => sum + this.columns.size[this.columns.value[k]], 0);
+    const {groups, alone} = this.together(found), listed = [...groups, ...alone.slice(0, MOST_LISTED).map(k => [k])];
+    const shown = listed.map(group => ({size: sizeOf(group), group})).sort((a, b) => b.size - a.size).slice(0, MOST_LISTED);
+    const rows = shown.map(({size, group}) => {
       const [k] = group, use = this.head.kinds[this.columns.kind[k]].label;
       const {since, by, until, why} = this.story(k);
       const texts = group.length > 1 ? this.aboutGroup(group, use) : [this.valueName(this.columns.value[k]), use, `${since}, ${by}`, why, until];
-      return {size: sizeOf(group), style: `${this.by}-${this.kindOf(k)}`, texts};
+      return {size, style: `${this.by}-${this.kindOf(k)}`, texts};
     });
     if (kind === undefined) rows.push(...this.noValues(memory, time));
     body.replaceChildren(...rows.sort((a, b) => b.size - a.size).map(({size, style, texts: [name, use, since, why, until]}) => {
@@ -271,20 +272,22 @@ Object.assign(Page.prototype, {
       }
       return row;
     }));
-    const rest = groups.slice(MOST_LISTED).flat(), left = sizeOf(rest), more = rest.length;
+    const left = sizeOf(found) - shown.reduce((sum, {size}) => sum + size, 0);
+    const more = found.length - shown.reduce((sum, {group}) => sum + group.length, 0);
     document.getElementById("more").textContent = more > 0 ? `and ${more.toLocaleString("en")} smaller ones, ${this.size(left)} together` : "";
   },
 
-  /** Values in rows of the table: those of one kind are one where they are there for good, or of one micro-batch. */
+  /** Values of one kind that are there for good, or of one micro-batch, in groups; and the others. */
   together(found) {
-    const {kind, value, born} = this.columns, {until} = this.stays, rows = new Map();
+    const {kind, value, born} = this.columns, {until} = this.stays, groups = new Map(), alone = [];
     for (const k of found) {
-      const lasting = born[k] < 0 && until[k] < 0, number = NUMBERED.exec(this.values.at(value[k]))?.[1];
-      const alike = this.head.values.runs && (lasting || this.head.passes) && number;
-      const key = alike ? `${kind[k]} ${number.split(".")[1]} ${lasting}` : k;
-      if (rows.has(key)) rows.get(key).push(k); else rows.set(key, [k]);
+      const lasting = born[k] < 0 && until[k] < 0, alike = this.head.values.runs && (lasting || this.head.passes);
+      const number = alike ? NUMBERED.exec(this.values.at(value[k]))?.[1] : undefined;
+      if (!number) { alone.push(k); continue; }
+      const key = `${kind[k]} ${number.split(".")[1]} ${lasting}`;
+      if (groups.has(key)) groups.get(key).push(k); else groups.set(key, [k]);
     }
-    return [...rows.values()];
+    return {groups: [...groups.values()], alone};
   },
   aboutGroup(group, use) {
     const {value, born} = this.columns, {begin, end, until} = this.stays;
