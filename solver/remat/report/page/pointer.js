@@ -296,7 +296,10 @@ Object.assign(Page.prototype, {
     for (const layer of layers) if (ranges.at(-1)?.[1] === layer - 1) ranges.at(-1)[1] = layer; else ranges.push([layer, layer]);
     const listed = ranges.map(([low, high]) => low === high ? low : `${low}-${high}`).join(", "), [[, batch]] = numbers;
     const name = `${use} of ${this.head.passes ? "layer" : "stage"}${layers.length > 1 ? "s" : ""} ${listed}${batch === undefined ? "" : `, micro-batch ${batch}`}`;
-    const span = (times, last) => { const [low, high] = [Math.min(...times), Math.max(...times)].map(time => this.time(time)); return low === high ? low : `${low} to ${last ?? high}`; };
+    const span = (times, last) => {
+      const [low, high] = [Math.min(...times), Math.max(...times)].map(time => this.time(time)), [figure, unit] = low.split(" ");
+      return low === high ? low : last ? `${low} to ${last}` : `${high.endsWith(` ${unit}`) ? figure : low} to ${high}`;
+    };
     const lasting = group.every(k => born[k] < 0), kept = group.some(k => until[k] < 0);
     const ends = group.every(k => until[k] < 0) ? "the end" : span(group.map(k => end[k]), kept ? "the end" : undefined);
     return [`${name}, ${group.length} values`, use, lasting ? "0 s, there from the start" : span(group.map(k => begin[k])), "", ends];

@@ -52,7 +52,7 @@ LONGEST_REMARK = 180
 
 GRID = "* proved optimal over all schedules; ± standard deviation over seeds. Click a heading to sort."
 
-OUTCOMES = "Infeasible: no schedule exists, proved. Unknown: none was found, and none is excluded."
+OUTCOMES = "Infeasible: no schedule exists, proved. Unknown: none was found; one may exist."
 
 LEADERS = (
     "* proved optimal. Overhead: time over that without recomputation. "
