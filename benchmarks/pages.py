@@ -20,7 +20,8 @@ import numpy as np
 import remat
 from remat.report.page import write_page
 from remat.report.palette import LIGHT, OF_KIND, OF_PHASE
-from remat.report.views.composition import Kind, composition_of
+from remat.report.views.composition import composition_of
+from remat.report.views.kinds import STACKED
 from remat.report.views.phases import step_phases
 from remat.solving.result import Result
 from tests.browser import Browser
@@ -58,9 +59,11 @@ def schedule(stages: int) -> Result:
 def bands(result: Result) -> list[tuple[str, str, Any, Any]]:
     """Return (label, colour, times, upper edge) of each kind of bytes in the first memory, the lowest first."""
     contents = composition_of(result).contents[0]
-    upper = contents.sizes.cumsum(axis=0)
+    upper = contents.sizes[list(STACKED)].cumsum(axis=0)
     return [
-        (kind.label, LIGHT[OF_KIND[kind]], contents.time, upper[kind]) for kind in Kind if contents.sizes[kind].any()
+        (kind.label, LIGHT[OF_KIND[kind]], contents.time, upper[row])
+        for row, kind in enumerate(STACKED)
+        if contents.sizes[kind].any()
     ]
 
 

@@ -11,8 +11,10 @@ from remat.units import (
     LARGEST_SIZE,
     LARGEST_TOTAL,
     Units,
+    format_limit,
     format_percent,
     format_size,
+    format_sizes,
     format_time,
     parse_bandwidth,
     parse_duration,
@@ -313,9 +315,34 @@ def test_the_default_unit_is_the_second():
 
 @given(st.integers(0, 2**61), st.booleans())
 def test_sizes_to_paste_are_on_their_side(size, up):
+    shown = format_limit(size, up=up).split()
+    factor = 1024 ** ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB").index(shown[1])
+    assert (Decimal(shown[0]) * factor >= size) if up else (Decimal(shown[0]) * factor <= size)
+    assert float(shown[0]) * factor == pytest.approx(size, rel=1.1e-3)
     read = parse_size(size_to_paste(size, up=up))
     assert size <= read <= size * 1.0011 if up else size >= read >= size * 0.9989
     assert size_to_paste(size, UNIT, up=up) == str(size)
+
+
+def test_sizes_that_are_read_together_have_one_unit():
+    assert format_sizes([3 * 2**30 + 2**28, 15 * 2**20, 2**30, 0, 4]) == [
+        *("3.25 GiB", "0.015 GiB", "1 GiB", "0 GiB", "<0.001 GiB")
+    ]
+    assert format_sizes([1023 * 2**20, 2**17]) == ["1023 MiB", "<1 MiB"]
+    assert format_sizes([]) == []
+    assert format_sizes([5, 1000]) == ["5 B", "1000 B"]
+    assert format_sizes([5_000_000, 7], UNIT) == ["5,000,000", "7"]
+
+
+@given(st.lists(st.integers(0, 2**61), min_size=1, max_size=6))
+def test_sizes_that_are_read_together_are_near_their_values(sizes):
+    shown = [text.split() for text in format_sizes(sizes)]
+    (unit,) = {name for _, name in shown}
+    factor = 1024 ** ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB").index(unit)
+    for size, (text, _) in zip(sizes, shown, strict=True):
+        assert (text == "0") == (size == 0)
+        if not text.startswith("<"):
+            assert float(text) * factor == pytest.approx(size, abs=1e-3 * max(sizes))
 
 
 def test_shares_have_no_sign_at_zero():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Literal
@@ -308,13 +308,39 @@ def format_size(size: int, units: Units | None = None, *, both: bool = False) ->
     return f"{_scaled(size, 1000, ('B', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB'))} ({binary})"
 
 
+def format_sizes(sizes: Sequence[int], units: Units | None = None) -> list[str]:
+    """Format sizes that are read together: all in the unit of the largest, with no more decimals than that."""
+    if (units is not None and units.memory == "unit") or max(sizes, default=0) < 1024:
+        return [format_size(size, units) for size in sizes]
+    power = min((max(sizes).bit_length() - 1) // 10, 6)
+    decimals = max(0, 4 - len(str(max(sizes) >> 10 * power)))
+    texts = [f"{size / 1024**power:.{decimals}f}" for size in sizes]
+    if decimals:
+        texts = [text.rstrip("0").rstrip(".") for text in texts]
+    least = f"<{10.0**-decimals:.{decimals}f}"
+    name = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")[power - 1]
+    return [f"{least if size and text == '0' else text} {name}" for size, text in zip(sizes, texts, strict=True)]
+
+
 def size_to_paste(size: int, units: Units | None = None, *, up: bool) -> str:
     """Format a size in decimal units, rounded so that it is read back as no less (`up`) or as no more."""
     if (units is not None and units.memory == "unit") or size < 1000:
         return str(size)
     power = min((len(str(size)) - 1) // 3, 6)
-    rounded = Context(prec=4, rounding=ROUND_CEILING if up else ROUND_FLOOR).divide(Decimal(size), 1000**power)
-    return f"{rounded.normalize():f} {('kB', 'MB', 'GB', 'TB', 'PB', 'EB')[power - 1]}"
+    return f"{_rounded_to(size, 1000**power, up=up)} {('kB', 'MB', 'GB', 'TB', 'PB', 'EB')[power - 1]}"
+
+
+def format_limit(size: int, units: Units | None = None, *, up: bool) -> str:
+    """Format a size as `format_size` does, rounded up or down; fractions of a byte make it unfit for a command line."""
+    if (units is not None and units.memory == "unit") or size < 1024:
+        return format_size(size, units)
+    power = min((size.bit_length() - 1) // 10, 6)
+    return f"{_rounded_to(size, 1024**power, up=up)} {('KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB')[power - 1]}"
+
+
+def _rounded_to(size: int, factor: int, *, up: bool) -> str:
+    context = Context(prec=4, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    return f"{context.divide(Decimal(size), factor).normalize():f}"
 
 
 def _scaled(size: int, base: int, names: tuple[str, ...]) -> str:

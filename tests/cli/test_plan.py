@@ -91,7 +91,7 @@ def test_json(run: Run, save: Save) -> None:
     for device in ("gpu0", "gpu1"):
         own = [stage for stage in document["stages"] if stage["device"] == device]
         held = sum(stage[kind] for stage in own for kind in ("parameters", "gradients", "states"))
-        assert {stage["peak"] for stage in own} == {held + own[0]["activations"]}
+        assert {stage["peak"] for stage in own} == {held + own[0]["activations"] + own[0]["workspace"]}
         assert own[0]["peak"] <= own[0]["budget"] == 250
     assert document["binding"]["load"] <= 1
     assert all(makespan <= document["makespan"] for makespan in document["binding"]["more"].values())

@@ -10,7 +10,7 @@ from remat.comparing.report.page.build import EXPLAINED, WORDS
 from remat.plugin.registry import algorithms
 from remat.report.glossary import all_terms, find_term, page, terms_in
 from remat.report.text.summary import summary
-from remat.report.views.composition import Kind
+from remat.report.views.kinds import Kind, kind_label
 from tests import places
 
 WANTED = (
@@ -48,7 +48,8 @@ def test_every_class_of_the_registry_is_explained():
 
 
 def test_words_of_legends_and_of_headings_are_explained():
-    for word in (*(kind.label for kind in Kind), *(WORDS.get(title, title) for title in EXPLAINED)):
+    shown = [kind_label(kind, training=training) for kind in Kind for training in (False, True)]
+    for word in (*shown, *(kind.term for kind in Kind), *(WORDS.get(title, title) for title in EXPLAINED)):
         assert find_term(word), word
 
 

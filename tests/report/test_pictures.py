@@ -4,12 +4,14 @@ Screenshots are kept in the folder that REMAT_TEST_PICTURES names.
 """
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 import remat
 from remat.comparing.report.page import page as report
+from remat.units import format_size, format_time
 from tests.browser import Browser, needs_browser
 
 pytestmark = needs_browser
@@ -53,12 +55,16 @@ def test_a_task_graph(browser, folder):
     result = remat.solve(remat.example("gpt2_small_step"), budget="500MiB", algorithm="dag-auto")
     drawn, text = shown(browser, folder, "graph", result)
     free = 500 * 2**20 - result.peak_memory["memory"]
-    assert f"peak 499.8 MiB, {free / 1024:.4g} KiB below the budget: softmax.dX" in drawn
+    peak = result.report.peaks["memory"]
+    when = format_time(result.report.start[peak.step], result.units)
+    assert f"peak 499.8 MiB at {when}, {free / 2**20:.4g} MiB below the budget: softmax.dX" in drawn
     assert "budget 500 MiB" in drawn
     assert {"softmax", "loss", "head"} <= set(drawn)  # names on the largest bands
-    assert "98.16 MiB, waits for head.dX" in drawn
+    assert any("98.16 MiB, gradients, waits for head.dX" in said for said in drawn)
     assert "At the peak of memory" in text
-    assert "peak of memory 499.8 MiB of 500 MiB (99.9%)" in text
+    assert f"peak of memory 499.8 MiB of 500 MiB (99.9 %) at {when}, during softmax.dX" in text
+    assert "of the time of all runs" in text
+    assert "at the peak of memory, by part of the program:" in text
     # The values at the peak are those of the verifier's replay.
     rows = browser.run("[...document.querySelectorAll('#residents tr')].map(row => row.cells[0].innerText)")
     assert rows[:3] == ["softmax", "loss.dX", "softmax.dX"]
@@ -69,7 +75,7 @@ def test_a_chain(browser, folder):
     drawn, text = shown(browser, folder, "chain", result)
     assert any(said.startswith("peak ") and " below the budget: " in said for said in drawn)
     assert "budget 27 GiB" in drawn
-    assert {"parameters", "saved"} <= set(drawn)
+    assert {"static memory", "saved"} <= set(drawn)
     assert "static memory" in text  # no value, but most of what lies there
     assert "recomputation" in text
     assert "idle" in text
@@ -80,9 +86,9 @@ def test_a_pipeline(browser, folder):
     drawn, text = shown(browser, folder, "pipeline", result)
     assert {str(batch) for batch in range(8)} <= set(drawn)
     assert drawn.count("budget 16") == 4
-    assert sum(said.startswith("peak 16, all of the budget: ") for said in drawn) == 4
-    assert "peak 16, all of the budget: forward of layer 8, micro-batch 0 (Fe8.0)" in drawn
-    assert "fullest memory gpu0 16 of 16 (100.0%)" in text
+    assert sum(said.startswith("peak 16 at ") and ", all of the budget: " in said for said in drawn) == 4
+    assert any(said.endswith(" all of the budget: forward of layer 8, micro-batch 0 (Fe8.0)") for said in drawn)
+    assert "fullest memory gpu0 16 of 16 (100.0 %) at " in text
     for label in ("forward", "input gradient", "weight gradient", "idle"):
         assert label in text
 
@@ -90,8 +96,12 @@ def test_a_pipeline(browser, folder):
 def test_an_adjoint(browser, folder):
     result = remat.solve(remat.example("seismic_ram_disk"), algorithm="h-revolve")
     drawn, text = shown(browser, folder, "adjoint", result)
-    assert "peak 48 GiB, all of the budget: " in " ".join(drawn)
-    assert "fullest memory ram 48 GiB of 48 GiB (100.0%)" in text
+    for name, peak in result.report.peaks.items():
+        when = format_time(result.report.start[peak.step], result.units)
+        assert any(said.startswith(f"peak {format_size(peak.size)} at {when}") for said in drawn)
+        assert re.search(rf"\n{name}: {format_size(peak.size)}.* at {when}, during .*", text)
+    assert "peak 48 GiB at " in " ".join(drawn)
+    assert "fullest memory ram 48 GiB of 48 GiB (100.0 %) at " in text
     assert {"ram", "disk", "checkpoints"} <= set(drawn)
 
 

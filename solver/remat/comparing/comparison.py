@@ -198,6 +198,11 @@ class Comparison(Shown):
         ratio = self.ratio_to_best(cell)
         return ratio is not None and ratio <= 1 + SAME
 
+    def winners(self, cells: Iterable[Cell]) -> list[Cell]:
+        """Return the unbeaten ones of some cells of a case, those proved optimal first: the first is the best."""
+        unbeaten = [cell for cell in cells if self.wins(cell)]
+        return sorted(unbeaten, key=lambda cell: cell.answer.outcome is not Outcome.OPTIMAL)
+
     def standings(self, *, by_family: bool = False) -> list[Standing]:
         """Return the results of each algorithm, best first: by unbeaten cells, solved cells, ratio to the best."""
         groups: dict[tuple[str, str], list[Cell]] = {}

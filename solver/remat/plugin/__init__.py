@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from remat.schedule.recompute import Segment
     from remat.schedule.step_end import plan_of
     from remat.schedule.steps import WHOLE, StepBuilder, StepKind, Steps, concatenate
-    from remat.units import Number, format_size
+    from remat.units import Number, format_size, format_time
 
 _HOME = {
     "ALL_SCHEDULES": "remat.plugin.proposal",
@@ -136,6 +136,7 @@ _HOME = {
     "expand": "remat.schedule.operations",
     "expanded": "remat.schedule.operations",
     "format_size": "remat.units",
+    "format_time": "remat.units",
     "initial_of": "remat.schedule.orders",
     "make_options": "remat.plugin.options",
     "makespan_bound": "remat.graph.bounds",
@@ -219,6 +220,7 @@ __all__ = [
     "expand",
     "expanded",
     "format_size",
+    "format_time",
     "initial_of",
     "instant_array",
     "make_options",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from types import MappingProxyType
 
-from remat.report.views.composition import Kind
+from remat.report.views.kinds import Kind
 from remat.report.views.occupancy import Stay
 from remat.report.views.phases import Phase
 from remat.report.views.stages import Fate
@@ -29,7 +29,12 @@ class Role(enum.StrEnum):
     TASK = "task"
     ELSEWHERE = "elsewhere"
     CHECKPOINT = "checkpoint"
+    STATIC = "static"
     PARAMETERS = "parameters"
+    STATES = "states"
+    PARAMETER_GRADIENTS = "parameter-gradients"
+    GATHERED = "gathered"
+    BUCKETS = "buckets"
     SAVED = "saved"
     PASSING = "passing"
     GRADIENTS = "gradients"
@@ -52,7 +57,12 @@ LIGHT = MappingProxyType(
         Role.TASK: "#A9DDD8",
         Role.ELSEWHERE: "#E1E4E8",
         Role.CHECKPOINT: "#43389A",
-        Role.PARAMETERS: "#6A7C74",
+        Role.STATIC: "#6A7C74",
+        Role.PARAMETERS: "#7199B1",
+        Role.STATES: "#4F67A0",
+        Role.PARAMETER_GRADIENTS: "#714444",
+        Role.GATHERED: "#D3D899",
+        Role.BUCKETS: "#50364A",
         Role.SAVED: "#BA6DD8",
         Role.PASSING: "#D1B1E5",
         Role.GRADIENTS: "#CF8F95",
@@ -75,7 +85,12 @@ DARK = MappingProxyType(
         Role.TASK: "#3A5478",
         Role.ELSEWHERE: "#3A414A",
         Role.CHECKPOINT: "#5E57B7",
-        Role.PARAMETERS: "#7383A5",
+        Role.STATIC: "#7383A5",
+        Role.PARAMETERS: "#9CD1B3",
+        Role.STATES: "#33347E",
+        Role.PARAMETER_GRADIENTS: "#784E4D",
+        Role.GATHERED: "#A8A460",
+        Role.BUCKETS: "#7D6673",
         Role.SAVED: "#7C77E1",
         Role.PASSING: "#E4CFEC",
         Role.GRADIENTS: "#D97880",
@@ -101,7 +116,12 @@ OF_PHASE = MappingProxyType(
 )
 OF_KIND = MappingProxyType(
     {
+        Kind.STATIC: Role.STATIC,
         Kind.PARAMETERS: Role.PARAMETERS,
+        Kind.STATES: Role.STATES,
+        Kind.PARAMETER_GRADIENTS: Role.PARAMETER_GRADIENTS,
+        Kind.GATHERED: Role.GATHERED,
+        Kind.BUCKETS: Role.BUCKETS,
         Kind.CHECKPOINTS: Role.CHECKPOINT,
         Kind.SAVED: Role.SAVED,
         Kind.PASSING: Role.PASSING,

@@ -132,10 +132,14 @@ class _Lowering:
         An algorithm that names a budget names the task of its own schedule, whose residents nobody knows.
         """
         graph, machine, proved = self.problem.graph, self.problem.machine, least
-        if least.task is None or len(graph.tasks) > MOST_EXPLAINED:
+        if len(graph.tasks) > MOST_EXPLAINED:
             return least
         known = self.found is not None and self.least.size == least.size
-        if not known and (context.ended or not self._probe(least.size, context, quick=True, share=1.0)):
+        for quick in (True, False):
+            if known or context.ended or (not quick and len(graph.tasks) > SMALL):
+                break
+            known = self._probe(least.size, context, quick=quick, share=1.0)
+        if not known:
             return least
         if self.found is None:
             return least

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +11,13 @@ import numpy as np
 from remat.graph.bounds import needed_tasks
 from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES, TaskGraph
 from remat.instance.kinds import is_pipeline
-from remat.plugin.problem import Problem, device_memories
+from remat.plugin.problem import Problem, budgeted_memories, device_memories
 from remat.plugin.proposal import ALL_SCHEDULES, LeastBudget
+from remat.plugin.registry import algorithms
 from remat.plugin.topological_order import reference_order
+from remat.solving.entry import Setup
+from remat.solving.minimum_budget import at_peak
+from remat.solving.problem_setup import Control
 from remat.solving.relative_budget import Wholes
 
 if TYPE_CHECKING:
@@ -34,6 +38,9 @@ MOST_SHARES = 1024
 LEAST_SHARE = 5
 """Per cent of a batch, at the least, that a remedy names."""
 
+MOST_EXPLAINED = 2_000
+"""Tasks of an instance whose schedule is made again to tell what sets a minimum budget."""
+
 MOST_TASKS = 200_000
 """Tasks of an instance whose peak without recomputation is computed for a suggestion."""
 
@@ -53,11 +60,14 @@ class Part:
     values : tuple of str
         The largest values of this part, at most `MOST_NAMED`. For ``kept for other tasks``, they are candidates: values
         that exist before the critical task and are read after it in the reference order.
+    resident : bool
+        Whether the values are there in a schedule of this budget, and are no candidates.
     """
 
     what: str
     size: int
     values: tuple[str, ...] = ()
+    resident: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +170,8 @@ def shortfall_of(result: Result) -> Shortfall | None:
         return None
     shared = is_pipeline(instance) and len(memories) == 1
     split = _split(instance, result.graph, machine, memories, shared=shared)
+    if need is least and least is not None:
+        need = _explained(result, least)
     parts = _parts(result.graph, machine, need, memories, {} if shared else split, proved=proof is not None)
     return Shortfall(
         memory=machine.memories[need.memory].name if len(memories) == 1 else "",
@@ -172,6 +184,31 @@ def shortfall_of(result: Result) -> Shortfall | None:
         budget={} if enough is None else _budget(instance, machine, enough),
         remedies=tuple(_remedies(instance, machine, need.size, capacity, split, parts, shared=shared)),
     )
+
+
+def _explained(result: Result, least: LeastBudget) -> LeastBudget:
+    """Return the budget of an algorithm with one schedule with the task and the values at its peak.
+
+    Other algorithms search, which may take long; a portfolio does this by itself.
+    """
+    if not least.sufficient or least.values is not None or len(result.graph.tasks) > MOST_EXPLAINED:
+        return least
+    solver = next((one for one in algorithms() if one.name == result.algorithm), None)
+    if solver is None or solver.guarantee != "strategy" or result.instance is None:
+        return least
+    budget = _budget(result.instance, result.machine, least)
+    setup = Setup(Problem(result.instance, result.machine), solver, dict(result.options))
+    found = setup.solve_within(Control(seed=result.seed), budget)
+    if found.report is None:
+        return least
+    own = budgeted_memories(result.instance, result.machine, least.memory)
+    peak = max((at_peak(found, memory) for memory in own), key=lambda one: one.size)
+    if peak.size != least.size:
+        return least
+    held = found.peak_of(result.machine.memories[peak.memory].name)
+    names = [] if held is None else [one.name for one in held.held if one.made_by]
+    values = tuple(value for name in names if (value := result.graph.values.find(name)) is not None)
+    return replace(least, task=peak.task, memory=peak.memory, values=values)
 
 
 def _together(result: Result) -> MemoryBound | None:
@@ -253,19 +290,30 @@ def _parts(
             left -= found[what]
     touched = named.get(READ, [])
     there = {graph.term(value) for value in graph.available} if graph.terms else set[str]()
+    resident = [value for value in least.values or () if value not in (*touched, *named.get(WRITTEN, ()))]
     for term in TRAINING:
         if term not in there:
             continue
-        mine = sum(int(graph.size[value]) for value in touched if graph.term(value) == term)
-        found[term] = min(max(0, split.get(term, 0) - mine), left)
+        if least.values is not None:
+            size = sum(int(graph.size[value]) for value in resident if graph.term(value) == term)
+        else:
+            mine = sum(int(graph.size[value]) for value in touched if graph.term(value) == term)
+            size = split.get(term, 0) - mine
+        found[term] = min(max(0, size), left)
         left -= found[term]
     found[REST] = left
     if least.values is not None:  # of a schedule: no candidates
-        named[REST] = [value for value in least.values if value not in (*touched, *named.get(WRITTEN, ()))]
+        named[REST] = [value for value in resident if not (graph.terms and found.get(graph.term(value)))]
     else:
         named[REST] = _rest(graph, machine, least, memories, left, found, proved=proved)
+    certain = least.values is not None or least.task is None  # without a task, they are there at the start or the end
     listed = [
-        Part(what, size, _largest(graph, named.get(what, ()), size if what == REST else None))
+        Part(
+            what,
+            size,
+            _largest(graph, named.get(what, ()), size if what == REST else None),
+            resident=what != REST or certain or set(named[REST]) <= graph.available,
+        )
         for what, size in found.items()
         if size
     ]
@@ -299,7 +347,7 @@ def _largest(graph: TaskGraph, values: Sequence[int], most: int | None = None) -
 def _candidates(graph: TaskGraph, machine: Machine, task: int | None, memories: Sequence[int], size: int) -> list[int]:
     """Return the values that may be resident while a task runs.
 
-    Without a task, they are those resident at the start or the end, if these are so many bytes; otherwise all values.
+    Without a task, they are those resident at the start or the end, if these are so many bytes; otherwise unknown.
     """
     if task is None:
         first, names = machine.memories[0].name, {machine.memories[memory].name for memory in memories}
@@ -311,7 +359,7 @@ def _candidates(graph: TaskGraph, machine: Machine, task: int | None, memories: 
             )
         }
         most = max(ends)
-        return ends[most] if most >= size else list(range(len(graph.values)))
+        return ends[most] if most >= size else []
     count, last = len(graph.values), len(graph.tasks)
     place = np.full(last, last)
     started = graph.starting_with((one.value, machine.memories[0].name) for one in graph.placeable)
@@ -400,10 +448,10 @@ def _remedies(
             leave = states + split.get(GRADIENTS, 0)  # gradients go where the states are
             yield Remedy("gradients and optimizer states at the host", max(0, need - leave))
             yield Remedy("parameters at the host, too", max(0, need - leave - parameters))
-        count = 2
-        while count < MOST_SHARES and need - training + -(-training // count) > capacity:
+        count, counted = 2, min(training, need)  # gradients and states may be elsewhere while so much is needed
+        while count < MOST_SHARES and need - counted + -(-counted // count) > capacity:
             count *= 2
-        left = need - training + -(-training // count)
+        left = need - counted + -(-counted // count)
         if left <= capacity:
             yield Remedy(f"{count} devices or ranks that share parameters, gradients and states (ZeRO stage 3)", left)
     fixed = max(training, sum(part.size for part in parts if part.what == STATIC))

@@ -28,7 +28,7 @@ from remat.schedule.steps import StepBuilder, Steps, started
 from remat.solving.batch_splitting import of_schedule
 from remat.solving.conclusion import is_met
 from remat.solving.result import Result
-from remat.units import LARGEST_TOTAL, Number, parse_number, parse_time
+from remat.units import LARGEST_TOTAL, Number, Units, format_size, parse_number, parse_time
 from remat.verifier import Report, Violation, check, check_addresses, check_cycle, nothing_run
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ def _machine_of(
         used = machine_of(instance, load_machine(document["machine"], units))
     except InstanceError as error:
         raise InstanceError(str(error), "schedule, machine", error.more) from None
-    return used, _differences(own.to_document(), used.to_document())
+    return used, _differences(own.to_document(), used.to_document(), units)
 
 
 def _of_all(report: Report, machine: Machine, orders: Orders | None) -> Report:
@@ -392,7 +392,7 @@ def _pattern_of(instance: Instance, document: Any, machine: Machine) -> Periodic
     return read_pattern(document, [processor.name for processor in machine.processors], instance.length, units)
 
 
-def _differences(own: dict[str, Any], used: dict[str, Any]) -> list[str]:
+def _differences(own: dict[str, Any], used: dict[str, Any], units: Units) -> list[str]:
     """Say where the schedule's machine differs from the instance's, in whatever order their parts are listed."""
     notes = []
     for key in ("memories", "processors", "links"):
@@ -402,7 +402,10 @@ def _differences(own: dict[str, Any], used: dict[str, Any]) -> list[str]:
         if key == "memories" and [m["name"] for m in before] == [m["name"] for m in after]:
             for one, other in zip(before, after, strict=True):
                 if one != other:
-                    shown = [m.get("capacity", "unbounded") for m in (one, other)]
+                    capacities = [m.get("capacity") for m in (one, other)]
+                    shown = [
+                        "unbounded" if size is None else format_size(size, units, both=True) for size in capacities
+                    ]
                     notes.append(f"capacity of {one['name']} is {shown[1]}, the instance's is {shown[0]}")
         else:
             notes.append(f"the schedule's {key} differ from the instance's")

@@ -195,6 +195,39 @@ def test_lifetimes_and_colours_of_a_task_graph(opened):
     assert browser.run(total) == kinds
 
 
+def test_lifetimes_are_sorted_by_size_and_their_names_differ(opened):
+    browser = opened("chain")
+    browser.press("l")
+    sizes = browser.run("schedule.lives().map(k => schedule.columns.size[schedule.columns.value[k]])")
+    assert len(sizes) > 2
+    assert sizes == sorted(sizes, reverse=True)
+    names = ["x", *(f"dense{k}_{k + 1}.1.conv" for k in range(5)), "d.dense3_24.1.relu", "d.dense3_24.1.norm"]
+    shown = browser.run(f"shortenedApart({names})")
+    assert len(set(shown)) == len(names)
+    assert all(len(name) <= 13 for name in shown)
+    assert shown[0] == "x"
+
+
+def test_values_of_one_kind_and_micro_batch_share_a_row(opened):
+    browser = opened("pipeline")
+    count, groups = browser.run(
+        """(() => { const memory = schedule.home, {size, value} = schedule.columns;
+        const found = schedule.residents(memory, schedule.peakTime(memory));
+        const told = k => [schedule.values.at(value[k]), size[value[k]]];
+        const {groups, alone} = schedule.together(found);
+        return [found.length, [...groups, ...alone.map(k => [k])].map(group => group.map(told))]; })()"""
+    )
+    assert sum(map(len, groups)) == count > len(groups)
+    assert all(len({name.partition(".")[2] for name, _ in group}) == 1 for group in groups)
+    table = browser.run(
+        "[...document.querySelectorAll('#residents tr')].map(row => [...row.cells].map(cell => cell.innerText))"
+    )
+    largest = max(groups, key=lambda group: sum(size for _, size in group))
+    assert table[0][0].endswith(f", micro-batch {largest[0][0].partition('.')[2]}, {len(largest)} values")
+    assert table[0][1] == f"{sum(size for _, size in largest):,}"
+    assert sum(int(row[1].replace(",", "")) for row in table) == browser.run("schedule.home.peak")
+
+
 def test_devices_stand_above_their_memories(opened):
     browser = opened("pipeline")
     assert browser.run("schedule.rows.every(row => row.top < schedule.panels[0].top)")

@@ -15,8 +15,10 @@ from remat.errors import OptionError
 from remat.report.page import page, write_page
 from remat.report.page.data import Packed, pack
 from remat.report.plot.schedule import plot
-from remat.report.views.composition import Kind
 from remat.report.views.forward_backward import passes_of
+from remat.report.views.kinds import Kind, kind_labels
+from remat.schedule.steps import StepKind
+from remat.units import format_percent, format_time
 from tests.report.results import OFFLOAD, chain_result, long_result, offload_result, result_of
 
 
@@ -103,10 +105,73 @@ def test_a_pipeline_has_its_operations_and_who_sends():
     # The header names the device that is fullest, which is not the first one.
     assert head["memories"][head["fullest"]]["name"] == "gpu3"
     text = page(result)
-    assert "fullest memory gpu3 2.285 GiB of 2.539 GiB (89.9%)" in text
+    assert "fullest memory gpu3 2.285 GiB of 2.539 GiB (89.9 %)" in text
     for label in ("forward", "input gradient", "weight gradient", "transfers", "idle"):
         assert f">{label}</span>" in text
     assert "saving forward" not in text.partition("<figure>")[0]
+    # A copy that sets a peak is named as runs are.
+    step = result.report.peaks["gpu0"].step
+    value = result.graph.values[int(result.columns.item[step])]
+    layer, batch = value.removeprefix("y").split(".")
+    assert head["memories"][0]["cause"] == f"copy of y of layer {layer}, micro-batch {batch} ({value}) to gpu0"
+
+
+def of_pipeline():
+    return remat.solve(remat.example("uniform_p4"), algorithm="1f1b")
+
+
+def of_adjoint():
+    return remat.solve(remat.example("seismic_ram_disk"), algorithm="h-revolve")
+
+
+@pytest.mark.parametrize("made", [chain_result, offload_result, of_pipeline, of_adjoint, lambda: long_result(60)])
+def test_a_page_says_when_each_peak_is_for_the_first_time_and_how_often(made):
+    result = made()
+    head, _ = pack(result)
+    text = page(result)
+    for memory in head["memories"]:
+        peak, profile = result.report.peaks[memory["name"]], result.report.profiles[memory["name"]]
+        began = 0 if peak.step is None else float(result.report.start[peak.step])
+        assert memory["at"] * head["tick"] == pytest.approx(began, abs=1e-9 * float(result.makespan))
+        begins, until, there = [], -1.0, False
+        for time, size in zip(profile.time.tolist(), profile.size.tolist(), strict=True):
+            if size == peak.size and not there and time > until * (1 + 1e-9):  # a dip of no length is none
+                begins.append(time)
+            if there:
+                until = time
+            there = size == peak.size
+        assert memory["moments"] == len(begins)
+        when = f" at {format_time(began, result.units)}, during {memory['cause']}"
+        more = f" (the first of {len(begins):,} moments)" if len(begins) > 1 else ""
+        assert not peak.size or f"{when}{more}</b>" in text
+        if memory is head["memories"][head["fullest"]]:
+            assert f"{when}{more} · " in text
+
+
+def test_a_page_says_how_much_each_device_recomputes():
+    """Recounted from the runs: a forward that ran before runs again."""
+    result = remat.solve(remat.example("bert_large_two_nodes"), algorithm="adapipe", budget="2300MiB")
+    steps, report, text = result.columns, result.report, page(result)
+    seen, again, time = set(), {}, {}
+    for step in np.argsort(report.start, kind="stable").tolist():
+        match = re.fullmatch(r"Fe?(\d+)\.(\d+)", result.graph.tasks[int(steps.item[step])])
+        if steps.kind[step] != StepKind.RUN or not match:
+            continue
+        device = result.machine.processors[steps.on[step].tolist()[0]].name
+        if match.groups() in seen:
+            again.setdefault(device, set()).add(match[2])
+            time[device] = time.get(device, 0.0) + float(report.end[step] - report.start[step])
+        seen.add(match.groups())
+    assert again
+    batches = len({batch for _, batch in seen})
+    for processor in result.machine.processors:
+        name = processor.name
+        spent = f" ({format_time(time[name], result.units)})" if name in time else ""
+        idle = format_percent(float(report.idle[name]) / float(report.makespan))
+        assert (
+            f"<li>{name}: recomputes for {len(again.get(name, ()))} of {batches} micro-batches{spent}, idle {idle}</li>"
+            in text
+        )
 
 
 def test_a_page_has_the_addresses():
@@ -137,7 +202,8 @@ def test_what_a_page_says():
     assert "<h1>three stages</h1>" in text
     for said in ("rotor", f"makespan {result.makespan} ms", "at the peak", "checkpoints", "lower bound"):
         assert said.lower() in text.lower()
-    assert all(Kind(int(kind)).label in text for kind in pack(result)[0]["memories"][0]["at_peak"])
+    labels = kind_labels(result.graph)
+    assert all(labels[Kind(int(kind))] in text for kind in pack(result)[0]["memories"][0]["at_peak"])
 
 
 def test_a_page_needs_nothing_else_and_is_small():

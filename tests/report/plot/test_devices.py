@@ -6,6 +6,7 @@ import remat
 from remat.generate import generate
 from remat.report.plot.schedule import plot
 from remat.report.views.forward_backward import passes_of
+from remat.schedule.document import Run
 from remat.schedule.orders import Phase
 from remat.solving.verifying import examine
 
@@ -63,3 +64,41 @@ def test_only_of_pipelines(tmp_path):
     chain = remat.solve(remat.example("lecture_l5"))
     with pytest.raises(remat.OptionError, match="devices"):
         plot(chain, tmp_path / "x.svg", view="devices")
+
+
+def test_what_is_recomputed_inside_a_backward_is_shown():
+    """A layer recomputed right before its backward has no operation; its time is still that of the verifier."""
+    step = remat.pipeline(
+        forward_time=[2, 3, 2, 2],
+        backward_time=4,
+        output_size=1,
+        saved_size=4,
+        devices=2,
+        memory=13,
+        micro_batches=3,
+        time_unit="unit",
+        size_unit="unit",
+    )
+    result = remat.solve(step, algorithm="pipe-plan", options={"moves": 300})
+    found = passes_of(result)
+    seen, wanted = set(), {}
+    for task, on, start, end in sorted(
+        (
+            (step.task, step.on[0], float(result.report.start[k]), float(result.report.end[k]))
+            for k, step in enumerate(result.steps)
+            if isinstance(step, Run)
+        ),
+        key=lambda one: one[2],
+    ):
+        if task in seen:
+            wanted[on] = wanted.get(on, 0) + end - start
+        seen.add(task)
+    assert wanted
+    operation, start, end = found.recomputed
+    shown = {}
+    for k, first, last in zip(operation.tolist(), start.tolist(), end.tolist(), strict=True):
+        name = result.machine.processors[int(found.device[k])].name
+        shown[name] = shown.get(name, 0) + last - first
+        assert found.start[k] <= first < last <= found.end[k]
+        assert found.phase[k] != Phase.F
+    assert shown == wanted

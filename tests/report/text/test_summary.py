@@ -123,7 +123,7 @@ def test_infeasible_by_a_bound(kept: Result) -> None:
     assert found["status"] == "infeasible, proved over all schedules"
     assert "at least 17 B, needed by what is resident at the start or at the end" in found["least budget"]
     assert "a lower bound: nothing less than budget 17 can do" in found["least budget"]
-    assert found["lower bound"] == "12 ms"
+    assert "lower bound" not in found  # there is no schedule that it could bound
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import remat
-from remat.report.views.composition import Extra, Kind, composition_of
+from remat.report.views.composition import Extra, composition_of
+from remat.report.views.kinds import Kind
 from remat.report.views.slices import without_dips
 from remat.solving.verifying import examine
 from remat.testing import strategies

@@ -17,6 +17,7 @@ from remat.plugin import (
     Problem,
     Proposal,
     Stage,
+    format_time,
 )
 from remat_algorithms.parallel.pipeline.model import PipelineModel
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import Row, Star, least_period, star
@@ -222,9 +223,10 @@ def _about(problem: Problem, staged: StagesInRow, found: Star) -> str:
     machine = problem.machine
     work = sum(staged.row.forward) + sum(staged.row.backward)
     alike = len({processor.type for processor in machine.processors}) == 1
-    text = f"with these cuts no period is below {staged.row.least_period}"
+    units = problem.instance.units.build()
+    text = f"with these cuts no period is below {format_time(staged.row.least_period, units)}"
     if alike:
-        text += f"; with any, none below {_ratio(work, len(machine.processors))}"
+        text += f"; with any, none below {format_time(_ratio(work, len(machine.processors)), units)}"
     return text
 
 

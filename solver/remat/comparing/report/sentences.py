@@ -67,8 +67,8 @@ def _sentence(comparison: Comparison, cells: Sequence[Cell]) -> str:
         if any(cell.answer.outcome is Outcome.INFEASIBLE for cell in cells):
             return f"there is no schedule: proved{needs}."
         return f"none of {len(names)} found a schedule, and none is proved not to exist{needs}."
-    winners = list(dict.fromkeys(cell.job.algorithm for cell in cells if comparison.wins(cell)))
-    best = next(cell for cell in cells if comparison.wins(cell))
+    unbeaten = comparison.winners(cells)
+    winners, best = list(dict.fromkeys(cell.job.algorithm for cell in unbeaten)), unbeaten[0]
     assert best.answer.makespan is not None
     who = " and ".join(winners) if len(winners) <= 2 else f"{winners[0]} and {len(winners) - 1} others"
     time = format_time(best.answer.makespan, units_of(best))

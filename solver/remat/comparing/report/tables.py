@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from remat.comparing.cells import Cell, Outcome
 from remat.comparing.comparison import Comparison, Ranking, Standing, by_algorithm, geometric_mean
 from remat.messages import printable
 from remat.report.text.comma_separated import to_csv as to_csv_text
 from remat.report.text.readable_names import shown_name
-from remat.units import Units, format_size, format_time, size_to_paste
+from remat.units import Units, format_limit, format_percent, format_size, format_time, size_to_paste
 
 SHORT = {
     Outcome.INFEASIBLE: "infeasible",
@@ -136,23 +137,74 @@ def relative_to(comparison: Comparison) -> str:
     return f"Makespan over {comparison.baseline}'s" if comparison.baseline else "Makespan over the best of the row"
 
 
-def leaders(comparison: Comparison, most: int = 4) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the short grid: the best algorithm on each instance and budget, and the bound."""
-    lines = []
-    for (instance, _), cells in comparison.by_case.items():
-        first = cells[0]
-        if not first.job.algorithm:
-            lines.append([shown_name(instance), "", SHORT[first.answer.outcome], "", "", ""])
-            continue
-        winners = list(dict.fromkeys(cell.job.algorithm for cell in cells if comparison.wins(cell)))
-        more = f" +{len(winners) - most}" if len(winners) > most else ""
-        star = "*" if any(cell.answer.outcome is Outcome.OPTIMAL for cell in cells) else ""
-        solved = sum(cell.answer.solved for cell in cells)
-        bound = next((_ratio(comparison.ratio_to_bound(cell)) for cell in cells if comparison.wins(cell)), "-")
-        best = _best(comparison, cells) + star
-        names = ", ".join(winners[:most]) + more
-        lines.append([shown_name(instance), budget_text(first) or "-", best, bound, f"{solved}/{len(cells)}", names])
-    return ["instance", "budget", "best", "over bound", "solved", "by"], lines
+MOST_WINNERS = 2
+"""Algorithms that are equally good and named."""
+
+LEADERS_HEADER = ("instance", "budget", "best algorithm", "makespan", "overhead", "gap to bound", "solved")
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The best result of an instance and a budget.
+
+    Attributes
+    ----------
+    instance, budget : str
+    winners : str
+        The best algorithms; without a schedule, why there is none, and the budget that is needed, if known.
+    makespan : str
+        With ``*`` if it is proved optimal.
+    overhead, gap : float or None
+        The gap is the share of the makespan above the lower bound, as in the answer of a solve.
+    solved : str
+    """
+
+    instance: str
+    budget: str
+    winners: str
+    makespan: str = ""
+    overhead: float | None = None
+    gap: float | None = None
+    solved: str = ""
+
+    def row(self) -> list[str]:
+        """Return the texts under `LEADERS_HEADER`."""
+        overhead = "-" if self.overhead is None else format_percent(max(0.0, self.overhead))
+        gap = "-" if self.gap is None else format_percent(self.gap, 2) if self.gap else "0 %"
+        return [self.instance, self.budget or "-", self.winners, self.makespan or "-", overhead, gap, self.solved]
+
+
+def leader(comparison: Comparison, cells: Sequence[Cell], *, to_paste: bool = True) -> Leader:
+    """Describe the best result of the cells of a case; `to_paste` as of `remedy`."""
+    first = cells[0]
+    instance = shown_name(first.job.instance)
+    if not first.job.algorithm:
+        return Leader(instance, "", SHORT[first.answer.outcome])
+    count = f"{sum(cell.answer.solved for cell in cells):,} of {len(cells):,}"
+    unbeaten = comparison.winners(cells)
+    if not unbeaten:
+        outcomes = {cell.answer.outcome for cell in cells}
+        why = next((one for one in (Outcome.INFEASIBLE, Outcome.UNKNOWN) if one in outcomes), first.answer.outcome)
+        reason = "infeasible, proved" if why is Outcome.INFEASIBLE else SHORT[why]
+        told = "; ".join(filter(None, (reason, remedy(cells, to_paste=to_paste))))
+        return Leader(instance, budget_text(first), told, solved=count)
+    best, winners = unbeaten[0], list(dict.fromkeys(cell.job.algorithm for cell in unbeaten))
+    more = f" and {len(winners) - MOST_WINNERS} more" if len(winners) > MOST_WINNERS else ""
+    ratio = comparison.ratio_to_bound(best)
+    return Leader(
+        instance,
+        budget_text(first),
+        f"{', '.join(winners[:MOST_WINNERS])}{more}",
+        _best(comparison, cells) + ("*" if any(cell.answer.outcome is Outcome.OPTIMAL for cell in cells) else ""),
+        best.answer.overhead,
+        None if ratio is None else max(0.0, 1 - 1 / ratio),
+        count,
+    )
+
+
+def leaders(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the short grid: the best result of each instance and budget."""
+    return list(LEADERS_HEADER), [leader(comparison, cells).row() for cells in comparison.by_case.values()]
 
 
 def _best(comparison: Comparison, cells: Sequence[Cell]) -> str:
@@ -160,19 +212,27 @@ def _best(comparison: Comparison, cells: Sequence[Cell]) -> str:
     return (remedy(cells) or "-") if best is None else format_time(best, units_of(cells[0]))
 
 
-def remedy(cells: Sequence[Cell]) -> str:
+def remedy(cells: Sequence[Cell], *, to_paste: bool = True) -> str:
     """State the budgets that unsolved instances need, if known; otherwise return an empty text.
 
-    A sufficient budget is rounded up, and a necessary one down: each statement holds as printed.
+    A sufficient budget is rounded up, and a necessary one down: each statement holds as printed. Sizes that can be
+    pasted are decimal, and stand beside those in the unit of all other sizes; otherwise there are only the latter.
     """
     if any(cell.answer.solved for cell in cells):
         return ""
     units = units_of(cells[0])
+
+    def shown(size: int, *, up: bool) -> str:
+        plain, decimal = format_limit(size, units, up=up), size_to_paste(size, units, up=up)
+        if not to_paste:
+            return plain
+        return decimal if decimal == plain.replace(",", "") else f"{decimal} ({plain})"
+
     enough = [cell.answer.least_budget for cell in cells if cell.answer.least_budget is not None]
     if enough:
-        return f"{size_to_paste(min(enough), units, up=True)} would do"
+        return f"{shown(min(enough), up=True)} would do"
     needed = [cell.answer.least_needed for cell in cells if cell.answer.least_needed is not None]
-    return f"at least {size_to_paste(max(needed), units, up=False)} is needed" if needed else ""
+    return f"at least {shown(max(needed), up=False)} is needed" if needed else ""
 
 
 def _shown(comparison: Comparison, cells: Sequence[Cell]) -> str:

@@ -16,11 +16,13 @@ from remat.report.page.data import pack
 from remat.report.palette import DARK, GROUPS, GROUPS_DARK, LIGHT, OF_KIND, OF_PHASE, Role
 from remat.report.text.readable_names import shown_name
 from remat.report.text.summary import summary
-from remat.report.views.composition import Extra, Kind
+from remat.report.views.composition import Extra
+from remat.report.views.kinds import STACKED, Kind, kind_labels
 from remat.report.views.phases import Phase, phase_labels
 from remat.report.views.residents import fullest_memory
+from remat.solving.decisions.words import MOST_STEPS, decision_words
 from remat.solving.result import Result
-from remat.units import format_percent, format_size, format_time
+from remat.units import format_percent, format_size, format_sizes, format_time
 from remat.version import __version__
 
 SCRIPTS = ("figures.js", "page.js", "panels.js", "pointer.js")
@@ -74,8 +76,9 @@ def page(result: Result) -> str:
         raise OptionError("there is no schedule to plot")
     head, data = pack(result)
     name = shown_name(result.instance_name) or "(unnamed)"
+    facts = f"<p>{' · '.join(escape(fact) for fact in _facts(result, head))}</p>"
     body = [
-        f"<header><h1>{escape(name)}</h1><p>{' · '.join(escape(fact) for fact in _facts(result))}</p></header>",
+        f"<header><h1>{escape(name)}</h1>{facts}{_decided(result)}</header>",
         _controls(),
         _legend(result, head),
         _picture(_in_words(head, result)),
@@ -87,7 +90,7 @@ def page(result: Result) -> str:
         _help(),
     ]
     groups = head["groups"]["extra"] if head["groups"] else 0
-    scripts = "\n".join(_asset(script) for script in SCRIPTS)
+    scripts = "\n".join(_script(script) for script in SCRIPTS)
     described = json.dumps(head, separators=(",", ":")).replace("<", "\\u003c")
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(name)}: remat</title>'
@@ -111,6 +114,12 @@ def _picture(words: str) -> str:
         f'<figure><canvas id="picture" tabindex="0" role="img" aria-label="{escape(words)}"></canvas>'
         '<canvas id="overlay" aria-hidden="true"></canvas><div id="tip" role="status" hidden></div></figure>'
     )
+
+
+def _script(name: str) -> str:
+    """Return a script without indentation and without lines that are comments: an eighth of a small page."""
+    lines = map(str.strip, _asset(name).splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith(("//", "/**")))
 
 
 def _asset(name: str) -> str:
@@ -141,10 +150,10 @@ def _colours(groups: int) -> str:
     )
 
 
-_EXTRA = {Extra.STATIC: Role.PARAMETERS, Extra.WORKSPACE: Role.WORKSPACE, Extra.OTHER: Role.OTHER}
+_EXTRA = {Extra.STATIC: Role.STATIC, Extra.WORKSPACE: Role.WORKSPACE, Extra.OTHER: Role.OTHER}
 
 
-def _facts(result: Result) -> Iterator[str]:
+def _facts(result: Result, head: Mapping[str, Any]) -> Iterator[str]:
     report, units = result.report, result.units
     assert report is not None
     yield result.algorithm
@@ -152,18 +161,82 @@ def _facts(result: Result) -> Iterator[str]:
     if report.steady is not None:  # the quantity that the bound and the gap refer to
         yield f"{format_time(report.objective, units)} per {report.steady.what}"
     if result.overhead is not None and result.orders is None:
-        yield f"overhead {format_percent(result.overhead)}"
+        base = " without recomputation" if result.no_recompute_time == result.reference_time else " of transfers"
+        over = f" over the {format_time(result.reference_time, units)}{base}" if result.overhead > 0 else ""
+        yield f"overhead {format_percent(result.overhead)}{over}"
     yield str(result.status)
     if result.lower_bound:
         gap = f", gap {format_percent(result.gap, 2)}" if result.gap else ""
         yield f"lower bound {format_time(result.lower_bound, units)}{gap}"
+    if report.recompute_time:
+        part = f", {format_percent(float(report.recompute_time) / float(report.run_time))} of the time of all runs"
+        yield f"recompute time {format_time(report.recompute_time, units)}{part if report.run_time else ''}"
+    if not any(_of_devices(result)):
+        yield from _unused_time(result)
     name = fullest_memory(result)
     memory = result.machine.memories[result.machine.memory_index[name]]
     size = report.peaks[name].size
     fullest = "fullest memory " if len(result.machine.memories) > 1 else "peak of "
-    yield f"{fullest}{shown_name(name)} {format_size(size, units)}{_limit(size, memory.capacity, result)}"
+    limit = _limit(size, memory.capacity, result)
+    yield f"{fullest}{shown_name(name)} {format_size(size, units)}{limit}{_when(head, head['fullest'], result)}"
     yield f"{len(result.steps):,} steps"
     yield f"verified by remat {__version__}"
+
+
+MOST_DECISIONS = 6
+"""Decisions that the page lists at its top; all of them are under "How it was found"."""
+
+
+def _decided(result: Result) -> str:
+    """Return what the schedule decides, in words."""
+    told = list(decision_words(result))
+    left = len(told) - MOST_DECISIONS
+    shown = told if left <= 1 else [*told[:MOST_DECISIONS], f"and {left} more, listed below"]
+    shown += _of_devices(result)
+    return f'<ul class="decisions">{"".join(f"<li>{escape(words)}</li>" for words in shown)}</ul>'
+
+
+def _when(head: Mapping[str, Any], index: int, result: Result) -> str:
+    """Say when a memory is at its peak, and what runs then."""
+    memory = head["memories"][index]
+    more = f" (the first of {memory['moments']:,} moments)" if memory["moments"] > 1 else ""
+    return f" at {format_time(memory['at'] * head['tick'], result.units)}, during {memory['cause']}{more}"
+
+
+def _of_devices(result: Result) -> list[str]:
+    """Say, for each device of a pipeline, for how many micro-batches it recomputes, and how long it is idle."""
+    report = result.report
+    assert report is not None
+    if result.orders is None or len(result.machine.processors) > MOST_PEAKS or len(result.steps) > MOST_STEPS:
+        return []
+    rows = [row for row in result.stage_decisions if row.micro_batch is not None]
+    batches = len({row.micro_batch for row in rows})
+    told = []
+    for name in (processor.name for processor in result.machine.processors):
+        own = [row for row in rows if row.device == name and row.recompute_time]
+        again = len({row.micro_batch for row in own})
+        time = f" ({format_time(sum(row.recompute_time for row in own), result.units)})" if own else ""
+        idle = format_percent(float(report.idle.get(name, 0)) / (float(report.makespan) or 1.0))
+        told.append(f"{shown_name(name)}: recomputes for {again} of {batches} micro-batches{time}, idle {idle}")
+    return told
+
+
+def _unused_time(result: Result) -> Iterator[str]:
+    """Yield the share of the makespan in which processors do nothing, if there is any."""
+    report = result.report
+    assert report is not None
+    share = {
+        processor.name: float(report.idle.get(processor.name, 0)) / (float(report.makespan) or 1.0)
+        for processor in result.machine.processors
+    }
+    if not any(share.values()):
+        return
+    if len(share) <= MOST_PEAKS:
+        yield f"idle {', '.join(f'{shown_name(name)} {format_percent(part)}' for name, part in share.items())}"
+        return
+    least, most = min(share, key=share.__getitem__), max(share, key=share.__getitem__)
+    ends = " to ".join(f"{format_percent(share[name])} ({shown_name(name)})" for name in (least, most))
+    yield f"idle {ends}, mean {format_percent(sum(share.values()) / len(share))}"
 
 
 def _controls() -> str:
@@ -198,13 +271,16 @@ _BY = {
 def _legend(result: Result, head: Mapping[str, Any]) -> str:
     """Return the colours that occur; those of bytes with their amounts at the peak of the fullest memory."""
     fullest = head["memories"][head["fullest"]]
-    kinds = [(kind, Kind(kind).label, Kind(kind).meaning) for kind in sorted(_used(head, "kinds"))]
+    used, labels, name = _used(head, "kinds"), kind_labels(result.graph), fullest["name"]
+    kinds = [(int(kind), labels[kind], kind.meaning) for kind in STACKED if kind in used]
     sizes = {int(kind): size for kind, size in fullest["at_peak"].items()}
-    shown = [_memory_legend(result, "kind", "use", kinds, sizes, hidden=head["groups"] is not None)]
+    shown = [_memory_legend(result, "kind", "use", kinds, sizes, name, hidden=head["groups"] is not None)]
     if head["groups"] is not None:
-        labels = head["groups"]["labels"]
-        groups = [(row, labels[row], "") for row in sorted(_used(head, "groups"))]
-        shown.append(_memory_legend(result, "group", _BY[head["groups"]["by"]], groups, fullest["groups_at_peak"]))
+        names = head["groups"]["labels"]
+        groups = [(row, names[row], "") for row in sorted(_used(head, "groups"))]
+        shown.append(
+            _memory_legend(result, "group", _BY[head["groups"]["by"]], groups, fullest["groups_at_peak"], name)
+        )
     named = phase_labels(result)
     phases = "".join(
         f'<span class="phase-{phase}">{named[Phase(phase)]}</span>' for phase in head["used_phases"] if phase
@@ -226,21 +302,22 @@ def _memory_legend(
     title: str,
     rows: Sequence[tuple[int, str, str]],
     sizes: Mapping[int, int],
+    memory: str,
     *,
     hidden: bool = False,
 ) -> str:
     switch = ' title="c: other colours" data-key="c"' if by == "group" or hidden else " disabled"
-
-    def size_of(row: int) -> str:
-        return f" {format_size(sizes[row], result.units)}" if sizes.get(row) else ""
-
+    listed = [row for row, _, _ in rows if sizes.get(row)]
+    texts = format_sizes([sizes[row] for row in listed], result.units)
+    size_of = {row: f"<small> {text}</small>" for row, text in zip(listed, texts, strict=True)}
     entries = "".join(
         f'<button type="button" data-kind="{row}" class="{by}-{row}" aria-pressed="false" title="{escape(meaning)}">'
-        f"{escape(label)}<small>{size_of(row)}</small></button>"
+        f"{escape(label)}{size_of.get(row, '')}</button>"
         for row, label, meaning in rows
     )
     state = " hidden" if hidden else ""
-    head = f'<button type="button"{switch}><b>memory at the peak by {title}:</b></button>'
+    of = f"at the peak of {escape(memory)}, by {title}:"
+    head = f'<button type="button"{switch}><b>{of}</b></button>'
     return f'<div data-by="{by}"{state}>{head}{entries}</div>'
 
 
@@ -258,6 +335,7 @@ MOST_PEAKS = 8
 
 
 def _peaks(head: Mapping[str, Any], result: Result) -> Iterator[str]:
+    labels = kind_labels(result.graph)
     used = [memory for memory in head["memories"] if memory["peak"]]
     used.sort(key=lambda memory: -memory["peak"] / (memory["capacity"] or math.inf))
     if len(used) > MOST_PEAKS:
@@ -265,15 +343,16 @@ def _peaks(head: Mapping[str, Any], result: Result) -> Iterator[str]:
     for memory in used[:MOST_PEAKS]:
         peak = memory["peak"]
         parts = "".join(
-            f'<i class="kind-{kind}" style="flex:{size / peak:.5f}" title="{Kind(int(kind)).label}"></i>'
+            f'<i class="kind-{kind}" style="flex:{size / peak:.5f}" title="{labels[Kind(int(kind))]}"></i>'
             for kind, size in memory["at_peak"].items()
         )
+        shown = format_sizes([*memory["at_peak"].values()], result.units)
         words = ", ".join(
-            f"{Kind(int(kind)).label} {format_size(size, result.units)} ({size / peak:.0%})"
-            for kind, size in memory["at_peak"].items()
+            f"{labels[Kind(int(kind))]} {size} ({100 * share / peak:.0f} %)"
+            for size, (kind, share) in zip(shown, memory["at_peak"].items(), strict=True)
         )
         size = f"{format_size(peak, result.units)}{_limit(peak, memory['capacity'], result)}"
-        title = f"{memory['name']}: {size} at {memory['cause']}"
+        title = f"{memory['name']}: {size}{_when(head, head['memories'].index(memory), result)}"
         yield f'<p><b>{escape(title)}</b></p><div class="parts">{parts}</div><p class="soft">{escape(words)}</p>'
 
 
@@ -281,7 +360,7 @@ def _limit(size: int, capacity: int | None, result: Result) -> str:
     if capacity is None:
         return ""
     share = 1000 * size // max(capacity, 1) / 10  # rounded down, so that 100 % means everything
-    return f" of {format_size(capacity, result.units)} ({share:.1f}%)"
+    return f" of {format_size(capacity, result.units)} ({share:.1f} %)"
 
 
 def _help() -> str:

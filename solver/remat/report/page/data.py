@@ -22,8 +22,9 @@ from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph
 from remat.messages import printable
 from remat.report.text.readable_names import shown_name, shown_step
 from remat.report.views.addresses import address_boxes
-from remat.report.views.composition import Composition, Contents, Extra, Kind, composition_of
+from remat.report.views.composition import Composition, Contents, Extra, composition_of
 from remat.report.views.forward_backward import passes_of
+from remat.report.views.kinds import STACKED, Kind, kind_labels
 from remat.report.views.phases import Phase, phase_labels, shown_phases
 from remat.report.views.residents import fullest_memory
 from remat.report.views.resources import occupied
@@ -104,15 +105,17 @@ def pack(result: Result) -> tuple[dict[str, Any], str]:
         "tick": ticks.size,
         "units": {"time": result.units.time, "memory": result.units.memory},
         "makespan": ticks.one(report.makespan),
-        "kinds": [{"label": kind.label, "meaning": kind.meaning} for kind in Kind],
+        "kinds": [{"label": label, "meaning": kind.meaning} for kind, label in kind_labels(result.graph).items()],
         "phases": list(phase_labels(result).values()),
         "used_phases": np.unique(phases).tolist(),
         "copy": int(Phase.COPY),
+        "again": int(Phase.RECOMPUTATION),
+        "static": int(Kind.STATIC),
         "workspace": int(Kind.WORKSPACE),
         "rows": _rows(result, packed),
         "passes": _passes(result, packed, ticks),
         "groups": _groups(found),
-        "memories": [_memory(result, packed, found, k, phases) for k in range(len(result.machine.memories))],
+        "memories": [_memory(result, packed, found, k, phases, ticks) for k in range(len(result.machine.memories))],
         "fullest": result.machine.memory_index[fullest_memory(result)],
         "tasks": _names("tasks", result.graph.tasks, packed),
         "values": _names("values", result.graph.values, packed),
@@ -209,16 +212,26 @@ def _passes(result: Result, packed: Packed, ticks: _Ticks) -> int:
     phase = found.phase[order]
     packed.column("pass phase", np.array([OF_OPERATION[one] for one in Operation], dtype=np.int64)[phase])
     packed.column("pass chunk", found.chunk[order])
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    pass_, begin, stop = found.recomputed
+    sequence = np.lexsort((begin, place[pass_]))
+    begin, stop = ticks.of(begin[sequence]), ticks.of(stop[sequence])
+    packed.column("again pass", place[pass_[sequence]], differences=True)
+    packed.column("again start", begin, differences=True)
+    packed.column("again length", stop - begin)
     return len(order)
 
 
-def _memory(result: Result, packed: Packed, found: Composition, index: int, phases: IntArray) -> dict[str, Any]:
+def _memory(
+    result: Result, packed: Packed, found: Composition, index: int, phases: IntArray, ticks: _Ticks
+) -> dict[str, Any]:
     assert result.report is not None
     assert result.columns is not None
     contents = found.contents[index]
     memory = result.machine.memories[index]
     peak = result.report.peaks[memory.name]
-    used = [int(kind) for kind in Kind if contents.sizes[kind].any()]
+    used = [int(kind) for kind in STACKED if contents.sizes[kind].any()]
     packed.column(f"at {index}", _events_at(contents.time, result.report), differences=True)
     for kind in used:
         packed.column(f"bytes {index} {kind}", contents.sizes[kind], differences=True)
@@ -226,6 +239,7 @@ def _memory(result: Result, packed: Packed, found: Composition, index: int, phas
         "name": shown_name(memory.name),
         "capacity": memory.capacity,
         "peak": peak.size,
+        **_moments(contents, ticks),
         "static": result.graph.static_bytes(result.machine, index),
         "cause": _cause(result, peak.step, phases),
         "kinds": used,
@@ -240,16 +254,28 @@ def _memory(result: Result, packed: Packed, found: Composition, index: int, phas
     return head
 
 
+def _moments(contents: Contents, ticks: _Ticks) -> dict[str, int]:
+    """Return when a memory is at its peak for the first time, and how often it comes to it."""
+    full = contents.total == contents.total.max(initial=0)
+    first = np.flatnonzero(full & ~np.concatenate(([False], full[:-1])))
+    return {"at": ticks.one(contents.time[first[0]].item()), "moments": len(np.unique(contents.time[first]))}
+
+
 def _cause(result: Result, step: int | None, phases: IntArray) -> str:
-    """Name the step that sets a peak; a pipeline's task is named by its layer and micro-batch."""
-    assert result.columns is not None
-    name = shown_step(result.graph, result.machine, result.columns, step)
-    if result.orders is None or step is None or result.columns.kind[step] != StepKind.RUN:
+    """Name the step that sets a peak; a pipeline's tasks and copies are named by layer and micro-batch."""
+    steps = result.columns
+    assert steps is not None
+    name = shown_step(result.graph, result.machine, steps, step)
+    if result.orders is None or step is None or steps.kind[step] not in (StepKind.RUN, StepKind.COPY):
         return name
-    task = result.graph.tasks[int(result.columns.item[step])]
-    match = re.fullmatch(r"[A-Za-z]+(\d+)\.(\d+)", task)
-    phase = Phase(int(phases[step]))
-    return f"{phase_labels(result)[phase]} of layer {match[1]}, micro-batch {match[2]} ({task})" if match else name
+    item, copied = int(steps.item[step]), steps.kind[step] == StepKind.COPY
+    own = result.graph.values[item] if copied else result.graph.tasks[item]
+    match = re.fullmatch(r"([A-Za-z]+)(\d+)\.(\d+)", own)
+    if not match:
+        return name
+    what = f"copy of {match[1]}" if copied else phase_labels(result)[Phase(int(phases[step]))]
+    to = f" to {shown_name(result.machine.memories[int(steps.target[step])].name)}" if copied else ""
+    return f"{what} of layer {match[2]}, micro-batch {match[3]} ({own}){to}"
 
 
 def _grouped(packed: Packed, contents: Contents, index: int, labels: int) -> list[int]:

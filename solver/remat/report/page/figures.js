@@ -161,10 +161,11 @@ const WITH_COMMAS = new Intl.NumberFormat("en", {maximumFractionDigits: 15});
 
 const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-function sizeText(size, unit) {
+/** A size in the unit that suits it, or that suits another size beside it. */
+function sizeText(size, unit, beside = size) {
   if (unit === "unit") return Math.round(size).toLocaleString("en");
   let power = 0;
-  while (power < 6 && Math.abs(size) >= 1024 ** (power + 1)) power++;
+  while (power < 6 && Math.abs(beside) >= 1024 ** (power + 1)) power++;
   return power ? `${digits(size / 1024 ** power, 4)} ${SIZES[power]}` : `${Math.round(size)} B`;
 }
 

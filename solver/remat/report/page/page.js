@@ -9,6 +9,13 @@ const MOST_LISTED = 14, SHORTEST = 1e-9;
 /** A name that fits beside the picture. */
 const shortened = name => name.length > 13 ? `${name.slice(0, 7)}…${name.slice(-4)}` : name;
 
+/** The same of several: shortened where that tells them apart. */
+const shortenedApart = names => {
+  const cut = [7, 6, 5, 4, 3, 8, 9, 10, 2, 1].map(head => names.map(name => name.length > 13 ? `${name.slice(0, head)}…${name.slice(head - 12)}` : name));
+  const differ = cut.map(all => new Set(all).size);
+  return cut[differ.indexOf(Math.max(...differ))];
+};
+
 class Page {
   constructor(head, columns) {
     Object.assign(this, {head, columns});
@@ -206,13 +213,14 @@ class Page {
 
   /** Say where the memory is fullest and how far that is from the budget, and name the line of the budget. */
   drawPeak(pen, {memory, top}, y, limited) {
-    const x = this.x(this.peakTime(memory)), {peak, capacity} = memory, end = LEFT + this.across;
+    const at = this.peakTime(memory), x = this.x(at), {peak, capacity, moments} = memory, end = LEFT + this.across;
     const inside = x >= LEFT - 1 && x <= end + 1, free = capacity - peak;
-    const below = capacity === null ? "" : free ? `, ${this.size(free)} below the budget` : ", all of the budget";
+    const below = capacity === null ? ", no limit" : free ? `, ${sizeText(free, this.head.units.memory, peak)} below the budget` : ", all of the budget";
     pen.font = `bold 11px ${this.font}`;
-    const said = [`${this.size(peak)}${below}: ${memory.cause}`, `${this.size(peak)}${below}`, this.size(peak)];
+    const when = ` at ${this.time(at)}${moments > 1 ? ` (first of ${moments.toLocaleString("en")})` : ""}`;
+    const said = [`${this.size(peak)}${when}${below}: ${memory.cause}`, `${this.size(peak)}${when}${below}`, `${this.size(peak)}${below}`, this.size(peak)];
     const text = said.map(one => `${x < LEFT - 1 ? "◂ " : ""}peak ${one}${!inside && x > LEFT ? " ▸" : ""}`)
-      .find((one, k) => k === 2 || pen.measureText(one).width < this.across);
+      .find((one, k) => k === 3 || pen.measureText(one).width < this.across);
     const room = pen.measureText(text).width, begin = Math.max(LEFT, Math.min(x + 4, end - room));
     this.label(pen, text, begin, top + 7, "left", "ink");
     pen.font = `11px ${this.font}`;

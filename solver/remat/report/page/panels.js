@@ -70,7 +70,7 @@ Object.assign(Page.prototype, {
       const first = upper(device, k - 1), stop = upper(device, k);
       const own = name => columns[`pass ${name}`].subarray(first, stop);
       row.passes = {start: begin.subarray(first, stop), end: begin.subarray(first, stop).map((time, i) => time + long[first + i]),
-        phase: own("phase"), batch: own("batch"), half: own("half"), chunk: own("chunk")};
+        phase: own("phase"), batch: own("batch"), half: own("half"), chunk: own("chunk"), from: first};
       row.sends = this.tracks.filter(other => other.sender === k);
     });
     this.reveal(this.home);
@@ -120,12 +120,23 @@ Object.assign(Page.prototype, {
       pen.globalAlpha = Math.max(0.5, 1 - 0.3 * chunk[k]);
       pen.fillRect(left, y, Math.max(wide - (wide > 4 ? 1 : 0), 0.7), high);
       pen.globalAlpha = 1;
+      this.drawRecomputed(pen, passes.from + k, y, high);
       const text = String(batch[k]);
       if (!half[k] && wide > 7 * text.length + 3) {
         pen.fillStyle = "#10161c";
         pen.textAlign = "center";
         pen.fillText(text, (left + right) / 2, y + high / 2 + 0.5);
       }
+    }
+  },
+
+  /** The part of an operation that recomputes, such as the beginning of a backward. */
+  drawRecomputed(pen, pass, y, high) {
+    const {"again pass": of, "again start": start, "again length": length} = this.columns;
+    pen.fillStyle = this.colours.phases[this.head.again];
+    for (let k = upper(of, pass - 1); k < of.length && of[k] === pass; k++) {
+      const left = Math.max(LEFT, this.x(start[k])), right = Math.min(LEFT + this.across, this.x(start[k] + length[k]));
+      if (right > left) pen.fillRect(left, y, right - left, high);
     }
   },
 
@@ -148,6 +159,11 @@ Object.assign(Page.prototype, {
         for (let k = 0; k < passes.start.length; k++) {
           brush.fillStyle = this.colours.phases[passes.phase[k]];
           brush.fillRect(passes.start[k] * scale, row * each, Math.max((passes.end[k] - passes.start[k]) * scale, 0.4), Math.max(each - 0.6, 1));
+        }
+        const {"again pass": of, "again start": start, "again length": length} = this.columns;
+        brush.fillStyle = this.colours.phases[this.head.again];
+        for (let k = upper(of, passes.from - 1), stop = upper(of, passes.from + passes.start.length - 1); k < stop; k++) {
+          brush.fillRect(start[k] * scale, row * each, length[k] * scale, Math.max(each - 0.6, 1));
         }
       });
     }
@@ -247,9 +263,9 @@ Object.assign(Page.prototype, {
 
   // --------------------------------------------------------------------------------------------- lives
 
-  /** The largest values where the fullest memory is fullest, in the order in which they came. */
+  /** The largest values where the fullest memory is fullest. */
   lives() {
-    this.largest ??= this.residents(this.home, this.peakTime(this.home)).slice(0, MOST_LIVES).sort((a, b) => this.stays.begin[a] - this.stays.begin[b]);
+    this.largest ??= this.residents(this.home, this.peakTime(this.home)).slice(0, MOST_LIVES);
     return this.largest;
   },
 
@@ -257,13 +273,15 @@ Object.assign(Page.prototype, {
   drawLives(pen) {
     const {begin, end, last} = this.stays, now = this.peakTime(this.home), right = LEFT + this.across;
     const clip = x => Math.max(LEFT, Math.min(right, x));
-    const about = [`lifetimes of the largest values at the peak of ${shortened(this.home.name)}; arrows lead to the last reader, for which they wait`,
+    const about = [`lifetimes of the largest values at the peak of ${shortened(this.home.name)}, the largest first; arrows lead to the last reader, for which they wait`,
       "lifetimes at the peak, arrows to the last reader", "lifetimes"];
     this.label(pen, about.find((text, k) => k === 2 || pen.measureText(text).width < this.across), LEFT, this.livesTop + 6, "left");
+    const names = this.lives().map(k => this.values.at(this.columns.value[k])), labels = shortenedApart(names);
     this.lives().forEach((k, row) => {
       const top = this.livesTop + 16 + row * LIFE, middle = top + LIFE / 2, value = this.columns.value[k], colour = this.colours.kinds[this.kindOf(k)];
-      const left = clip(this.x(begin[k])), until = clip(this.x(end[k])), size = this.size(this.columns.size[value]);
-      this.label(pen, shortened(this.values.at(value)), LEFT - 6, middle, "right", "ink");
+      const left = clip(this.x(begin[k])), until = clip(this.x(end[k])), name = names[row];
+      const size = `${labels[row] === name ? "" : `${name}: `}${this.size(this.columns.size[value])}, ${this.head.kinds[this.columns.kind[k]].label}`;
+      this.label(pen, labels[row], LEFT - 6, middle, "right", "ink");
       pen.fillStyle = colour;
       if (this.x(end[k]) > LEFT && this.x(begin[k]) < right) pen.fillRect(left, top + 2, Math.max(until - left, 1), LIFE - 4);
       const read = last(k), waits = read >= 0 && this.columns.start[read] > now;

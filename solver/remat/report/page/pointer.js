@@ -1,6 +1,7 @@
 // What somebody points at, types and looks for.
 "use strict";
 
+const NUMBERED = /^[A-Za-z]+(\d+(?:\.\d+)?)$/;
 const MOST_TOLD = 3;                 // values beside the pointer; the table has more
 
 /** Steps and values whose names have all words of a text. */
@@ -249,11 +250,17 @@ Object.assign(Page.prototype, {
     const found = this.residents(memory, time, kind), body = document.getElementById("residents");
     const about = kind === undefined ? "" : `, ${this.legend[kind].label}`, total = memory.total[upper(memory.time, time) - 1];
     const when = peak ? `At the peak of ${memory.name}, ${this.time(time)}` : `${memory.name} at ${this.time(time)}`;
-    const all = peak ? `, ${this.size(memory.peak)} while ${memory.cause} runs` : "";
+    const first = peak && memory.moments > 1 ? `, the first of ${memory.moments.toLocaleString("en")} such moments` : "";
+    const all = peak ? `, ${this.size(memory.peak)} while ${memory.cause} runs${first}` : "";
     document.getElementById("when").textContent = `${when}${about}: ${found.length.toLocaleString("en")} values${memory.static ? " and static memory" : ""}${all}`;
-    const rows = found.slice(0, MOST_LISTED).map(k => {
-      const value = this.columns.value[k], {since, by, until, why} = this.story(k), size = this.columns.size[value];
-      return {size, style: `${this.by}-${this.kindOf(k)}`, texts: [this.valueName(value), this.head.kinds[this.columns.kind[k]].label, `${since}, ${by}`, why, until]};
+    const sizeOf = group => group.reduce((sum, k) => sum + this.columns.size[this.columns.value[k]], 0);
+    const {groups, alone} = this.together(found), listed = [...groups, ...alone.slice(0, MOST_LISTED).map(k => [k])];
+    const shown = listed.map(group => ({size: sizeOf(group), group})).sort((a, b) => b.size - a.size).slice(0, MOST_LISTED);
+    const rows = shown.map(({size, group}) => {
+      const [k] = group, use = this.head.kinds[this.columns.kind[k]].label;
+      const {since, by, until, why} = this.story(k);
+      const texts = group.length > 1 ? this.aboutGroup(group, use) : [this.valueName(this.columns.value[k]), use, `${since}, ${by}`, why, until];
+      return {size, style: `${this.by}-${this.kindOf(k)}`, texts};
     });
     if (kind === undefined) rows.push(...this.noValues(memory, time));
     body.replaceChildren(...rows.sort((a, b) => b.size - a.size).map(({size, style, texts: [name, use, since, why, until]}) => {
@@ -265,19 +272,47 @@ Object.assign(Page.prototype, {
       }
       return row;
     }));
-    const left = found.slice(MOST_LISTED).reduce((sum, k) => sum + this.columns.size[this.columns.value[k]], 0);
-    const more = found.length - MOST_LISTED;
+    const left = sizeOf(found) - shown.reduce((sum, {size}) => sum + size, 0);
+    const more = found.length - shown.reduce((sum, {group}) => sum + group.length, 0);
     document.getElementById("more").textContent = more > 0 ? `and ${more.toLocaleString("en")} smaller ones, ${this.size(left)} together` : "";
+  },
+
+  /** Values of one kind that are there for good, or of one micro-batch, in groups; and the others. */
+  together(found) {
+    const {kind, value, born} = this.columns, {until} = this.stays, groups = new Map(), alone = [];
+    for (const k of found) {
+      const lasting = born[k] < 0 && until[k] < 0, alike = this.head.values.runs && (lasting || this.head.passes);
+      const number = alike ? NUMBERED.exec(this.values.at(value[k]))?.[1] : undefined;
+      if (!number) { alone.push(k); continue; }
+      const key = `${kind[k]} ${number.split(".")[1]} ${lasting}`;
+      if (groups.has(key)) groups.get(key).push(k); else groups.set(key, [k]);
+    }
+    return {groups: [...groups.values()], alone};
+  },
+  aboutGroup(group, use) {
+    const {value, born} = this.columns, {begin, end, until} = this.stays;
+    const numbers = group.map(k => NUMBERED.exec(this.values.at(value[k]))[1].split("."));
+    const layers = [...new Set(numbers.map(([layer]) => Number(layer)))].sort((a, b) => a - b), ranges = [];
+    for (const layer of layers) if (ranges.at(-1)?.[1] === layer - 1) ranges.at(-1)[1] = layer; else ranges.push([layer, layer]);
+    const listed = ranges.map(([low, high]) => low === high ? low : `${low}-${high}`).join(", "), [[, batch]] = numbers;
+    const name = `${use} of ${this.head.passes ? "layer" : "stage"}${layers.length > 1 ? "s" : ""} ${listed}${batch === undefined ? "" : `, micro-batch ${batch}`}`;
+    const span = (times, last) => {
+      const [low, high] = [Math.min(...times), Math.max(...times)].map(time => this.time(time)), [figure, unit] = low.split(" ");
+      return low === high ? low : last ? `${low} to ${last}` : `${high.endsWith(` ${unit}`) ? figure : low} to ${high}`;
+    };
+    const lasting = group.every(k => born[k] < 0), kept = group.some(k => until[k] < 0);
+    const ends = group.every(k => until[k] < 0) ? "the end" : span(group.map(k => end[k]), kept ? "the end" : undefined);
+    return [`${name}, ${group.length} values`, use, lasting ? "0 s, there from the start" : span(group.map(k => begin[k])), "", ends];
   },
 
   /** What lies in a memory without being a value: static memory, and the workspace of what runs. */
   noValues(memory, time) {
-    const {workspace, groups} = this.head, {rows, bytes} = memory.sets.kind, at = rows.indexOf(workspace);
+    const {static: fixed, workspace, groups} = this.head, {rows, bytes} = memory.sets.kind, at = rows.indexOf(workspace);
     const work = at < 0 ? 0 : bytes[at][upper(memory.time, time) - 1];
     const style = (kind, extra) => this.by === "kind" ? `kind-${kind}` : `group-${groups.extra + extra}`;
     return [
-      {size: memory.static, style: style(0, 0), texts: ["static memory", this.head.kinds[0].label, "0 s, there from the start", "", "the end"]},
-      {size: work, style: style(workspace, 1), texts: ["workspace", this.head.kinds[workspace].label, "", "what runs now", ""]},
+      {size: memory.static, style: style(fixed, 0), texts: ["static memory (not a value)", this.head.kinds[fixed].label, "0 s, there from the start", "", "the end"]},
+      {size: work, style: style(workspace, 1), texts: ["workspace (not a value)", this.head.kinds[workspace].label, "", "what runs now", ""]},
     ].filter(({size}) => size > 0);
   },
 

@@ -110,6 +110,8 @@ def _legend(result: Result, found: Passes) -> dict[str, str]:
     for phase, (step, colour) in COLOURS.items():
         if (found.phase == phase).any():
             used["both gradients" if step is None else labels[step]] = colour
+    if len(found.recomputed[0]):
+        used[labels[Step.RECOMPUTATION]] = LIGHT[Role.AGAIN]
     if not halves and "both gradients" in used:
         used = {("backward" if label == "both gradients" else label): colour for label, colour in used.items()}
     if len(_sent(result)[0]):
@@ -170,6 +172,18 @@ def _draw_rows(axes: Axes, result: Result, found: Passes, factor: float, count: 
                 linewidth=edge,
                 zorder=2,
             )
+    of, begin, stop = found.recomputed
+    mine = np.isin(of, shown)
+    of, begin, stop = of[mine], begin[mine], stop[mine]
+    axes.barh(
+        found.device[of] + _OFFSET[found.half[of]],
+        (stop - begin) / factor,
+        left=begin / factor,
+        height=_HEIGHT[found.half[of]],
+        color=LIGHT[Role.AGAIN],
+        linewidth=0,
+        zorder=2.5,
+    )
     copies, device = _sent(result)
     copies, device = copies[device < count][:MOST_BARS], device[device < count][:MOST_BARS]
     start = result.report.start[copies] / factor

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from remat.errors import OptionError
 from remat.graph.names import NumberedNames
-from remat.graph.taskgraph import IntArray
+from remat.graph.taskgraph import IntArray, TaskGraph
 from remat.messages import printable
 from remat.report.page import write_page
 from remat.report.page.data import MOST_GROUPED
@@ -36,8 +36,9 @@ from remat.report.plot.style import (
 )
 from remat.report.plot.views import drawing
 from remat.report.text.readable_names import names_of_task, names_of_value, short_name, shown_name, shown_step
-from remat.report.views.composition import Extra, Kind, composition_of
+from remat.report.views.composition import Extra, composition_of
 from remat.report.views.groups import Groups
+from remat.report.views.kinds import STACKED, kind_labels
 from remat.report.views.phases import phase_labels, shown_phases
 from remat.report.views.residents import fullest_memory
 from remat.report.views.resources import occupied
@@ -113,13 +114,14 @@ def picture(result: Result, view: str = "time") -> Callable[[], Figure]:
     return drawing(result, view) or (lambda: _Picture(result, report).draw())
 
 
-def _bands(groups: Groups | None) -> list[tuple[str, str]]:
-    """Return label and colour of each row of contents: kinds, or groups of values."""
+def _bands(graph: TaskGraph, groups: Groups | None) -> dict[int, tuple[str, str]]:
+    """Return label and colour of each row of contents, from the bottom up: kinds, or groups of values."""
     if groups is None:
-        return [(kind.label, LIGHT[OF_KIND[kind]]) for kind in Kind]
-    extra = {Extra.STATIC: Role.PARAMETERS, Extra.WORKSPACE: Role.WORKSPACE, Extra.OTHER: Role.OTHER}
+        labels = kind_labels(graph)
+        return {int(kind): (labels[kind], LIGHT[OF_KIND[kind]]) for kind in STACKED}
+    extra = {Extra.STATIC: Role.STATIC, Extra.WORKSPACE: Role.WORKSPACE, Extra.OTHER: Role.OTHER}
     named = [(printable(label), GROUPS[k]) for k, label in enumerate(groups.labels)]
-    return [*named, *((row.label, LIGHT[extra[row]]) for row in Extra)]
+    return dict(enumerate([*named, *((row.label, LIGHT[extra[row]]) for row in Extra)]))
 
 
 class _Picture:
@@ -135,7 +137,7 @@ class _Picture:
         grouped = not isinstance(result.graph.values, NumberedNames) and len(self.steps) <= MOST_GROUPED
         composition = composition_of(result, grouped=grouped)
         self.contents = composition.grouped or composition.contents
-        self.bands = _bands(composition.groups)
+        self.bands = _bands(result.graph, composition.groups)
         self.memories = self._memories()
         self.rows = self._rows()
 
@@ -198,7 +200,7 @@ class _Picture:
         index = [self.result.machine.memory_index[name] for name in self.memories]
         fullest = self.contents[self.result.machine.memory_index[self.fullest]]
         at_peak = fullest.sizes[:, int(np.argmax(fullest.total))].tolist()
-        used = [row for row in range(len(self.bands)) if any(self.contents[k].sizes[row].any() for k in index)]
+        used = [row for row in self.bands if any(self.contents[k].sizes[row].any() for k in index)]
         units = self.result.units
         # If the legend is too wide, the smallest kinds at the peak are left out; widths are estimated by letters.
         kept, left = list(used), list[int]()
@@ -235,7 +237,7 @@ class _Picture:
         time, sizes = self._staircase(self.result.machine.memory_index[name])
         x, base = time / self.scale.factor, np.zeros(len(time))
         edges = []
-        for row, (label, colour) in enumerate(self.bands):
+        for row, (label, colour) in self.bands.items():
             if sizes[row].any():
                 upper = base + sizes[row] / factor
                 axes.fill_between(x, base, upper, color=colour, linewidth=0)

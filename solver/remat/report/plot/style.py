@@ -14,6 +14,7 @@ from remat.documents import write_atomically
 from remat.errors import MissingExtraError, OptionError
 from remat.report.text.readable_names import shown_name
 from remat.report.views.composition import composition_of
+from remat.report.views.kinds import kind_labels
 from remat.report.views.residents import fullest_memory
 from remat.solving.decisions.words import decision_words
 from remat.solving.result import Result
@@ -157,7 +158,7 @@ def add_titles(figure: Figure, result: Result, height: float, *, about: str = ""
     assert result.report is not None
     name = shown_name(result.instance_name) or "(unnamed)"
     figure.text(LEFT, 1 - 0.3 / height, name, fontsize=13, fontweight="bold", va="center", parse_math=False)
-    decision, letters = next(decision_words(result), ""), max(30, MOST_LETTERS - 2 * len(name))
+    decision, letters = _decision(result), max(30, MOST_LETTERS - 2 * len(name))
     decision = decision if len(decision) <= letters else decision[: letters - 3] + "..."
     figure.text(RIGHT, 1 - 0.3 / height, decision, ha="right", va="center", color="#404040", parse_math=False)
     parts = [f"algorithm {result.algorithm}", f"makespan {format_time(result.report.makespan, result.units)}"]
@@ -177,13 +178,33 @@ def add_titles(figure: Figure, result: Result, height: float, *, about: str = ""
         figure.text(LEFT, 1 - 0.78 / height, peak_in_words(result), color="#404040", va="center", parse_math=False)
 
 
+def _decision(result: Result) -> str:
+    """Return the first decision in words; of a pipeline, how much is recomputed."""
+    report = result.report
+    assert report is not None
+    if result.orders is None:
+        return next(decision_words(result), "")
+    if not report.recompute_time:
+        return "no recomputation"
+    return f"recompute for {format_time(report.recompute_time, result.units)} in all"
+
+
+MOST_KINDS = 4
+"""Maximum number of kinds of bytes that a line describes one by one."""
+
+
 def peak_in_words(result: Result) -> str:
     """Describe the contents of the fullest memory at its peak by kind, and the distance to its capacity."""
     assert result.report is not None
     name = fullest_memory(result)
     index = result.machine.memory_index[name]
-    kinds = composition_of(result).contents[index].at_peak.items()
-    words = ", ".join(f"{kind.label} {format_size(bytes_, result.units)}" for kind, bytes_ in kinds)
+    kinds = list(composition_of(result).contents[index].at_peak.items())
+    labels = kind_labels(result.graph)
+    told = [f"{labels[kind]} {format_size(bytes_, result.units)}" for kind, bytes_ in kinds]
+    if len(told) > MOST_KINDS + 1:
+        rest = sum(bytes_ for _, bytes_ in kinds[MOST_KINDS:])
+        told = [*told[:MOST_KINDS], f"{len(told) - MOST_KINDS} more {format_size(rest, result.units)}"]
+    words = ", ".join(told)
     used = [memory.name for memory in result.machine.memories if result.report.peaks[memory.name].size]
     what = "fullest memory" if len(used) > 2 else "peak of"
     text = f"{what} {shown_name(name)} {peak_text(result, name)}" + (f": {words}" if len(kinds) > 1 else "")

@@ -16,8 +16,9 @@ from remat.report.plot.devices import devices
 from remat.report.plot.style import LEFT, RIGHT, TOP, WIDTH, TimeScale, add_legend, add_titles, count_ticks
 from remat.report.text.readable_names import names_of_task, names_of_value, short_name, shown_name
 from remat.report.views.addresses import Boxes, address_boxes
-from remat.report.views.composition import Kind, composition_of
+from remat.report.views.composition import composition_of
 from remat.report.views.icicle import Icicle, icicle_of
+from remat.report.views.kinds import STACKED, Kind, kind_labels
 from remat.report.views.occupancy import Occupancy, Stay, occupancy_of
 from remat.report.views.reversal import Stroke, Use, reversal_of, uses_of
 from remat.report.views.slices import coverage, size_scale, slice_maxima
@@ -471,7 +472,8 @@ def _addresses(result: Result) -> Figure:
         axes.tick_params(labelbottom=axes is panels[-1])
     panels[-1].set_xlabel(f"time ({scale.unit})")
     used = {kind for found in shown for kind in found.kind.tolist()}
-    legend = {kind.label: KINDS[kind] for kind in Kind if kind in used}
+    labels = kind_labels(result.graph)
+    legend = {labels[kind]: KINDS[kind] for kind in STACKED if kind in used}
     if any(found.static or found.arena.reserved for found in shown):
         legend["static or reserved"] = LIGHT[Role.ELSEWHERE]
     notes = [f"{sum(len(found.kind) for found in shown):,} residencies"]
@@ -492,7 +494,7 @@ def _draw_arena(axes: Axes, result: Result, found: Boxes, time: tuple[float, flo
     for low, high in blocked:
         axes.axhspan(low / factor, min(high, top) / factor, facecolor=LIGHT[Role.ELSEWHERE], linewidth=0)
     sides = (found.begin, found.end, found.low, found.high)
-    masks = [(found.kind == kind, KINDS[kind]) for kind in Kind]
+    masks = [(found.kind == kind, KINDS[kind]) for kind in STACKED]
     if len(found.kind) <= MOST_BOXES:
         for mine, colour in masks:
             across = np.column_stack((found.begin[mine], found.end[mine])) / seconds

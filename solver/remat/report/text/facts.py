@@ -8,8 +8,9 @@ from remat.graph.machine import Link, Machine
 from remat.graph.taskgraph import GRADIENTS, PARAMETERS, STATES
 from remat.report.text.readable_names import shown_in_module, shown_name
 from remat.report.text.summary import table
-from remat.report.views.residents import residents_at
-from remat.report.views.static_memory import by_term, traffic_by_term
+from remat.report.views.composition import composition_of
+from remat.report.views.kinds import by_term
+from remat.report.views.traffic import traffic_by_term
 from remat.solving.facts import Facts
 from remat.solving.overlap_bound import Hiding
 from remat.units import Number, Units, format_size, format_time
@@ -104,15 +105,12 @@ def _training_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     where = f" on each of {facts.ranks:,} ranks" if facts.ranks > 1 else ""
     yield "", f"the first {len(lasting)} together {size(sum(lasting))}{where}"
     alone = facts.alone
-    columns, report = (None, None) if alone is None else (alone.columns, alone.report)
-    if alone is None or columns is None or report is None:
+    if alone is None or alone.columns is None:
         return
-    memory = alone.machine.memory_index[facts.working_memory]
-    step = report.peaks[facts.working_memory].step
-    residents = residents_at(alone.graph, alone.machine, columns, report, memory=memory, step=step)
-    listed = [f"{term} {format_size(part, units)}" for term, part in by_term(alone.graph, residents).items()]
+    contents = composition_of(alone).contents[alone.machine.memory_index[facts.working_memory]]
+    listed = [f"{term} {format_size(sum(own.values()), units)}" for term, own in by_term(contents.at_peak).items()]
     yield "at that peak", ", ".join(listed)
-    for k, (name, row) in enumerate(traffic_by_term(alone.graph, alone.machine, columns).items()):
+    for k, (name, row) in enumerate(traffic_by_term(alone.graph, alone.machine, alone.columns).items()):
         crossing = ", ".join(f"{term} {format_size(part, units)}" for term, part in row.items())
         yield "traffic" if k == 0 else "", f"{shown_name(name)}: {crossing}"
 

@@ -13,6 +13,8 @@ from remat.graph.taskgraph import TaskGraph
 from remat.report.text.columns import aligned, room
 from remat.report.text.shortfall_lines import OPTION, shortfall_lines
 from remat.report.text.summary import class_bounds, decision_lines, figures, least_budget_lines
+from remat.report.views.composition import composition_of
+from remat.report.views.kinds import Kind
 from remat.schedule.orders import Stage
 from remat.schedule.recompute import segments_of
 from remat.schedule.steps import StepKind
@@ -34,6 +36,9 @@ MOST_PARTS = 3
 """Maximum number of ranges of recomputed layers that the table lists for a stage."""
 
 KINDS = {"w": "parameters", "g": "gradients", "o": "states"}
+
+OF_DEVICE = ("activations", "workspace")
+"""Bytes at the peak of a device, of all its stages."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +87,8 @@ def _stages(planned: Planned) -> list[_Row]:
 def stage_rows(planned: Planned) -> list[dict[str, Any]]:
     """Return the contents and work of each stage as JSON; empty without a schedule.
 
-    Bytes are those of the stage, except `activations` and `peak`: they are those of its device, which may hold other
-    stages, too. `host` is the mean number of bytes of a micro-batch that wait at a host.
+    Bytes are those of the stage, except `activations`, `workspace` and `peak`: they are those of its device, which may
+    hold other stages, too. `host` is the mean number of bytes of a micro-batch that wait at a host.
     """
     result, found = planned.result, _stages(planned)
     if result.report is None:
@@ -92,13 +97,15 @@ def stage_rows(planned: Planned) -> list[dict[str, Any]]:
     of_device: dict[int, int] = {}
     for row, own in zip(found, static, strict=True):
         of_device[row.stage.device] = of_device.get(row.stage.device, 0) + sum(own.values())
-    makespan = result.report.makespan or 1
+    makespan, contents = result.report.makespan or 1, composition_of(result).contents
     rows = []
     for number, (row, own) in enumerate(zip(found, static, strict=True)):
         stage = row.stage
         processor = result.machine.processors[stage.device]
         memory = result.machine.memories[processor.memory]
         peak = result.report.peaks[memory.name].size
+        kinds = contents[processor.memory].at_peak
+        workspace = sum(size for kind, size in kinds.items() if kind in (Kind.WORKSPACE, Kind.OTHER))
         rows.append(
             {
                 "stage": number,
@@ -111,7 +118,8 @@ def stage_rows(planned: Planned) -> list[dict[str, Any]]:
                 ],
                 **({"host": row.away} if planned.instance.cluster.host is not None else {}),
                 **own,
-                "activations": peak - of_device[stage.device],
+                "activations": peak - of_device[stage.device] - workspace,
+                "workspace": workspace,
                 "peak": peak,
                 "budget": memory.capacity,
                 "load": float(_busy(planned, processor.name) / makespan),
@@ -148,7 +156,7 @@ def stage_table(planned: Planned) -> str:
     rows: list[tuple[str, ...]] = [
         (
             *("device", "load", "peak", "stage", "layers", "recomputed", "at the host"),
-            *("parameters", "gradients", "states", "activations"),
+            *("parameters", "gradients", "states", *OF_DEVICE),
         )
     ]
     seen: set[str] = set()
@@ -164,9 +172,9 @@ def stage_table(planned: Planned) -> str:
         kinds = ("host", *KINDS.values())
         sizes = [format_size(round(row[kind]), units) if row.get(kind) else "-" for kind in kinds]
         of_device = [f"{100 * row['load']:.1f} %", format_size(row["peak"], units)] if first else ["", ""]
-        activations = format_size(row["activations"], units) if first else ""
+        at_peak = [format_size(row[kind], units) if first and row[kind] else "" for kind in OF_DEVICE]
         named_devices = row["device"] if len(row["devices"]) == 1 else f"{row['devices'][0]} to {row['devices'][-1]}"
-        rows.append((named_devices if first else "", *of_device, str(row["stage"]), named, told, *sizes, activations))
+        rows.append((named_devices if first else "", *of_device, str(row["stage"]), named, told, *sizes, *at_peak))
     used = [k for k in range(len(rows[0])) if any(row[k] not in ("", "-") for row in rows[1:]) or k < 6]
     shown = [tuple(row[k] for k in used) for row in rows]
     return aligned(shown, left=range(len(used)), width=room())

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from remat.graph.taskgraph import ACTIVATIONS
 from remat.report.text.peak_table import MOST_STEPS, peak_table
 from remat.report.text.readable_names import shown_in_module, shown_name, shown_step
 from remat.report.text.summary import decision_lines, energy_lines, table
+from remat.report.views.composition import composition_of
+from remat.report.views.kinds import Kind, by_term, kind_labels
 from remat.report.views.residents import Resident, residents_at
 from remat.report.views.slices import slice_maxima, without_dips
-from remat.report.views.static_memory import by_term, traffic_by_term
+from remat.report.views.traffic import traffic_by_term
 from remat.solving.verifying import Examined
 from remat.units import format_size, format_time
 from remat.verifier import Profile
@@ -28,9 +31,8 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 def schedule_view(examined: Examined) -> str:
     """Return figures, the profile of each memory, and its largest residents at the peak."""
-    parts = [table(_figures(examined))]
-    for index, memory in enumerate(examined.machine.memories):
-        parts.append("\n".join(_memory(examined, index, memory.name, memory.capacity)))
+    parts, kinds = [table(_figures(examined))], _kinds(examined)
+    parts += ["\n".join(_memory(examined, index, own)) for index, own in enumerate(kinds)]
     return "\n\n".join(parts)
 
 
@@ -38,6 +40,7 @@ def to_dict(examined: Examined) -> dict[str, Any]:
     """Return the contents of the view as JSON: figures, and all residents of each memory at its peak."""
     report = examined.report
     memories: dict[str, dict[str, Any]] = {}
+    kinds = _kinds(examined)
     for index, memory in enumerate(examined.machine.memories):
         peak = report.peaks[memory.name]
         listed = _residents(examined, index)
@@ -47,8 +50,8 @@ def to_dict(examined: Examined) -> dict[str, Any]:
             "peak_step": peak.step,
             "residents": [_entry(resident) for resident in listed],
         }
-        if examined.graph.terms:
-            memories[memory.name]["terms"] = by_term(examined.graph, listed)
+        if examined.graph.terms and report.ok:
+            memories[memory.name]["terms"] = {term: sum(own.values()) for term, own in by_term(kinds[index]).items()}
     return {
         "ok": report.ok,
         "makespan": report.makespan,
@@ -57,6 +60,29 @@ def to_dict(examined: Examined) -> dict[str, Any]:
         "steps": len(examined.steps),
         "memories": memories,
     } | ({"traffic": _traffic(examined)} if examined.graph.terms else {})
+
+
+def _kinds(examined: Examined) -> list[dict[Kind, int]]:
+    """Return the bytes of each kind at the peak of each memory; empty for schedules that break rules."""
+    if not examined.report.ok:
+        return [{} for _ in examined.machine.memories]
+    return [contents.at_peak for contents in composition_of(examined.as_result()).contents]
+
+
+def _kind_lines(examined: Examined, kinds: dict[Kind, int], peak: int) -> Iterator[str]:
+    """Yield a line for each kind of bytes at a peak; with training, activations are split below their sum."""
+
+    def line(label: str, size: int) -> str:
+        return f"  {label:<40} {format_size(size, examined.instance.units.build()):>12} {100 * size / peak:5.1f} %"
+
+    labels = kind_labels(examined.graph)
+    if not examined.graph.terms:
+        yield from (line(labels[kind], size) for kind, size in kinds.items())
+        return
+    for term, own in by_term(kinds).items():
+        yield line(term, sum(own.values()))
+        if term == ACTIVATIONS:
+            yield from (line(f"  {labels[kind]}", size) for kind, size in own.items())
 
 
 def _entry(resident: Resident) -> dict[str, Any]:
@@ -92,8 +118,9 @@ def _traffic(examined: Examined) -> dict[str, dict[str, int]]:
     return traffic_by_term(examined.graph, examined.machine, examined.steps)
 
 
-def _memory(examined: Examined, index: int, name: str, capacity: int | None) -> Iterator[str]:
-    memory_name = name
+def _memory(examined: Examined, index: int, kinds: dict[Kind, int]) -> Iterator[str]:
+    memory = examined.machine.memories[index]
+    name, capacity = memory.name, memory.capacity
     report, units = examined.report, examined.instance.units.build()
     peak = report.peaks[name]
     limit = "" if capacity is None else f" of {format_size(capacity, units, both=True)}"
@@ -105,13 +132,10 @@ def _memory(examined: Examined, index: int, name: str, capacity: int | None) -> 
     listed = _residents(examined, index)
     if not listed:
         return
-    terms = by_term(examined.graph, listed)
-    if terms:
+    if len(kinds) > 1:
         yield f"by kind {step}:"
-    for term, size in terms.items():
-        share = 100 * size / peak.size if peak.size else 0.0
-        yield f"  {term:<40} {format_size(size, units):>12} {share:5.1f} %"
-    if report.ok and len(examined.steps) <= MOST_STEPS and (found := examined.as_result().peak_of(memory_name)):
+        yield from _kind_lines(examined, kinds, peak.size)
+    if report.ok and len(examined.steps) <= MOST_STEPS and (found := examined.as_result().peak_of(memory.name)):
         yield peak_table(found, units)
         return
     yield f"largest of {len(listed):,} {step}:"

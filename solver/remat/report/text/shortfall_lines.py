@@ -78,7 +78,7 @@ def _names(result: Result, part: Part) -> str:
         f"{shown_value(graph, value)} ({format_size(int(graph.size[value]), units)})" for value in values
     )
     if part.what == REST:
-        order = "" if all(value in graph.available for value in values) else " in the reference order"
+        order = "" if part.resident else " in the reference order"
         return f",{order} such as {listed}"
     every = sum(int(graph.size[value]) for value in values) == part.size
     return f": {listed}" if every else f", such as {listed}"

@@ -135,7 +135,7 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
     else:
         yield from decision_lines(result, verbose=verbose)
         yield from _schedule(result, result.report)
-    if result.lower_bound or not result.makespan:
+    if result.status is not Status.INFEASIBLE and (result.lower_bound or not result.makespan):
         yield "lower bound", _lower_bound(result)
     yield from class_bounds(result)
     if result.report is not None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from remat.graph.taskgraph import IntArray, NumberArray
-from remat.report.views.composition import Kind, Stays
+from remat.report.views.composition import Stays
+from remat.report.views.kinds import Kind
 from remat.schedule.addresses import NONE, Arena
 from remat.solving.result import Result
 

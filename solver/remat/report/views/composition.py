@@ -1,8 +1,4 @@
-"""The contents of a memory over time: bytes by kind, which add up to the verifier's measurements.
-
-Kinds belong to stays, not to values. The same state is a checkpoint in a stay from which several forwards start, saved
-in a stay that a backward reads, and in passing in a stay that only the next forward reads.
-"""
+"""The contents of a memory over time: bytes by kind, which add up to the verifier's measurements."""
 
 from __future__ import annotations
 
@@ -16,47 +12,12 @@ from remat.graph.machine import Machine
 from remat.graph.names import NumberedNames
 from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, TaskGraph
 from remat.report.views.groups import Groups, groups_of
+from remat.report.views.kinds import REPLACED, STATE, STATIC, WORKSPACE, Kind, kinds_of_values
 from remat.report.views.lifetimes import Clock, Lives, Moments, Origin, in_several_memories, memory_of_runs, traced
-from remat.report.views.phases import Phase, phases_of_tasks, step_phases
-from remat.report.views.task_index_ranges import TreeLayout
+from remat.report.views.phases import Phase, step_phases
 from remat.schedule.steps import StepKind, Steps
 from remat.solving.result import Result
 from remat.verifier import Profile
-
-
-class Kind(enum.IntEnum):
-    """The purpose of bytes, in the order of pictures from the bottom up."""
-
-    PARAMETERS = 0
-    CHECKPOINTS = 1
-    SAVED = 2
-    PASSING = 3
-    GRADIENTS = 4
-    VALUES = 5
-    WORKSPACE = 6
-    OTHER = 7
-
-    @property
-    def label(self) -> str:
-        """The name that a legend shows."""
-        return {Kind.PASSING: "in passing", Kind.OTHER: "being replaced"}.get(self, self.name.lower())
-
-    @property
-    def meaning(self) -> str:
-        """A description in a few words."""
-        return _MEANINGS[self]
-
-
-_MEANINGS = {
-    Kind.PARAMETERS: "parameters, optimizer states, inputs, and what is there throughout",
-    Kind.CHECKPOINTS: "states from which something is computed again",
-    Kind.SAVED: "what forwards leave for backwards, wherever it lies",
-    Kind.PASSING: "outputs that only the next forward reads",
-    Kind.GRADIENTS: "what backwards hand on, and gradients of parameters",
-    Kind.VALUES: "outputs of tasks",
-    Kind.WORKSPACE: "what tasks need while they run",
-    Kind.OTHER: "old copies of what is being written afresh",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +80,7 @@ class Extra(enum.IntEnum):
     @property
     def label(self) -> str:
         """The name that a legend shows."""
-        return ("static memory", "workspace", "being replaced")[self]
+        return (STATIC, WORKSPACE, REPLACED)[self]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +114,7 @@ class _Rows:
     other: int
 
 
-_BY_KIND = _Rows(len(Kind), Kind.PARAMETERS, Kind.WORKSPACE, Kind.OTHER)
+_BY_KIND = _Rows(len(Kind), Kind.STATIC, Kind.WORKSPACE, Kind.OTHER)
 
 
 def composition_of(result: Result, *, grouped: bool = False) -> Composition:
@@ -220,36 +181,6 @@ def _weights(result: Result, lives: Lives) -> tuple[NDArray[np.float64], NDArray
 
 # ------------------------------------------------------------------------------------------------- kinds
 
-_STATES, _ALWAYS_SAVED, _GRADIENTS, _PARAMETERS = {"x"}, {"s", "v", "e"}, {"y", "g", "c", "q"}, {"w", "o", "nw", "no"}
-_STATE = -1
-"""Instead of a kind: what forwards hand on, and stays decide."""
-
-
-def _roles(graph: TaskGraph) -> IntArray:
-    """Return for each value its `Kind`, or `_STATE`."""
-    roles = np.full(len(graph.values), Kind.VALUES, dtype=np.int64)
-    if isinstance(graph.values, NumberedNames):
-        if TreeLayout.of(graph) is not None:
-            return roles
-        listed = [
-            (_STATE if letters in _STATES else _kind_of(letters), count)
-            for prefix, _, count in graph.values.runs
-            for letters in [prefix.rstrip("0123456789.")]
-        ]
-        return np.repeat(np.array([role for role, _ in listed]), [count for _, count in listed])
-    phases = phases_of_tasks(graph)
-    by_phase = {Phase.FORWARD: _STATE, Phase.SAVING: _STATE, Phase.LOSS: Kind.GRADIENTS, Phase.BACKWARD: Kind.GRADIENTS}
-    for phase, role in by_phase.items():
-        roles[graph.writes.items[phases[graph.writes.rows] == phase]] = role
-    if graph.phase is not None:
-        roles[sorted(graph.available)] = Kind.PARAMETERS
-    return roles
-
-
-def _kind_of(letters: str) -> Kind:
-    known = {Kind.SAVED: _ALWAYS_SAVED, Kind.GRADIENTS: _GRADIENTS, Kind.PARAMETERS: _PARAMETERS}
-    return next((kind for kind, names in known.items() if letters in names), Kind.VALUES)
-
 
 def _used(graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock, lives: Lives, phases: IntArray) -> Stays:
     """Find the readers of each stay, and derive its purpose."""
@@ -265,8 +196,8 @@ def _used(graph: TaskGraph, machine: Machine, steps: Steps, clock: Clock, lives:
     def reads(*wanted: Phase) -> IntArray:
         return np.bincount(stay[np.isin(phases[step], wanted)], minlength=count)
 
-    kind = _roles(graph)[lives.value]
-    state = kind == _STATE
+    kind = kinds_of_values(graph)[lives.value]
+    state = kind == STATE
     if isinstance(graph.tasks, NumberedNames):
         saves = bool((phases == Phase.SAVING).any())
         again = reads(Phase.FORWARD, Phase.SAVING, Phase.RECOMPUTATION) > 1

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat.graph.taskgraph import IntArray, NumberArray
+from remat.graph.taskgraph import BoolArray, IntArray, NumberArray, Ragged
+from remat.report.views.phases import Phase as Step
+from remat.report.views.phases import step_phases
 from remat.schedule.orders import Orders, Phase
 from remat.schedule.steps import StepKind
 from remat.solving.result import Result
@@ -17,7 +19,8 @@ class Passes:
     """Every operation: device, phase, chunk (index among its device's stages), micro-batch, start, end and half.
 
     `half` is 1 and 2 for the two operations of a concurrent pair, and 0 otherwise. If several devices run a stage
-    together, each has separate operations.
+    together, each has separate operations. `recomputed` are the intervals in which an operation recomputes, as
+    (operation, start, end); a recomputation right before its backward is a part of that operation.
     """
 
     device: IntArray
@@ -27,6 +30,7 @@ class Passes:
     start: NumberArray
     end: NumberArray
     half: IntArray
+    recomputed: tuple[IntArray, NumberArray, NumberArray]
 
     @property
     def steady(self) -> tuple[float, float] | None:
@@ -67,6 +71,13 @@ def passes_of(result: Result) -> Passes:
     of = np.repeat(np.arange(len(stage)), together)
     on_each = device[of] + np.arange(len(of)) - np.repeat(np.cumsum(together) - together, together)
     of, on_each = of[np.argsort(on_each, kind="stable")], np.sort(on_each)
+    begin, end = report.start[runs], report.end[runs]
+    is_again = step_phases(result.graph, steps, report.start)[runs] == Step.RECOMPUTATION
+    # Of a concurrent pair, the operation that is no forward recomputes.
+    backward = np.minimum.reduceat(np.where(phase == Phase.F, len(phase), 0) + np.arange(len(phase)), units.start[:-1])
+    owner = np.repeat(backward % len(phase), counts)
+    first, stop = _stretches(is_again, owner, begin, end)
+    places = _rows_of(of, len(phase)).gather(owner[first])
     return Passes(
         device=on_each,
         phase=phase[of],
@@ -75,7 +86,24 @@ def passes_of(result: Result) -> Passes:
         start=report.start[runs[last - counts + 1]][unit][of],
         end=report.end[runs[last]][unit][of],
         half=half[of],
+        recomputed=(places.items, begin[first][places.rows], end[stop][places.rows]),
     )
+
+
+def _stretches(mine: BoolArray, owner: IntArray, begin: NumberArray, end: NumberArray) -> tuple[IntArray, IntArray]:
+    """Return the first and the last run of each stretch of marked runs without a gap, of one owner."""
+    found = np.flatnonzero(mine)
+    if not len(found):
+        return found, found
+    joined = (np.diff(found) == 1) & (np.diff(owner[found]) == 0) & (begin[found[1:]] <= end[found[:-1]])
+    cuts = np.flatnonzero(~joined)
+    return found[np.append(0, cuts + 1)], found[np.append(cuts, len(found) - 1)]
+
+
+def _rows_of(items: IntArray, count: int) -> Ragged:
+    """Return the positions of each number below `count` in a list."""
+    order = np.argsort(items, kind="stable")
+    return Ragged(np.append(0, np.cumsum(np.bincount(items, minlength=count))), order)
 
 
 def _tasks_of(result: Result, orders: Orders) -> IntArray:

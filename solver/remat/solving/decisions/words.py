@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from remat.instance.kinds import is_pipeline
 from remat.messages import elided, printable
 from remat.solving.decisions.groups import CHOSEN, Group, groups_of
 from remat.solving.decisions.values import KEPT, OFFLOADED, RECOMPUTED
@@ -95,16 +97,22 @@ def _unused(result: Result) -> Iterator[str]:
 
 def _stages(result: Result, all_of_them: bool) -> Iterator[str]:
     """Describe the placement of a pipeline's layers."""
-    if result.orders is None:
+    if result.orders is not None:
+        names = [processor.name for processor in result.machine.processors]
+        placed = [
+            (stage.layers, "+".join(printable(names[k]) for k in stage.devices)) for stage in result.orders.stages
+        ]
+    elif result.instance is not None and is_pipeline(result.instance):
+        rows = [row for row in result.stage_decisions if not row.micro_batch]  # one row for each layer
+        placed = [
+            (tuple(layer for row in own for layer in row.layers), printable(device))
+            for device, own in ((device, list(own)) for device, own in groupby(rows, key=lambda row: row.device))
+        ]
+    else:
         return
-    stages = result.orders.stages
-    shown = stages if all_of_them else stages[:MOST_GROUPS]
-    names = [processor.name for processor in result.machine.processors]
-    listed = [
-        f"{ranges([layer + 1 for layer in stage.layers])} on {'+'.join(printable(names[k]) for k in stage.devices)}"
-        for stage in shown
-    ]
-    more = f" and {len(stages) - len(shown)} more stages" if len(shown) < len(stages) else ""
+    shown = placed if all_of_them else placed[:MOST_GROUPS]
+    listed = [f"{ranges([layer + 1 for layer in layers])} on {device}" for layers, device in shown]
+    more = f" and {len(placed) - len(shown)} more stages" if len(shown) < len(placed) else ""
     yield f"run layers {', '.join(listed)}{more}"
 
 

@@ -13,6 +13,7 @@ import pytest
 from remat.comparing.cells import Answer, Cell, Job, Outcome
 from remat.comparing.comparison import Comparison
 from remat.comparing.report.page import page, schedules
+from remat.comparing.report.sentences import sentences
 from remat.report.views.minimap import miniature, pack
 from tests.report.results import offload_result
 from tests.report.views.by_hand import halves, offloaded, reversed_adjoint, spilled_tree
@@ -107,7 +108,7 @@ def test_cells_are_grouped_by_instance_and_budget():
     for _, rows in (grid(found), leaders(found)):
         assert [tuple(row[:2]) for row in rows] == list(found.by_case)
     assert grid(found)[1][0] == ["a/0", "10", "19", "1.0000", "1.0526"]
-    assert leaders(found)[1][0] == ["a/0", "10", "19", "1.9000", "2/2", "rotor"]
+    assert leaders(found)[1][0] == ["a/0", "10", "rotor", "19", "90.0 %", "47.37 %", "2 of 2"]
 
 
 def test_a_ranking_is_on_the_cells_that_all_solved():
@@ -126,7 +127,9 @@ def test_a_ranking_is_on_the_cells_that_all_solved():
     assert "Mean makespan over the best on the 2 cells that both algorithms solved." in text
     order = [
         'id="ranking"',
+        "Not ranked, since no cell was solved: never.",
         "Performance profile",
+        'id="best"',
         'id="algorithms"',
         'id="grid"',
         'id="cells"',
@@ -313,7 +316,7 @@ window.addEventListener("load", () => {
   const box = document.querySelector("input[type=search]");
   box.value = "rotor a/1"; box.dispatchEvent(new Event("input"));
   const left = [...table.tBodies[0].rows].filter(r => !r.hidden);
-  found.shown = left.map(r => r.cells[0].textContent + r.cells[2].textContent);
+  found.shown = left.map(r => r.cells[column("instance")].textContent + r.cells[column("algorithm")].textContent);
   const schedules = [...document.querySelectorAll("figure.schedule")];
   found.schedules = schedules.map(f => [...f.querySelectorAll("path, circle")].filter(shape => {
     const box = shape.getBoundingClientRect(), style = getComputedStyle(shape);
@@ -398,14 +401,76 @@ def test_ratios_spread_over_seeds():
 
 
 def test_charts_have_legends_and_show_what_coincides():
-    names = ("rotor", "periodic", "third")
-    cells = [cell("a", name, budget, 30 - budget) for name in names[:2] for budget in (10, 20)]
+    cells = [cell("a", "periodic", budget, 30 - budget) for budget in (10, 20)]
+    cells += [cell("a", "rotor", budget, 30.01 - budget) for budget in (10, 20)]
     cells += [cell("a", "third", budget, 40 - budget) for budget in (10, 20)]
     text = page(Comparison(tuple(cells)))
     charts = re.findall(r"<figure><figcaption>.*?</figure>", text)
     assert charts
     assert all('class="legend"' in chart for chart in charts)
     curve = next(chart for chart in charts if "overhead" in chart)
-    widths = dict(re.findall(r'<title>(\w+)</title><path class="series" stroke="[^"]*" stroke-width="([\d.]+)"', curve))
-    assert len(set(widths.values())) == 2
-    assert float(widths["third"]) == min(map(float, widths.values()))
+    dashed = dict(re.findall(r'<title>(\w+)</title><path class="series"[^>]*?(stroke-dasharray="[^"]*")? d=', curve))
+    # Of two lines in one place the upper one is dashed: its gaps show the lower one.
+    assert list(dashed) == ["periodic", "rotor", "third"]
+    assert [bool(dash) for dash in dashed.values()] == [False, True, False]
+
+
+def test_a_proved_schedule_is_the_best_of_equals_everywhere():
+    """The first algorithm ties with a proof: table, card and sentence name the one that is proved optimal."""
+    picture = pack(miniature(halves(), "chain"))
+    cells = (
+        cell("a/1", "rotor", 10, 20, picture=picture),
+        cell("a/1", "chain-best", 10, 20, Outcome.OPTIMAL, picture=picture),
+    )
+    comparison = Comparison(cells)
+    text = page(comparison)
+    (figure,) = figures(text)
+    assert "chain-best · 20 · overhead 100 % · proved optimal" in figure
+    assert ">chain-best, rotor</td>" in text
+    assert dict(sentences(comparison))["a/1 within 10"].startswith("chain-best and rotor are the quickest")
+
+
+def test_a_budget_that_would_do_is_in_the_unit_of_the_others():
+    need = 5_612_800_000
+    one = cell("a/1", "rotor", 10, None, Outcome.INFEASIBLE, least_budget=need)
+    one = replace(one, job=replace(one.job, memory_unit="B"))
+    other = replace(one, job=replace(one.job, algorithm="keep-all", key="k"), answer=Answer(outcome=Outcome.UNKNOWN))
+    text = page(Comparison((other, one)))
+    assert ">infeasible, proved; 5.228 GiB would do</td>" in text
+    assert "GB would do" not in text.partition('id="words"')[0]
+    assert "5.613 GB (5.228 GiB) would do" in text  # in words: the first can be given as a budget
+    leading = text[text.index('id="best"') : text.index('id="algorithms"')]
+    assert leading.index("Infeasible: no schedule exists, proved.") < leading.index("<table")
+
+
+def test_cells_show_the_best_bound_of_their_case():
+    cells = [cell("a/1", "rotor", 10, 20), cell("a/1", "chain-best", 10, 20, Outcome.OPTIMAL)]
+    cells[1] = replace(cells[1], answer=replace(cells[1].answer, lower_bound=19))
+    cells += [cell("a/1", name, 5, None, Outcome.INFEASIBLE) for name in ("rotor", "chain-best")]
+    table = (
+        page(Comparison(tuple(cells))).partition('<table class="sortable" id="all-cells">')[2].partition("</table>")[0]
+    )
+    names = re.findall(r'<button type="button">(.*?)</button>', table)
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in table.partition("<tbody>")[2].split("</tr>")[:-1]]
+    assert [row[names.index("best bound")] for row in rows] == ["19", "19", "", ""]
+    assert "seed" not in names
+
+
+def test_long_tables_say_how_to_see_all_rows():
+    short, long = (
+        page(Comparison(tuple(cell(f"a/{k}", "rotor", 10, 20) for k in range(count)))) for count in (120, 121)
+    )
+    assert "scroll in the table" not in short
+    assert 'class="scroll whole"><table class="sortable" id="all-cells">' in short
+    assert (
+        '<p class="soft">121 rows: scroll in the table.</p><div class="scroll"><table class="sortable" id="all-cells">'
+        in long
+    )
+
+
+def test_the_profile_has_a_mark_at_each_round_ratio():
+    from remat.comparing.report.page.charts import profile
+
+    drawn = profile({"a": [1.0, 1.67], "b": [1.0, 1.2]}, ["a", "b"])
+    for ratio in ("1.1", "1.2", "1.3", "1.4", "1.5", "1.6"):
+        assert f">{ratio}</text>" in drawn

@@ -13,14 +13,15 @@ from remat.comparing.report.page.charts import COLOURS, curves, legend, profile
 from remat.comparing.report.page.schedules import schedules
 from remat.comparing.report.sentences import MOST_SENTENCES, sentences
 from remat.comparing.report.tables import (
+    LEADERS_HEADER,
     RANKING_HEADER,
     SHORT,
     budget_text,
+    leader,
     peak_text,
     problems,
     ranking_title,
     relative_to,
-    remedy,
     standings_header,
     units_of,
     with_spread,
@@ -28,22 +29,43 @@ from remat.comparing.report.tables import (
 from remat.messages import printable
 from remat.report.glossary import find_term
 from remat.report.palette import DARK, LIGHT, Role
-from remat.units import format_size, format_time
+from remat.units import Number, format_size, format_time
 from remat.version import __version__
 
 MOST_CHARTS = 60
 """Maximum number of instances with a chart; the tables contain all."""
 
-WORDS = {"proved": "optimal", "ratio to bound": "gap", "over bound": "gap", "ratio to floor": "floor"}
+WORDS = {
+    "proved": "optimal",
+    "ratio to bound": "gap",
+    "over bound": "gap",
+    "ratio to floor": "floor",
+    "best bound": "lower bound",
+}
 """Headings that the glossary explains under another word."""
 
-EXPLAINED = frozenset({"infeasible", "unknown", "budget", "makespan", "overhead", "peak", "lower bound", *WORDS})
+EXPLAINED = frozenset({"infeasible", "unknown", "budget", "makespan", "overhead", "peak", *WORDS})
 """Headings that need no explanation."""
 
 LONGEST_REMARK = 180
 """Maximum letters of a remark on the page; the tables contain all of it."""
 
 GRID = "* proved optimal over all schedules; ± standard deviation over seeds. Click a heading to sort."
+
+OUTCOMES = "Infeasible: no schedule exists, proved. Unknown: none was found; one may exist."
+
+LEADERS = (
+    "* proved optimal. Overhead: time over that without recomputation. "
+    "Gap: share of the makespan above the best lower bound."
+)
+
+STANDINGS = (
+    "Ratios are means over the cells that the algorithm itself solved, which are not the same for all; those of the "
+    "ranking are over common cells."
+)
+
+MOST_WHOLE = 120
+"""Rows of a table that is shown as a whole; a longer one scrolls in its frame."""
 
 TOGETHER = (
     "Makespans and “look into it” lead to pages in the folder {} beside this file, which belongs to it: send both, or "
@@ -86,18 +108,20 @@ def page(comparison: Comparison, made: Sequence[tuple[str, str]] = (), pages: Ma
         *(f"<p>{escape(note)}</p>" for note in comparison.notes),
         "<p><b>Interrupted: cells are missing.</b></p>" if comparison.interrupted else "",
         (
-            f'<nav><a href="#ranking">Ranking</a><a href="#algorithms">Algorithms</a><a href="#curves">Curves</a>{link}'
-            '<a href="#grid">Grid</a><a href="#cells">Cells</a><a href="#words">In words</a></nav></header>'
+            '<nav><a href="#ranking">Ranking</a><a href="#best">Best</a><a href="#algorithms">Algorithms</a>'
+            f'<a href="#curves">Curves</a>{link}<a href="#grid">Grid</a><a href="#cells">Cells</a>'
+            '<a href="#words">In words</a></nav></header>'
         ),
-        _rankings(comparison),
-        _profile(comparison, order),
-        '<h2 id="algorithms">All cells</h2>',
+        f'<div class="firsts"><div>{_rankings(comparison)}</div>{_profile(comparison, order)}</div>',
+        _leaders(comparison),
+        '<h2 id="algorithms">Each algorithm on the cells that it solved</h2>',
+        f'<p class="soft">{STANDINGS}</p>',
         _standings(comparison, standings, by_family=False),
         _families(comparison),
         _curves(comparison, order),
         f'<h2 id="schedules">The best schedules</h2>{_together(links)}{pictured}' if pictured else "",
         f'<h2 id="grid">{escape(relative_to(comparison))}</h2>',
-        f'<p class="soft">{GRID}</p>',
+        f'<p class="soft">{GRID} {OUTCOMES}</p>',
         _grid(comparison, order),
         '<h2 id="cells">Cells</h2>',
         (
@@ -162,8 +186,12 @@ def _figures(comparison: Comparison, standings: Sequence[Standing]) -> str:
         ("cells", len(comparison)),
         ("solved", sum(standing.solved for standing in standings)),
         ("proved optimal", sum(standing.proved for standing in standings)),
+        ("infeasible", sum(standing.infeasible for standing in standings)),
+        ("unknown", sum(standing.unknown for standing in standings)),
+        ("refused", sum(standing.refused for standing in standings)),
         ("failed", failed),
     ]
+    shown = [(name, number) for name, number in shown if number or name not in ("infeasible", "unknown", "refused")]
     boxes = (f'<div class="figure"><b>{number:,}</b>{escape(name)}</div>' for name, number in shown)
     return f'<div class="figures">{"".join(boxes)}</div>'
 
@@ -185,8 +213,11 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[Entry]], name: str
             cells.append(f'<td{styled} data-v="{sort}">{inside}</td>')
         lines.append(f"<tr>{''.join(cells)}</tr>")
     identity = f' id="{name}"' if name else ""
+    framed, note = " whole", ""
+    if len(rows) > MOST_WHOLE:
+        framed, note = "", f'<p class="soft">{len(rows):,} rows: scroll in the table.</p>'
     return (
-        f'<div class="scroll"><table class="sortable"{identity}><thead><tr>{heads}</tr></thead>'
+        f'{note}<div class="scroll{framed}"><table class="sortable"{identity}><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
 
@@ -244,7 +275,26 @@ def _rankings(comparison: Comparison) -> str:
             row += [_ratio(rank.ratio), (f"{rank.wins:,} of {ranking.common:,}", rank.wins, "")]
             rows.append([*row, (f"{rank.solved:,}", rank.solved, ""), (f"{rank.cells:,}", rank.cells, "")])
         parts.append(_table(columns, rows))
+    ranked = {rank.algorithm for ranking in rankings for rank in ranking.ranks}
+    left = [standing.algorithm for standing in comparison.standings() if standing.algorithm not in ranked]
+    if left:
+        parts.append(f'<p class="soft">Not ranked, since no cell was solved: {escape(", ".join(left))}.</p>')
     return "".join(parts)
+
+
+def _leaders(comparison: Comparison) -> str:
+    """List the best result of each instance and budget, with its overhead and its gap to the lower bound."""
+    columns = [(name, name in ("instance", "best algorithm")) for name in LEADERS_HEADER]
+    rows: list[list[Entry]] = []
+    for case, cells in comparison.by_case.items():
+        found, best = leader(comparison, cells, to_paste=False), comparison.best.get(case)
+        texts = [text.removesuffix("-") if text == "-" else text for text in found.row()]
+        quiet = "" if best is not None else "quiet"
+        keys = (found.instance, cells[0].job.capacity, found.winners, best, found.overhead, found.gap, found.solved)
+        rows.append([(text, key, quiet) for text, key in zip(texts, keys, strict=True)])
+    missing = any(cells[0].job.algorithm and case not in comparison.best for case, cells in comparison.by_case.items())
+    note = f'<p class="soft">{LEADERS}{f" {OUTCOMES}" if missing else ""}</p>'
+    return f'<h2 id="best">The best of each instance and budget</h2>{note}{_table(columns, rows, "leaders")}'
 
 
 def _profile(comparison: Comparison, order: Sequence[str]) -> str:
@@ -258,7 +308,7 @@ def _profile(comparison: Comparison, order: Sequence[str]) -> str:
         return ""
     about = "Performance profile: of the cells that an algorithm accepts, the share solved within a factor of the best"
     picture = f"<figure><figcaption>{about}</figcaption>{profile(ratios, solved)}{legend(solved)}</figure>"
-    return f'<div class="charts wide" id="pictures">{picture}</div>'
+    return f'<div class="charts" id="pictures">{picture}</div>'
 
 
 def _curves(comparison: Comparison, order: Sequence[str]) -> str:
@@ -305,7 +355,7 @@ def _grid(comparison: Comparison, order: Sequence[str]) -> str:
         if not first.job.algorithm:  # the document is not an instance
             continue
         best = comparison.best.get((instance, budget))
-        shown = remedy(cells) if best is None else format_time(best, units_of(first))
+        shown = "" if best is None else format_time(best, units_of(first))
         line: list[Entry] = [(instance, instance, ""), (budget_text(first), first.job.capacity, ""), (shown, best, "")]
         by_name = by_algorithm(cells)
         lines.append([*line, *(_grid_entry(comparison, by_name.get(name, [])) for name in order)])
@@ -325,12 +375,34 @@ def _grid_entry(comparison: Comparison, cells: Sequence[Cell]) -> Entry:
 def _cells(comparison: Comparison, links: Mapping[str, str]) -> str:
     columns: list[Column] = [(name, True) for name in ("instance", "kind", "algorithm", "options")]
     columns += [("budget", False), ("seed", False), ("outcome", True)]
-    columns += [(name, False) for name in ("makespan", "overhead", "bound", "peak", "steps", "time")]
+    columns += [(name, False) for name in ("makespan", "overhead", "best bound", "peak", "steps", "time")]
     columns += [("remarks", True)]
-    return _table(columns, [list(_cell_entries(cell, links.get(cell.job.key, ""))) for cell in comparison], "all-cells")
+    known = {
+        case: bound
+        for case, bound in comparison.bound.items()
+        if all(cell.answer.outcome is not Outcome.INFEASIBLE for cell in comparison.by_case[case])
+    }
+    rows = [
+        list(_cell_entries(cell, links.get(cell.job.key, ""), known.get(case)))
+        for case, cells in comparison.by_case.items()
+        for cell in cells
+    ]
+    alike = {
+        k: rows[0][k][0]
+        for k, (name, _) in enumerate(columns)
+        if len(rows) > 1 and name in MAY_BE_ALIKE and len({row[k][0] for row in rows}) == 1
+    }
+    said = [f"{columns[k][0]} {entry}" for k, entry in alike.items() if entry]
+    note = f'<p class="soft">The same in all cells: {escape(", ".join(said))}.</p>' if said else ""
+    kept = [k for k in range(len(columns)) if k not in alike]
+    return note + _table([columns[k] for k in kept], [[row[k] for k in kept] for row in rows], "all-cells")
 
 
-def _cell_entries(cell: Cell, link: str) -> Iterator[Entry]:
+MAY_BE_ALIKE = frozenset({"kind", "options", "seed", "remarks"})
+"""Columns that are left out if all cells have the same entry."""
+
+
+def _cell_entries(cell: Cell, link: str, bound: Number | None) -> Iterator[Entry]:
     job, answer, units = cell.job, cell.answer, units_of(cell)
     for text in (job.instance, job.kind, job.algorithm):
         yield text, text, ""
@@ -342,7 +414,7 @@ def _cell_entries(cell: Cell, link: str) -> Iterator[Entry]:
     makespan = "" if answer.makespan is None else format_time(answer.makespan, units)
     yield (makespan, answer.makespan, "", link) if link else (makespan, answer.makespan, "")
     yield ("" if answer.overhead is None else f"{max(0.0, 100 * answer.overhead):.3g} %"), answer.overhead, ""
-    yield ("" if answer.lower_bound is None else format_time(answer.lower_bound, units)), answer.lower_bound, ""
+    yield ("" if bound is None else format_time(bound, units)), bound, ""
     yield peak_text(cell), max(answer.peak_memory.values(), default=None), ""
     yield ("" if answer.steps is None else f"{answer.steps:,}"), answer.steps, ""
     yield format_time(answer.seconds), answer.seconds, ""

@@ -56,7 +56,8 @@ def profile(ratios: Mapping[str, Sequence[float | None]], order: Sequence[str]) 
             x = math.log(min(max(1.0, ratio), far))
             points += [(x, points[-1][1]), (x, count / len(listed))]
         series[name] = [*points, (1.02 * math.log(far), points[-1][1])]
-    x_ticks = [(math.log(1 + t), f"{1 + t:g}") for t in _ticks(far - 1)]
+    marks = _ticks(far - 1) if far > LINEAR_UP_TO else _linear_ticks(far - 1, 8)
+    x_ticks = [(math.log(1 + t), f"{1 + t:g}") for t in marks]
     axes = _Axes(x=(0.0, 1.02 * math.log(far)), y=(0.0, 1.0))
     y_ticks = [(k / 4, f"{25 * k} %") for k in range(5)]
     names = "makespan / best (logarithmic)", "share of cells"
@@ -90,9 +91,9 @@ def curves(
     return axes.draw(shown, order, size_of, y_ticks, names, dots=True)
 
 
-def _linear_ticks(top: float) -> list[float]:
-    """Return equidistant round figures from 0 to `top`."""
-    step = next(t * 10.0**k for k in range(-6, 8) for t in (1, 2, 5) if t * 10.0**k >= top / 5)
+def _linear_ticks(top: float, most: int = 5) -> list[float]:
+    """Return equidistant round figures from 0 to `top`, at most so many beside 0."""
+    step = next(t * 10.0**k for k in range(-6, 8) for t in (1, 2, 5) if t * 10.0**k >= top / most)
     return [float(f"{k * step:.6g}") for k in range(int(top / step * (1 + 1e-9)) + 1)]
 
 
@@ -105,9 +106,28 @@ def _ticks(top: float) -> list[float]:
     return [float(f"{tick:.6g}") for tick in chosen]
 
 
-def _pieces(places: Sequence[str]) -> set[tuple[str, str]]:
-    """Return the straight segments of a line between positions."""
-    return {(a, b) for a, b in pairwise(places) if a != b}
+CLOSE = 1.5
+"""Lines that are no further apart, in pixels, cannot be told apart."""
+
+
+def _pieces(places: Sequence[str]) -> dict[tuple[str, str], list[tuple[float, float]]]:
+    """Return the straight segments of a line between positions: heights of both ends by their horizontal positions."""
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for a, b in pairwise(places):
+        (x0, _, y0), (x1, _, y1) = a.partition(","), b.partition(",")
+        if a != b:
+            found.setdefault((x0, x1), []).append((float(y0), float(y1)))
+    return found
+
+
+def _meet(one: Mapping[tuple[str, str], Points], other: Mapping[tuple[str, str], Points]) -> bool:
+    """Whether two lines have segments that cannot be told apart."""
+    return any(
+        abs(y0 - z0) < CLOSE and abs(y1 - z1) < CLOSE
+        for ends in one.keys() & other.keys()
+        for y0, y1 in one[ends]
+        for z0, z1 in other[ends]
+    )
 
 
 class _Axes:
@@ -132,7 +152,7 @@ class _Axes:
         *,
         dots: bool,
     ) -> str:
-        """Return the SVG, with `names` of both axes; the first names of `order` lie on top."""
+        """Return the SVG, with `names` of both axes; where lines coincide, the gaps of the later show the earlier."""
         x_name, y_name = names
         label = f"{y_name} over {x_name}"
         parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">']
@@ -151,18 +171,18 @@ class _Axes:
         colours = colour_of(order)
         drawn = [name for name in order if name in series]
         pieces = {name: _pieces([self._at(x, y) for x, y in series[name]]) for name in drawn}
-        for k, name in reversed(list(enumerate(drawn))):
+        for k, name in enumerate(drawn):
             points = series[name]
-            # A line that is covered by better ones stays visible on both sides of them.
-            covered = sum(bool(pieces[name] & pieces[better]) for better in drawn[:k])
-            wide = 1.8 + 2.6 * min(covered, 3)
+            below = min(sum(_meet(pieces[name], pieces[better]) for better in drawn[:k]), 3)
+            dash = f' stroke-dasharray="5 {5 * below}"' if below else ""
             path = " L".join(self._at(x, y) for x, y in points)
+            size, fill = f"{2.8 - 0.6 * below:g}", colours[name]
             marks = "".join(
-                f'<circle cx="{c.split(",")[0]}" cy="{c.split(",")[1]}" r="2.6" fill="{colours[name]}"/>'
+                f'<circle cx="{c.split(",")[0]}" cy="{c.split(",")[1]}" r="{size}" fill="{fill}"/>'
                 for c in (self._at(x, y) for x, y in points)
             )
             parts.append(
                 f'<g class="one"><title>{escape(name)}</title><path class="series" stroke="{colours[name]}" '
-                f'stroke-width="{wide:g}" d="M{path}"/>{marks if dots else ""}</g>'
+                f'stroke-width="2"{dash} d="M{path}"/>{marks if dots else ""}</g>'
             )
         return "".join([*parts, "</svg>"])

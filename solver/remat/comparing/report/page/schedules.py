@@ -12,7 +12,7 @@ from remat.comparing.comparison import Comparison
 from remat.comparing.report.page.charts import LEFT, RIGHT, WIDTH
 from remat.comparing.report.tables import budget_text, units_of
 from remat.report.text.readable_names import shown_name
-from remat.report.views.composition import Kind
+from remat.report.views.kinds import TRAINING, Kind, kind_label
 from remat.report.views.minimap import (
     LEVELS,
     NOTHING,
@@ -118,9 +118,9 @@ def _key(drawn: str) -> str:
 
 
 def best_cells(comparison: Comparison) -> Iterator[Cell]:
-    """Yield the first cell with a picture among the best of each instance and budget."""
+    """Yield the first cell with a picture among the winners of each instance and budget."""
     for cells in comparison.by_case.values():
-        best = next((cell for cell in cells if comparison.wins(cell) and cell.answer.picture), None)
+        best = next((cell for cell in comparison.winners(cells) if cell.answer.picture), None)
         if best is not None:
             yield best
 
@@ -239,8 +239,10 @@ def _memory(line: Line, units: Units, y: float) -> Iterator[str]:
 
 def _composition(line: Line, units: Units, y: float) -> Iterator[str]:
     """Name the values at the peak, largest first, until the line is full: a letter is about 5.7 wide."""
-    kinds = list(Kind)
-    said = [f"{kinds[kind].label} {format_size(size, units)}" for kind, size in line.parts if 0 <= kind < len(kinds)]
+    known = {int(kind) for kind in Kind}
+    parts = [(Kind(kind), size) for kind, size in line.parts if kind in known]
+    training = len(TRAINING & {kind for kind, _ in parts}) > 1
+    said = [f"{kind_label(kind, training=training)} {format_size(size, units)}" for kind, size in parts]
     while len(said) > 1 and 5.7 * len(f"there: {', '.join(said)}") > _ACROSS:
         said.pop()
     yield _text(LEFT, y + 3, f"there: {', '.join(said)}")

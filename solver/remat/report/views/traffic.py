@@ -1,35 +1,14 @@
-"""Training memory by kind: parameters, gradients, optimizer states, gathered layers, buckets, activations."""
+"""The traffic of links by kind: parameters, gradients, gathered layers, buckets, activations."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 import numpy as np
 
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import ACTIVATIONS, BUCKETS, GATHERED, GRADIENTS, PARAMETERS, STATES, TaskGraph
-from remat.report.views.residents import Resident
 from remat.schedule.steps import WHOLE, StepKind, Steps
 
-WORKSPACE = "workspace"
-TERMS = (PARAMETERS, GRADIENTS, STATES, GATHERED, BUCKETS, ACTIVATIONS, WORKSPACE)
-"""In this order; what else there is (static memory, what is being moved) comes last."""
-
-
-def by_term(graph: TaskGraph, residents: Iterable[Resident]) -> dict[str, int]:
-    """Sum the residents of a memory by kind; empty without training.
-
-    The sizes add up to those of the residents.
-    """
-    found: dict[str, int] = {}
-    for resident in residents if graph.terms else ():
-        if resident.name.startswith("workspace of "):
-            term = WORKSPACE
-        else:
-            value = graph.values.find(resident.name)
-            term = resident.name if value is None else graph.term(value)
-        found[term] = found.get(term, 0) + resident.size
-    return dict(sorted(found.items(), key=lambda item: TERMS.index(item[0]) if item[0] in TERMS else len(TERMS)))
+TERMS = (PARAMETERS, GRADIENTS, STATES, GATHERED, BUCKETS, ACTIVATIONS)
 
 
 def traffic_by_term(graph: TaskGraph, machine: Machine, steps: Steps) -> dict[str, dict[str, int]]:
