@@ -17,7 +17,6 @@ from remat.plugin import (
     OptionError,
     Options,
     Orders,
-    PipelineInstance,
     Problem,
     Proposal,
     Termination,
@@ -26,6 +25,7 @@ from remat_algorithms.parallel.pipeline.bounds import lower_bound
 from remat_algorithms.parallel.pipeline.model import Lists, one_by_one
 from remat_algorithms.parallel.pipeline.named_schedules import named_orders
 from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps, search_hosted
+from remat_algorithms.parallel.pipeline.offload.offload_model import check_host
 from remat_algorithms.parallel.pipeline.offload.selective_offload import offload_selectively
 from remat_algorithms.parallel.pipeline.pipe_exact import prove
 from remat_algorithms.parallel.pipeline.pipe_search import search
@@ -180,10 +180,12 @@ def searched(problem: Problem, options: SearchOptions, context: Context) -> tupl
 
 
 def has_no_host(problem: Problem) -> bool:
-    """Whether plans cannot use a host: there is none, or steps end with more than backwards."""
-    instance = problem.instance
-    assert isinstance(instance, PipelineInstance)
-    return instance.cluster.host is None or instance.closes or bool(instance.cut)
+    """Whether plans cannot use a host (see `check_host`)."""
+    try:
+        check_host(problem)
+    except OptionError:
+        return True
+    return False
 
 
 def _search_hosted(

@@ -165,3 +165,20 @@ def test_a_pipeline_that_takes_no_time_has_orders(algorithm):
     cluster = {"devices": [{"name": "gpu", "count": 1}]} | ({"host": {}} if algorithm == "optpipe" else {})
     found = remat.solve(document | {"cluster": cluster}, algorithm=algorithm)
     assert found.makespan == 0
+
+
+def test_makespans_that_no_float_holds():
+    """The search takes the best makespan as a float; it never takes the rounding for an improvement."""
+    layer = {"forward_time": 2**59 + 1, "backward_time": 2**60 + 3, "saved_size": 5, "parameter_size": 2}
+    document = {
+        "schema": "remat.instance/3",
+        "kind": "pipeline",
+        "layers": [layer | {"gradient_size": 3, "repeat": 6}],
+        "micro_batches": 6,
+        "cluster": {
+            "devices": [{"name": "gpu", "count": 3, "memory": 39}],
+            "levels": [{"bandwidth": 5, "devices": 2}, {"delay": 1729382256910270467}],
+        },
+    }
+    result = remat.solve(document, algorithm="pipe-search", options={"moves": 200})
+    assert result.makespan is not None
