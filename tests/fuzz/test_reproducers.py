@@ -38,6 +38,29 @@ def test_whole_times_beyond_floats_repeat_without_overlap():
     assert all(given.result.makespan == 6 * LARGE for given in answers)
 
 
+def test_steps_shorter_than_the_tolerance_of_their_period_are_listed_in_turn():
+    times = [(5 * 10**9, 10**9, 0), (0, 9 * 10**8, 10**10), (0, 36 * 10**8, 0), (36 * 10**5, 2 * 10**8, 10**10)]
+    times += [(8 * 10**9, 4 * 10**12, 4 * 10**8), (10**12, 10**9, 0)]
+    layers = [
+        {"forward_time": forward, "backward_time": backward} | ({"weight_time": weight} if weight else {})
+        for forward, backward, weight in times
+    ]
+    names = "gpu0", "gpu1", "gpu2"
+    machine = {
+        "memories": [{"name": name} for name in names],
+        "processors": [{"name": name, "memory": name, "type": "gpu"} for name in names],
+        "links": [
+            {"source": "gpu0", "target": "gpu1"},
+            {"source": "gpu1", "target": "gpu0"},
+            {"source": "gpu1", "target": "gpu2", "delay": 2**61 + 2**59},
+            {"source": "gpu2", "target": "gpu1"},
+        ],
+    }
+    document = pipeline(layers, 3, weights="double", update_every=9, micro_batches=3)
+    result = remat.solve(document, machine=machine, algorithm="pipedream-2bw")
+    assert result.makespan > 2**60
+
+
 @pytest.mark.parametrize("time", [LARGE, 3 * LARGE, 22517998136852483, 27021597764222979])
 def test_bounds_of_streams_are_no_floats_above_whole_times(time):
     machine = {"memories": [{"name": "m"}], "processors": [{"name": "p", "memory": "m"}]}
