@@ -61,6 +61,12 @@ def test_steps_shorter_than_the_tolerance_of_their_period_are_listed_in_turn():
     assert result.makespan > 2**60
 
 
+def test_parameters_that_exceed_a_budget_by_far_are_no_error():
+    layer = {"forward_time": 10**15, "backward_time": 10**9, "saved_size": 10**6, "parameter_size": 10**15}
+    result = remat.solve(pipeline([layer] * 3, 3, weights="double", update_every=9), algorithm="pipeline-ilp", budget=1)
+    assert result.columns is None
+
+
 @pytest.mark.parametrize("time", [LARGE, 3 * LARGE, 22517998136852483, 27021597764222979])
 def test_bounds_of_streams_are_no_floats_above_whole_times(time):
     machine = {"memories": [{"name": "m"}], "processors": [{"name": "p", "memory": "m"}]}
