@@ -3,6 +3,9 @@
 import pytest
 
 import remat
+from remat.solving.problem_setup import make_problem
+from remat_algorithms.parallel.pipeline.layer_blocks import blocks_of
+from remat_algorithms.parallel.pipeline.period_search import unit_of
 from tests.fuzz.cases import Case, Solve
 from tests.fuzz.judging import answer
 from tests.fuzz.trial import judge
@@ -65,6 +68,16 @@ def test_parameters_that_exceed_a_budget_by_far_are_no_error():
     layer = {"forward_time": 10**15, "backward_time": 10**9, "saved_size": 10**6, "parameter_size": 10**15}
     result = remat.solve(pipeline([layer] * 3, 3, weights="double", update_every=9), algorithm="pipeline-ilp", budget=1)
     assert result.columns is None
+
+
+def test_steps_of_a_program_are_few_beside_its_longest_transfer():
+    """In steps of 1, the solver raises starts one by one up to 10^16, and counts no work meanwhile."""
+    layer = {"forward_time": 1, "backward_time": 4, "saved_size": 2**52, "output_size": 2**52, "parameter_size": 2**50}
+    document = pipeline([layer] * 3, 3, weights="double", update_every=9, cluster={"levels": [{"bandwidth": 1}]})
+    loaded = remat.load(document)
+    blocks = blocks_of(make_problem(loaded), loaded, 8)
+    assert blocks.time_of_one > 2**52
+    assert blocks.time_of_one / unit_of(blocks) < 2**41
 
 
 @pytest.mark.parametrize("time", [LARGE, 3 * LARGE, 22517998136852483, 27021597764222979])
