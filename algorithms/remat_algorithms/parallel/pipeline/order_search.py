@@ -22,6 +22,7 @@ from remat.plugin import (
     Termination,
 )
 from remat_algorithms.parallel.pipeline.bounds import lower_bound
+from remat_algorithms.parallel.pipeline.linked_devices import on_linked_devices
 from remat_algorithms.parallel.pipeline.model import Lists, one_by_one
 from remat_algorithms.parallel.pipeline.named_schedules import named_orders
 from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps, search_hosted
@@ -146,6 +147,10 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
     round has that much less memory there. If devices have a host, the algorithm also searches for orders with host
     offloading (`offload.search`).
     """
+    return on_linked_devices(problem, context, lambda problem, context: _searched(problem, options, context))
+
+
+def _searched(problem: Problem, options: SearchOptions, context: Context) -> Proposal:
     best, hosted = searched(problem, options, context)
     if hosted is not None and hosted.steps is not None:
         best.orders, best.hanging, best.makespan = None, None, hosted.makespan

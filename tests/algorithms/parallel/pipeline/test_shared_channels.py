@@ -7,7 +7,8 @@ import pytest
 
 import remat
 from remat.errors import RematError
-from remat.plugin import registry
+from remat.plugin import Link, Machine, Memory, Processor, registry
+from remat_algorithms.parallel.pipeline.linked_devices import longest_row
 from remat_algorithms.parallel.pipeline.one_f_one_b_star import Hop, Row, least_period, star
 from remat_algorithms.parallel.pipeline.shared_channels import Occupied, pattern_in_turns
 from tests.algorithms.parallel import drawn
@@ -387,14 +388,57 @@ def test_a_missing_link_of_a_step_is_named(name, missing):
     document = transfers_decide() | {"weights": "flush"}
     for layer in document["layers"]:
         layer["saved_size"] = 1
-    if name in ("adapipe", "auto"):  # they also try fewer devices
-        (stage,) = remat.solve(document, machine=here, algorithm=name).orders.stages
-        assert stage.layers == (0, 1)
+    if name in ("adapipe", "auto", "pipe-plan", "pipe-search"):  # they also use fewer devices
+        options = {"moves": 100} if name.startswith("pipe-") else {}
+        stages = remat.solve(document, machine=here, algorithm=name, options=options).orders.stages
+        assert len({stage.device for stage in stages}) == 1
         return
     ends = ["gpu0 to gpu1", "gpu1 to gpu0"][missing]
     why = "no devices in a row that links connect" if name == "tarnawski-dp" else f"there is no link from {ends}"
     with pytest.raises(remat.OptionError, match=why):
         remat.solve(document, machine=here, algorithm=name)
+
+
+@pytest.mark.parametrize("name", ["pipe-search", "pipe-plan"])
+def test_searches_use_the_longest_row_of_linked_devices(name):
+    names = ("gpu0", "gpu1", "gpu2", "gpu3")
+    here = machine(names, lambda one, other: None, bandwidth=4)
+    linked = {"02", "20", "03", "30"}
+    here["links"] = [link for link in here["links"] if link["source"][-1] + link["target"][-1] in linked]
+    document = transfers_decide() | {"weights": "flush", "cluster": {"devices": [{"name": "gpu", "count": 4}]}}
+    document["layers"] = [{"forward_time": 2, "backward_time": 4, "output_size": 1, "saved_size": 2}] * 6
+    result = remat.solve(document, machine=here, algorithm=name, options={"moves": 100})
+    devices = {result.machine.processors[stage.device].name for stage in result.orders.stages}
+    assert devices == {"gpu0", "gpu2", "gpu3"}
+    assert "layers are on 3 of 4 devices" in result.notes[0]
+    assert result.lower_bound <= 6 * 6 * document["micro_batches"] / 4
+    verdict = referee.check(document | {"machine": here}, result.to_dict())
+    assert verdict.ok, verdict.violations
+    assert verdict.makespan == result.makespan < 6 * 6 * document["micro_batches"]
+
+
+def test_the_longest_row_is_found():
+    for number in range(60):
+        chance = random.Random(f"row {number}")
+        count = chance.randint(1, 5)
+        pairs = [pair for pair in itertools.combinations(range(count), 2) if chance.random() < 0.4]
+        links = [
+            Link(source=one, target=other, channel=f"{one}{other}")
+            for pair in pairs
+            for one, other in (pair, pair[::-1])
+        ]
+        memories = tuple(Memory(f"m{k}") for k in range(count))
+        here = Machine(memories, tuple(Processor(f"p{k}", k) for k in range(count)), tuple(links))
+        row = longest_row(here)
+        ends = {*pairs, *(pair[::-1] for pair in pairs)}
+        rows = [
+            listed
+            for length in range(1, count + 1)
+            for listed in itertools.permutations(range(count), length)
+            if ends.issuperset(itertools.pairwise(listed))
+        ]
+        assert tuple(row) in rows
+        assert len(row) == max(map(len, rows))
 
 
 @pytest.mark.parametrize("name", ["gpipe", "tessel", "piper", "pipe-search"])
