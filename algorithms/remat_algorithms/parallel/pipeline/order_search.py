@@ -119,7 +119,7 @@ class BestOrders:
         excess = excess_of(machine, peaks)
         if not any(excess) and (self.makespan is None or makespan < self.makespan):
             self.orders, self.makespan = orders, makespan
-            self.context.report(steps, makespan=makespan)
+            self.context.report(steps, orders=orders, makespan=makespan)
         return excess
 
 
