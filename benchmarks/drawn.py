@@ -83,7 +83,7 @@ def _adjoint(draw: Draw, *, own: bool = False, tape: bool = False, levels: int =
     return Case(document, draw.choice(["5%", "30%", "1%"]))
 
 
-def _chain(draw: Draw, *, host: bool = False, variants: bool = False, parameters: bool = False) -> Case:
+def _chain(draw: Draw, *, hosted: bool = False, variants: bool = False, parameters: bool = False) -> Case:
     kinds = []
     for _ in range(20):
         stage: Document = {
@@ -100,7 +100,7 @@ def _chain(draw: Draw, *, host: bool = False, variants: bool = False, parameters
     stages = [draw.choice(kinds) for _ in range(_count(draw))]
     schema = "remat.instance/2" if parameters else "remat.instance/1"
     document: Document = {"schema": schema, "kind": "chain", "input_size": 10, "stages": stages}
-    if host:
+    if hosted:
         document["machine"] = host()
         if parameters and draw.random() < 0.5:
             document["optimizer_memory"] = "host"
@@ -170,7 +170,7 @@ def _disk() -> Document:
     }
 
 
-def _pipeline(draw: Draw, *, host: bool = False, forwards: bool = False) -> Case:
+def _pipeline(draw: Draw, *, hosted: bool = False, forwards: bool = False) -> Case:
     layers, devices, batches = draw.choice(draw.pipelines)
     kinds = []
     for _ in range(4):
@@ -182,7 +182,7 @@ def _pipeline(draw: Draw, *, host: bool = False, forwards: bool = False) -> Case
     if draw.random() < 0.4:
         listed = [kinds[0] | {"repeat": layers}]
     cluster: Document = {"devices": [{"name": "gpu", "count": devices}], "levels": [{"bandwidth": 5}]}
-    if host:
+    if hosted:
         cluster["host"] = {"bandwidth": 5}
     document: Document = {"schema": "remat.instance/3", "kind": "pipeline", "layers": listed, "cluster": cluster}
     document["micro_batches"] = batches
@@ -223,9 +223,9 @@ FORMS: dict[str, Callable[[Draw], Case]] = {
     "adjoint-unequal": lambda draw: _adjoint(draw, own=True, levels=draw.choice([0, 2])),
     "adjoint-tape": lambda draw: _adjoint(draw, tape=True, levels=draw.choice([0, 1, 2])),
     "chain": lambda draw: _chain(draw),
-    "chain-host": lambda draw: _chain(draw, host=True),
-    "chain-variants": lambda draw: _chain(draw, variants=True, host=draw.random() < 0.5),
-    "chain-parameters": lambda draw: _chain(draw, parameters=True, host=True),
+    "chain-host": lambda draw: _chain(draw, hosted=True),
+    "chain-variants": lambda draw: _chain(draw, variants=True, hosted=draw.random() < 0.5),
+    "chain-parameters": lambda draw: _chain(draw, parameters=True, hosted=True),
     "dag": lambda draw: draw.choice([_dag, _training])(draw),
     "dag-host": lambda draw: draw.choice([_dag, _training])(draw, host()),
     "dag-processors": lambda draw: draw.choice([_dag, _training])(draw, _processors()),
@@ -233,7 +233,7 @@ FORMS: dict[str, Callable[[Draw], Case]] = {
     "tree-disk": lambda draw: _tree(draw, _disk()),
     "tree-processors": lambda draw: _tree(draw, _processors()),
     "pipeline": lambda draw: _pipeline(draw),
-    "pipeline-host": lambda draw: _pipeline(draw, host=True),
+    "pipeline-host": lambda draw: _pipeline(draw, hosted=True),
     "pipeline-forwards": lambda draw: _pipeline(draw, forwards=True),
     "join": _join,
     "stream": _stream,

@@ -232,6 +232,13 @@ def test_bandwidths(value, units, rate):
     assert type(parsed) is type(rate)
 
 
+@pytest.mark.parametrize("value", [2**62 + 1, Decimal("9007199254740993.5"), 2**62 - 1, 0.1, 1e300, 2.0**62])
+def test_a_bandwidth_is_read_back_as_it_is(value):
+    parsed = parse_bandwidth(value)
+    again = parse_bandwidth(parsed)
+    assert (again, type(again)) == (parsed, type(parsed))
+
+
 @pytest.mark.parametrize(
     ("value", "units", "why"),
     [

@@ -78,6 +78,19 @@ class OptionError(RematError):
         self.option = option
 
 
+class MissingLinkError(OptionError):
+    """A schedule needs a link that the machine does not have.
+
+    Parameters
+    ----------
+    source, target : str
+        Names of the memories.
+    """
+
+    def __init__(self, source: str, target: str) -> None:
+        super().__init__(f"there is no link from {source} to {target}", argument="machine")
+
+
 class MissingExtraError(RematError):
     """A feature needs a package that is not installed."""
 

@@ -278,7 +278,9 @@ def parse_bandwidth(value: object, units: Units | None = None) -> Number | None:
         raise QuantityError("a bandwidth of 0 would never transfer anything; leave the link out instead")
     if rate.is_finite() and 0 < rate < SMALLEST_BANDWIDTH:
         raise QuantityError(f"{brief(value)} is smaller than the smallest bandwidth, {SMALLEST_BANDWIDTH:.1e}")
-    return _as_time(rate, brief(value), whole=True)
+    rounded = _as_time(rate, brief(value), whole=True)
+    # A rate beside a whole number may round to it: then it is that number, as in the document that is written.
+    return int(rounded) if rounded <= LARGEST_SIZE and rounded == int(rounded) else rounded
 
 
 def parse_duration(text: str) -> float:

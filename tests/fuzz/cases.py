@@ -77,8 +77,8 @@ def draw_case(seed, form=None, among=()):
 
 
 def _machine(draw, drawn):
-    """Draw a machine that replaces the cluster of a pipeline without end, in half of the cases."""
-    if drawn["kind"] != "pipeline" or drawn.get("weights", "flush") == "flush" or draw.chance(2):
+    """Draw a machine that replaces the cluster of a pipeline, in half of the cases."""
+    if drawn["kind"] != "pipeline" or draw.chance(2):
         return None
     entries = drawn["cluster"]["devices"]
     devices = [(name, entry.get("type", entry["name"])) for entry in entries for name in expanded(entry)]

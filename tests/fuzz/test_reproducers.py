@@ -3,6 +3,9 @@
 import pytest
 
 import remat
+from remat.solving.problem_setup import make_problem
+from remat_algorithms.parallel.pipeline.layer_blocks import blocks_of
+from remat_algorithms.parallel.pipeline.period_search import unit_of
 from tests.fuzz.cases import Case, Solve
 from tests.fuzz.judging import answer
 from tests.fuzz.trial import judge
@@ -36,6 +39,45 @@ def test_whole_times_beyond_floats_repeat_without_overlap():
     document = pipeline([layer], weights="double", update_every=6)
     answers = nothing_in(document, None, "1f1b-star", "madpipe", "pipedream-2bw", "pipeline-ilp", "tarnawski-dp")
     assert all(given.result.makespan == 6 * LARGE for given in answers)
+
+
+def test_steps_shorter_than_the_tolerance_of_their_period_are_listed_in_turn():
+    times = [(5 * 10**9, 10**9, 0), (0, 9 * 10**8, 10**10), (0, 36 * 10**8, 0), (36 * 10**5, 2 * 10**8, 10**10)]
+    times += [(8 * 10**9, 4 * 10**12, 4 * 10**8), (10**12, 10**9, 0)]
+    layers = [
+        {"forward_time": forward, "backward_time": backward} | ({"weight_time": weight} if weight else {})
+        for forward, backward, weight in times
+    ]
+    names = "gpu0", "gpu1", "gpu2"
+    machine = {
+        "memories": [{"name": name} for name in names],
+        "processors": [{"name": name, "memory": name, "type": "gpu"} for name in names],
+        "links": [
+            {"source": "gpu0", "target": "gpu1"},
+            {"source": "gpu1", "target": "gpu0"},
+            {"source": "gpu1", "target": "gpu2", "delay": 2**61 + 2**59},
+            {"source": "gpu2", "target": "gpu1"},
+        ],
+    }
+    document = pipeline(layers, 3, weights="double", update_every=9, micro_batches=3)
+    result = remat.solve(document, machine=machine, algorithm="pipedream-2bw")
+    assert result.makespan > 2**60
+
+
+def test_parameters_that_exceed_a_budget_by_far_are_no_error():
+    layer = {"forward_time": 10**15, "backward_time": 10**9, "saved_size": 10**6, "parameter_size": 10**15}
+    result = remat.solve(pipeline([layer] * 3, 3, weights="double", update_every=9), algorithm="pipeline-ilp", budget=1)
+    assert result.columns is None
+
+
+def test_steps_of_a_program_are_few_beside_its_longest_transfer():
+    """In steps of 1, the solver raises starts one by one up to 10^16, and counts no work meanwhile."""
+    layer = {"forward_time": 1, "backward_time": 4, "saved_size": 2**52, "output_size": 2**52, "parameter_size": 2**50}
+    document = pipeline([layer] * 3, 3, weights="double", update_every=9, cluster={"levels": [{"bandwidth": 1}]})
+    loaded = remat.load(document)
+    blocks = blocks_of(make_problem(loaded), loaded, 8)
+    assert blocks.time_of_one > 2**52
+    assert blocks.time_of_one / unit_of(blocks) < 2**41
 
 
 @pytest.mark.parametrize("time", [LARGE, 3 * LARGE, 22517998136852483, 27021597764222979])

@@ -180,10 +180,10 @@ def ended(document, graph, machine, orders, initial):
 def channels(machine, task):
     """Return the channels that an exchange holds."""
     homes = [place for _, _, place in task.parts]
-    pairs = zip(homes, homes[1:] + homes[:1], strict=True)
-    return list(
-        dict.fromkeys(name for pair in pairs for name in (machine.link(*pair).channel, *machine.link(*pair).also))
-    )
+    links = [machine.link(*pair) for pair in zip(homes, homes[1:] + homes[:1], strict=True)]
+    if links == [None]:  # ranks of one device, without a link between them
+        return []
+    return list(dict.fromkeys(name for link in links for name in (link.channel, *link.also)))
 
 
 def _around(machine, homes, size):

@@ -10,9 +10,9 @@ LENGTHS = (5, 3, 1, 2)
 
 def play(mode, *, swapped=False):
     """Return when the transfers from the first three devices to the last begin, and when that one's operation does."""
-    transfers = [Transfer(maker, 3, maker, 3, 10, 0) for maker in range(3)]
+    transfers = [Transfer(maker, 3, maker, 3, (), 10, 0) for maker in range(3)]
     if swapped:  # and the first device waits for the last one's result before it begins
-        transfers.append(Transfer(3, 0, 3, 0, 10, 0))
+        transfers.append(Transfer(3, 0, 3, 0, (), 10, 0))
     waits = [[transfer.first_reader for transfer in transfers].count(operation) for operation in range(4)]
     played = Meetings(
         [0, 1, 2, 3, 4],

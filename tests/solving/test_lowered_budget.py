@@ -1,10 +1,13 @@
 """The search for a smaller budget, with probes by hand."""
 
+import time
 from dataclasses import replace
+
+import pytest
 
 import remat
 from remat.plugin import Context, LeastBudget
-from remat.solving.lowered_budget import _Lowering
+from remat.solving.lowered_budget import UNFINISHED, Refutation, _Lowering, lowered
 from remat.solving.problem_setup import make_problem
 
 
@@ -18,3 +21,19 @@ def test_a_class_is_not_named_for_a_smaller_budget_than_the_one_it_was_refuted_f
         told = lowering.with_values(named, Context())
         assert (told.size, told.scope) == (least.size, scope)
         assert told.values
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_search_in_which_not_all_were_asked_is_unfinished(late):
+    """The only one that was asked in time has one schedule; whoever needs less may be among the others."""
+    chain = remat.chain(forward_time=[1] * 4, backward_time=[1] * 4, output_size=[1] * 4, saved_size=[3] * 4)
+    context = Context(deadline=time.monotonic() + 1000)
+
+    def probe(capacities, context, quick, only=None):
+        if late and not quick:
+            context.deadline = time.monotonic()
+        return None, [Refutation("store-all", None, True, False)]
+
+    problem = make_problem(chain, budget=6)
+    _, notes = lowered(problem, context, LeastBudget(40, 2, True, 0), probe)
+    assert notes == ((UNFINISHED,) if late else ())

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from remat.errors import OptionError
+from remat.errors import MissingLinkError, OptionError
 from remat.messages import unknown_memory
 from remat.units import Number
 
@@ -149,6 +149,19 @@ class Machine:
     def processor_index(self) -> Mapping[str, int]:
         """Index of each processor by its name."""
         return {processor.name: i for i, processor in enumerate(self.processors)}
+
+    def link_between(self, source: int, target: int) -> Link:
+        """Return the link from one memory to another (by index).
+
+        Raises
+        ------
+        MissingLinkError
+            If there is none.
+        """
+        index = self.link_index.get((source, target))
+        if index is None:
+            raise MissingLinkError(self.memories[source].name, self.memories[target].name)
+        return self.links[index]
 
     def share_a_resource(self, one: int, other: int) -> bool:
         """Whether the transfers of two links (by index) occupy some resource that serves only one of them at a time."""

@@ -79,6 +79,8 @@ class Collectives:
             ends = list(zip(where, [*where[1:], where[0]], strict=True))
             if len(where) == 1 and ends[0] not in machine.link_index:
                 ends = []
+            for pair in ends:
+                machine.link_between(*pair)
             held = [resource for pair in ends for resource in machine.held_by_link[machine.link_index[pair]]]
             self.sources.append(sorted(found))
             self.members.append([first[memory] for memory in where])

@@ -29,11 +29,7 @@ def run_time(graph: TaskGraph, machine: Machine, task: int, processor: int) -> N
 
 def link_between(machine: Machine, source: int, target: int) -> Link:
     """Return the link from one memory to another; OptionError if there is none."""
-    index = machine.link_index.get((source, target))
-    if index is None:
-        names = [machine.memories[memory].name for memory in (source, target)]
-        raise OptionError(f"there is no link from {names[0]} to {names[1]}", argument="pattern")
-    return machine.links[index]
+    return machine.link_between(source, target)
 
 
 def copy_time(graph: TaskGraph, machine: Machine, value: int, source: int, target: int) -> Number:

@@ -9,7 +9,7 @@ import numpy as np
 
 from remat.graph.machine import Machine
 from remat.graph.samples import Samples
-from remat.graph.taskgraph import IntArray, Ragged, TaskGraph, instant_array
+from remat.graph.taskgraph import IntArray, NumberArray, Ragged, TaskGraph, instant_array
 from remat.placement.durations import copy_held, copy_time, instants, run_time
 from remat.schedule.modulo import ModuloSchedule, Turn
 from remat.schedule.orders import Orders, Pass, Phase, PipelineTasks, initial_of
@@ -66,6 +66,8 @@ def place_modulo(samples: Samples, machine: Machine, schedule: ModuloSchedule) -
     shift = np.array([turn.shift for turn in turns], dtype=np.int64)[index]
     ties = (index, number) if schedule.earlier_first else (number, index, shift)
     order = np.lexsort((*ties, takes[index], instants(begins, slack)))
+    if slack and _is_out_of_turn(schedule, lengths, index[order], begins[order]):
+        order = np.lexsort((*ties, takes[index], begins))
     index, number, begins = index[order], number[order], begins[order]
     dropped = _drops(samples, machine, schedule, lengths).gather(index)
     kind = np.array([int(turn.kind) for turn in turns], dtype=np.int8)[index]
@@ -87,6 +89,19 @@ def place_modulo(samples: Samples, machine: Machine, schedule: ModuloSchedule) -
         start=begins,
         initial=tuple((int(samples.first[value]), memory) for value, memory in schedule.initial),
     )
+
+
+def _is_out_of_turn(schedule: ModuloSchedule, lengths: list[Number], index: IntArray, begins: NumberArray) -> bool:
+    """Whether steps are listed after others that overlap with them on their processor if both begin as listed.
+
+    That happens where steps are shorter than the tolerance of instants.
+    """
+    length = np.array(lengths, dtype=np.float64)[index]
+    on = np.array([turn.on for turn in schedule.turns], dtype=np.int64)[index]
+    rows = np.lexsort((np.arange(len(index)), on))
+    here, later = rows[:-1], rows[1:]
+    together = (on[here] == on[later]) & (on[here] >= 0) & (length[here] > 0) & (length[later] > 0)
+    return bool((together & (begins[later] + length[later] <= begins[here])).any())
 
 
 def _copied(samples: Samples, item: IntArray, number: IntArray, is_run: np.ndarray) -> IntArray:

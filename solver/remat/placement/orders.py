@@ -1,8 +1,9 @@
 """Placement of one order per processor: an event simulation that adds the copies and the drops.
 
 Each processor runs its operations in the given order, each as soon as its data are available. A value that another
-memory needs is sent when the operation that writes it has ended. Among the transfers that wait for one channel, the
-first to become ready goes first. Each memory drops a value after its last use there. If transfers block devices,
+memory needs is sent when the operation that writes it has ended. A transfer begins as soon as everything that its link
+occupies is free: channels, and processors whose names channels have. Among the transfers that wait for one of these,
+the first to become ready goes first. Each memory drops a value after its last use there. If transfers block devices,
 `remat.placement.rendezvous` simulates the orders.
 """
 
@@ -147,16 +148,22 @@ class _Waits:
 
     @cached_property
     def task_time(self) -> NumberArray:
-        """Time of each task of the operations on its processor; floats if some transfer takes no integer time.
+        """Time of each task of the operations on its processor, integers if `is_whole`.
 
         One type for all times: sums of integers and floats would round otherwise than the sums of start and duration.
         """
-        _, occupied, delay = self.links
-        times = self._time_on_processor()
-        whole = all(type(time) is int for time in (*occupied, *delay))
-        return times if whole else times.astype(np.float64)
+        return self.time_on_processor if self.is_whole else self.time_on_processor.astype(np.float64)
 
-    def _time_on_processor(self) -> NumberArray:
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether all times are integers, and so few that their sum stays within int64."""
+        _, occupied, delay = self.given_links
+        if self.time_on_processor.dtype != np.int64 or any(type(time) is not int for time in (*occupied, *delay)):
+            return False
+        return float(self.time_on_processor.sum(dtype=np.float64)) + sum(occupied) + sum(delay) < 2.0**62
+
+    @cached_property
+    def time_on_processor(self) -> NumberArray:
         machine, graph, tasks = self.machine, self.graph, self.operations.items
         on = self.processors[self.operations.rows]
         times: NumberArray = graph.time[tasks]
@@ -199,27 +206,29 @@ class _Waits:
         return np.where(first, 0, times).astype(times.dtype)
 
     @cached_property
-    def links(self) -> tuple[IntArray, list[Number], list[Number]]:
-        """Channel, occupied time and delay of each transfer."""
-        channel = np.empty(len(self.sent_value), dtype=np.int64)
+    def links(self) -> tuple[list[tuple[int, ...]], list[Number], list[Number]]:
+        """Resources, occupied time and delay of each transfer: integers if `is_whole`, floats otherwise."""
+        held, occupied, delay = self.given_links
+        return (held, occupied, delay) if self.is_whole else (held, [*map(float, occupied)], [*map(float, delay)])
+
+    @cached_property
+    def given_links(self) -> tuple[list[tuple[int, ...]], list[Number], list[Number]]:
+        """Resources, occupied time and delay of each transfer, as the machine gives them."""
+        held: list[tuple[int, ...]] = []
         occupied: list[Number] = []
         delay: list[Number] = []
         ends = zip(self.sent_from.tolist(), self.sent_to.tolist(), strict=True)
         sizes = self.graph.size[self.sent_value].tolist()
-        for number, (between, size) in enumerate(zip(ends, sizes, strict=True)):
-            index = self.machine.link_index.get(between)
-            if index is None:
-                names = [self.machine.memories[memory].name for memory in between]
-                raise OptionError(f"there is no link from {names[0]} to {names[1]}", argument="orders")
-            link = self.machine.links[index]
+        for between, size in zip(ends, sizes, strict=True):
+            link = self.machine.link_between(*between)
             time: Number = link.latency
             if link.bandwidth is not None:
                 exact = isinstance(link.bandwidth, int) and size % link.bandwidth == 0
                 time += size // link.bandwidth if exact else size / link.bandwidth
-            channel[number] = self.machine.resource_of_link[index]
+            held.append(self.machine.held_by_link[self.machine.link_index[between]])
             occupied.append(time)
             delay.append(link.delay)
-        return channel, occupied, delay
+        return held, occupied, delay
 
     def cycle(self, done: list[bool]) -> tuple[int, ...]:
         """Follow the precedence from an operation that did not run until an operation repeats; return that cycle."""
@@ -248,49 +257,79 @@ def _grouped(group: IntArray, item: IntArray, groups: int) -> list[list[int]]:
     return Ragged(start, item[order]).to_lists()
 
 
+class _Work:
+    """The durations of operations, and the starts of their tasks.
+
+    Float times are added one by one from the start of an operation: rounding never makes a successor earlier.
+    """
+
+    def __init__(self, waits: _Waits) -> None:
+        self.times, self.operations = waits.advance, waits.operations
+        self.exact = self.times.dtype == np.int64
+        self.listed, self.bounds = self.times.tolist(), self.operations.start.tolist()
+        self.begun = [0.0] * (0 if self.exact else len(self.times))
+        ended = np.concatenate((np.zeros(1, dtype=self.times.dtype), np.cumsum(self.times)))
+        self.durations = (ended[self.operations.start[1:]] - ended[self.operations.start[:-1]]).tolist()
+
+    def until(self, operation: int, begin: Number) -> Number:
+        """Return when an operation ends."""
+        if self.exact:
+            end: Number = begin + self.durations[operation]
+            return end
+        for task in range(self.bounds[operation], self.bounds[operation + 1]):
+            self.begun[task] = begin
+            begin += self.listed[task]
+        return begin
+
+    def starts(self, started: list[Number]) -> NumberArray:
+        """Return the start of each task, given those of the operations."""
+        if not self.exact:
+            return np.array(self.begun)
+        return np.array(started)[self.operations.rows] + _inside(self.times, self.operations)
+
+
 def _simulate(waits: _Waits) -> Steps | Stuck:
     """Simulate the operations as events in time; an event is the end of an operation or the arrival of a transfer."""
     count = len(waits.operations)
     first = np.searchsorted(waits.processors, np.arange(len(waits.machine.processors) + 1)).tolist()
     processors = waits.processors.tolist()
-    times = waits.advance
-    ended = np.concatenate((np.zeros(1, dtype=times.dtype), np.cumsum(times)))
-    exact = times.dtype == np.int64
-    durations = (ended[waits.operations.start[1:]] - ended[waits.operations.start[:-1]]).tolist()
-    # Float times are added one by one from the start of an operation: rounding never makes a successor earlier.
-    listed, bounds, begun = times.tolist(), waits.operations.start.tolist(), [0.0] * (0 if exact else len(times))
-    channel, occupied, delay = waits.links
-    channels, missing = channel.tolist(), waits.missing.tolist()
+    work = _Work(waits)
+    held, occupied, delay = waits.links
+    missing = waits.missing.tolist()
     followers, transfers, receivers = waits.followers, waits.transfers, waits.receivers
     free_at: list[Number] = [0] * len(waits.machine.resources)
     up, last = first[:-1], first[1:]
     idle = [True] * len(up)
     started: list[Number] = [0] * count
-    sent: list[Number] = [0] * len(channels)
-    number_of, sent_number = [0] * count, [0] * len(channels)
+    sent: list[Number] = [0] * len(held)
+    number_of, sent_number = [0] * count, [0] * len(held)
     done = [False] * count
-    # Events: time, number in order of creation, item (an operation, or after those a transfer).
+    # Events: time, number in order of creation, item (an operation, or after those a transfer; -1 - operation for one
+    # whose processor a transfer occupies until then).
     events: list[tuple[Number, int, int]] = []
     made = 0
     ready = [up[k] for k in range(len(up)) if up[k] < last[k] and not missing[up[k]]]
-    rings = Rings(waits.meets, count + len(channels), free_at)
+    rings = Rings(waits.meets, count + len(held), free_at)
     events += rings.begin()
+    users = [resource for held_by in waits.machine.held_by_link for resource in set(held_by)]
+    taken_in_turn = len(set(users)) < len(users) or min(users, default=len(up)) < len(up)
     now: Number = 0
     while True:
-        for operation in ready:
-            idle[processors[operation]] = False
+        # Those that begin together may want a common channel when they end: then the first processor goes first.
+        for operation in sorted(ready) if taken_in_turn else ready:
+            processor = processors[operation]
             made += 1
+            if free_at[processor] > now:
+                heapq.heappush(events, (free_at[processor], made, -1 - operation))
+                continue
+            idle[processor] = False
             started[operation], number_of[operation] = now, made
-            end = now + durations[operation]
-            if not exact:
-                end = now
-                for task in range(bounds[operation], bounds[operation + 1]):
-                    begun[task] = end
-                    end += listed[task]
-            heapq.heappush(events, (end, made, operation))
+            free_at[processor] = work.until(operation, now)
+            heapq.heappush(events, (free_at[processor], made, operation))
         if not events:
             break
         now, ready, together = events[0][0], [], True
+        waiting: Sequence[int]
         # All operations that end at an instant end before any begins; a collective begins when nothing else can.
         while together:
             _, _, item = heapq.heappop(events)
@@ -299,6 +338,9 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
                 waiting = rings.happens(item, now, made, events)
             elif item >= count:
                 waiting = receivers[item - count]
+            elif item < 0:
+                waiting = ()
+                ready.append(-1 - item)
             else:
                 done[item] = True
                 rings.ended(item, now, events)
@@ -306,12 +348,13 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
                 idle[processor] = True
                 up[processor] = item + 1
                 for transfer in transfers[item]:
-                    way = channels[transfer]
-                    begin = max(now, free_at[way])
-                    free_at[way] = begin + occupied[transfer]
+                    begin = max(now, max([free_at[resource] for resource in held[transfer]]))
+                    over = begin + occupied[transfer]
+                    for resource in held[transfer]:
+                        free_at[resource] = over
                     made += 1
                     sent[transfer], sent_number[transfer] = begin, made
-                    heapq.heappush(events, (begin + occupied[transfer] + delay[transfer], made, count + transfer))
+                    heapq.heappush(events, (over + delay[transfer], made, count + transfer))
                 waiting = followers[item]
                 if item + 1 < last[processor] and not missing[item + 1]:
                     ready.append(item + 1)
@@ -322,19 +365,16 @@ def _simulate(waits: _Waits) -> Steps | Stuck:
             together = bool(events) and events[0][0] == now and not (ready and events[0][1] >= LAST)
     if not all(done):
         return Stuck(waits.cycle(done))
-    begin = np.array(started)[waits.operations.rows] + _inside(times, waits.operations) if exact else np.array(begun)
-    return _Listing(waits, begin, number_of, sent, sent_number, rings).steps()
+    return _Listing(waits, work.starts(started), number_of, sent, sent_number, rings).steps()
 
 
 def _simulate_meetings(waits: _Waits, mode: str) -> Steps | Stuck:
     """Simulate the operations with transfers that block devices."""
     processors = np.arange(len(waits.machine.processors) + 1)
-    device_of = {processor.memory: index for index, processor in enumerate(waits.machine.processors)}
-    _, occupied, delay = waits.links
-    columns = (waits.sent_by.tolist(), waits.receivers, waits.sent_from.tolist(), waits.sent_to.tolist())
+    on = waits.processors.tolist()
     transfers = [
-        Transfer(maker, min(readers), device_of[source], device_of[target], took, late)
-        for maker, readers, source, target, took, late in zip(*columns, occupied, delay, strict=True)
+        Transfer(maker, min(readers), on[maker], on[min(readers)], held, took, late)
+        for maker, readers, held, took, late in zip(waits.sent_by.tolist(), waits.receivers, *waits.links, strict=True)
     ]
     times, bounds = waits.advance.tolist(), waits.operations.start.tolist()
     begun: list[Number] = [0] * len(times)

@@ -30,12 +30,16 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A transfer between two devices: the operation that writes the value, its first reader, and the durations."""
+    """A transfer between two devices: the operation that writes the value, its first reader, and the durations.
+
+    `held` are the resources of the machine that its link occupies; the devices come first among them.
+    """
 
     maker: int
     first_reader: int
     source: int
     target: int
+    held: tuple[int, ...]
     occupied: Number
     delay: Number
 
@@ -116,6 +120,8 @@ class Meetings:
         self.work, self.grouped, self.both_ends = work, mode == "grouped", mode != "blocking"
         count = bounds[-1]
         self.devices = [_Device(first, last) for first, last in pairwise(bounds)]
+        self.blocked = [self._blocks(transfer) for transfer in transfers]
+        self.taken: set[int] = set()  # channels
         self.device_of = [device for device, own in enumerate(self.devices) for _ in range(own.last - own.up)]
         self.sends: list[list[int]] = [[] for _ in range(count)]
         self.receives: list[list[int]] = [[] for _ in range(count)]
@@ -147,6 +153,12 @@ class Meetings:
             self.now = self.events[0][0]
         return self.played if self.done == len(self.sends) else Stuck(self._cycle())
 
+    def _blocks(self, transfer: Transfer) -> tuple[list[int], list[int]]:
+        """Return the devices and the channels that a transfer occupies."""
+        ends = {transfer.source, transfer.target} if self.both_ends else {transfer.source}
+        devices = ends | {resource for resource in transfer.held if resource < len(self.devices)}
+        return sorted(devices), [resource for resource in transfer.held if resource >= len(self.devices)]
+
     def _later(self, time: Number, happens: int, item: int) -> None:
         heapq.heappush(self.events, (time, self.made, happens, item))
 
@@ -169,15 +181,16 @@ class Meetings:
                 break
 
     def _transfer(self) -> bool:
-        """Begin the first transfer whose devices are free."""
-        for place, (_, source, target, item) in enumerate(self.waiting):
-            if self.devices[source].busy or (self.both_ends and self.devices[target].busy):
+        """Begin the first transfer whose devices and channels are free."""
+        for place, (_, _, _, item) in enumerate(self.waiting):
+            devices, channels = self.blocked[item]
+            if any(self.devices[device].busy for device in devices) or not self.taken.isdisjoint(channels):
                 continue
             del self.waiting[place]
             self.made += 1
-            self.devices[source].busy = True
-            if self.both_ends:
-                self.devices[target].busy = True
+            for device in devices:
+                self.devices[device].busy = True
+            self.taken.update(channels)
             self.played.sent[item], self.played.sent_number[item] = self.now, self.made
             transfer = self.transfers[item]
             self._later(self.now + transfer.occupied, 1, item)
@@ -213,8 +226,10 @@ class Meetings:
         transfer = self.transfers[item]
         ends = (transfer.source, transfer.target) if self.both_ends else (transfer.source,)
         self.devices[transfer.source].left -= 1
-        for number in ends:
+        devices, channels = self.blocked[item]
+        for number in devices:
             self.devices[number].busy = False
+        self.taken.difference_update(channels)
         for number in ends if not self.grouped else ():
             self._post(self.devices[number])
 

@@ -34,7 +34,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from remat.errors import InstanceError, OptionError
+    from remat.errors import InstanceError, MissingLinkError, OptionError
     from remat.graph.bounds import NeededTasks, makespan_bound, needed_tasks
     from remat.graph.chain import Chain, Variants
     from remat.graph.machine import Link, Machine, Memory, Processor
@@ -99,6 +99,7 @@ _HOME = {
     "Number": "remat.units",
     "NumberArray": "remat.graph.taskgraph",
     "Operation": "remat.schedule.operations",
+    "MissingLinkError": "remat.errors",
     "OptionError": "remat.errors",
     "Options": "remat.plugin.options",
     "Orders": "remat.schedule.orders",
@@ -179,6 +180,7 @@ __all__ = [
     "Link",
     "Machine",
     "Memory",
+    "MissingLinkError",
     "ModuloSchedule",
     "Names",
     "NeededTasks",

@@ -24,9 +24,6 @@ def check_reach(problem: Problem, solver: Algorithm) -> None:
     machine = problem.used.machine
     if is_pipeline(problem.instance) and problem.instance.cut and not solver.slices:
         raise OptionError(f"{solver.name!r} knows no sequences that are cut into slices", argument="algorithm")
-    if solver.several_memories and (named := _link_beyond_orders(problem)):
-        why = "whose transfers wait for those of a link with another channel, or for a device"
-        raise OptionError(f"{solver.name!r} knows no link such as {named}, {why}", argument="algorithm")
     if _needs_streams(problem) and not solver.streams:
         what = "steps that follow each other" if problem.kind == "chain" else "stream of samples"
         raise OptionError(f"{solver.name!r} knows no {what} without end", argument="algorithm")
@@ -52,29 +49,6 @@ def check_reach(problem: Problem, solver: Algorithm) -> None:
                 f"{solver.name!r} works in memory {own!r} only, and {graph.values[value]!r} lies in {memory!r}{hint}",
                 argument="algorithm",
             )
-
-
-def _link_beyond_orders(problem: Problem) -> str:
-    """Name a link of a pipeline that runs once on which orders would be placed wrongly; empty without one.
-
-    Placement lets transfers over one channel take turns. If transfers block devices, it lets those of a device take
-    turns.
-    """
-    if not is_pipeline(problem.instance) or problem.instance.is_stream:
-        return ""
-    machine, mode = problem.used.machine, problem.instance.cluster.transfers
-    turns: dict[int, int] = {}
-    for index, (link, held) in enumerate(zip(machine.links, machine.held_by_link, strict=True)):
-        blocked = {"overlap": (), "blocking": (link.source,)}.get(mode, (link.source, link.target))
-        for resource in held:
-            if resource < len(machine.processors):
-                in_turn = machine.processors[resource].memory in blocked
-            else:
-                own = held[0] if mode == "overlap" else index
-                in_turn = turns.setdefault(resource, own) == own
-            if not in_turn:
-                return machine.link_name(index)
-    return ""
 
 
 def _needs_streams(problem: Problem) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from remat.plugin.cancel import Cancel
     from remat.plugin.forms import Forms
+    from remat.schedule.orders import Orders
     from remat.schedule.patterns import PeriodicSchedule
 
 
@@ -109,6 +110,7 @@ class Context:
     speaks_for_all: bool = True
     best_steps: Steps | None = None
     best_pattern: PeriodicSchedule | None = None
+    best_orders: Orders | None = None
     best_makespan: Number | None = None
     best_bound: Number | None = None
     history: list[Progress] = field(default_factory=list[Progress])
@@ -245,6 +247,7 @@ class Context:
         steps: Steps | None = None,
         *,
         pattern: PeriodicSchedule | None = None,
+        orders: Orders | None = None,
         makespan: Number | None = None,
         bound: Number | None = None,
         scope: str | None = None,
@@ -258,6 +261,8 @@ class Context:
             Better than all steps reported before.
         pattern : Pattern or ModuloSchedule, optional
             The pattern of a stream, instead of steps.
+        orders : Orders, optional
+            The orders of a pipeline of which these are the steps. Steps alone do not say what ends a training step.
         makespan : int or float, optional
             Makespan of the steps; for a pattern, the time per sample.
         bound : int or float, optional
@@ -280,6 +285,7 @@ class Context:
         better = found and (known is None or makespan is None or makespan <= known)
         if better:
             self.best_steps, self.best_pattern, self.best_makespan = steps, pattern, makespan
+            self.best_orders = orders
         if bound is not None and scope == ALL_SCHEDULES and self.speaks_for_all and math.isfinite(bound):
             self.best_bound = bound if self.best_bound is None else max(bound, self.best_bound)
         now = time.monotonic()
@@ -351,13 +357,14 @@ class _Part(_Aside):
         steps: Steps | None = None,
         *,
         pattern: PeriodicSchedule | None = None,
+        orders: Orders | None = None,
         makespan: Number | None = None,
         bound: Number | None = None,
         scope: str | None = None,
         message: str = "",
     ) -> None:
         """Report an improvement here; forward it if it also improves on the outer context."""
-        super().report(steps, pattern=pattern, makespan=makespan, bound=bound, scope=scope)
+        super().report(steps, pattern=pattern, orders=orders, makespan=makespan, bound=bound, scope=scope)
         outer, known = self._outer, self._outer.best_makespan
         found = steps is not None or pattern is not None
         better = found and makespan is not None and (known is None or makespan < known)
@@ -366,6 +373,7 @@ class _Part(_Aside):
         outer.report(
             steps if better else None,
             pattern=pattern if better else None,
+            orders=orders if better else None,
             makespan=makespan if better else None,
             bound=bound if self.speaks_for_all else None,
             scope=scope,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from remat.errors import InstanceError
+from remat.errors import InstanceError, MissingLinkError
 from remat.graph.machine import Link, Machine
 from remat.graph.taskgraph import BoolArray, IntArray, Ragged, TaskGraph
 from remat.instance.fields import LARGEST_COUNT
@@ -337,7 +337,7 @@ def _ring_of(machine: Machine, stage: Stage, at: str) -> tuple[Link, ...]:
     Raises
     ------
     InstanceError
-        If the devices are not a group of equals, or also share micro-batches in parts.
+        If the devices are not a group of equals in a ring of links, or also share micro-batches in parts.
     """
     if stage.tensor == 1:
         return ()
@@ -356,7 +356,10 @@ def _ring_of(machine: Machine, stage: Stage, at: str) -> tuple[Link, ...]:
                 text = f"{own[0].name} and {other.name} differ in {what} ({values[0]}, {values[1]})"
                 raise InstanceError(f"a group is of equal devices, and {text}", at)
     ends = zip(own, [*own[1:], own[0]], strict=True)
-    return tuple(machine.links[machine.link_index[one.memory, other.memory]] for one, other in ends)
+    try:
+        return tuple(machine.link_between(one.memory, other.memory) for one, other in ends)
+    except MissingLinkError as error:
+        raise InstanceError(f"the devices of a group exchange values, and {error.message}", at) from None
 
 
 def spread_in_groups(one: Orders, count: int) -> Orders:

@@ -252,9 +252,7 @@ class _Closing:
 def _ring(machine: Machine, homes: list[int], size: int) -> Number:
     """Return the time of an all-reduce of gradients among the copies on these devices."""
     memories = [machine.processors[home].memory for home in homes]
-    links = [
-        machine.links[machine.link_index[ends]] for ends in zip(memories, [*memories[1:], memories[0]], strict=True)
-    ]
+    links = [machine.link_between(*ends) for ends in zip(memories, [*memories[1:], memories[0]], strict=True)]
     return ring_time(links, len(homes), size, turns=2)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from remat.errors import ClaimError
+from remat.errors import ClaimError, OptionError
 from remat.graph.bounds import memory_time_bound, no_recompute_time
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
@@ -24,7 +24,7 @@ from remat.solving.result import Result
 from remat.solving.scopes import scope_of, scoped
 from remat.solving.strategy_minimum import least_of_strategy
 from remat.units import Number
-from remat.verifier import Report, check
+from remat.verifier import Report, Violation, check
 
 if TYPE_CHECKING:
     from remat.solving.orders import Followed
@@ -129,6 +129,7 @@ def _streamed(problem: Problem, solver: Algorithm, proposal: Proposal) -> tuple[
         problem.instance, problem.graph, problem.machine, pattern, reference_time=problem.no_recompute_time
     )
     if not isinstance(stream, Stream):
+        _refuse_missing_link(solver, stream[0])
         raise ClaimError(f"{solver.name}: the verifier rejects the pattern: {stream[0]}", solver.package)
     rules = {violation.rule for violation in stream.report.violations}
     if rules != {"capacity"}:
@@ -177,6 +178,7 @@ def _followed(
         transfers = problem.instance.cluster.transfers
         if followed[0].rule == "deadlock" and transfers in ("rendezvous", "grouped"):
             return None, None, None, f"hangs where transfers take both ends ({transfers}): {followed[0].message}"
+        _refuse_missing_link(solver, followed[0])
         raise ClaimError(f"{solver.name}: the verifier rejects the orders: {followed[0]}", solver.package)
     steps, graph = followed.steps, followed.graph
     # The tasks at the end of a step are not recomputations.
@@ -189,6 +191,12 @@ def _followed(
         return None, None, _enough(problem, sizes, sufficient=solver.guarantee == "strategy"), ""
     _check_claims(problem, solver, proposal, report)
     return followed, with_followers(report, problem.machine, proposal.orders), None, ""
+
+
+def _refuse_missing_link(solver: Algorithm, violation: Violation) -> None:
+    """Refuse a machine that lacks a link of the devices on which an algorithm puts stages."""
+    if violation.rule == "unknown-link":
+        raise OptionError(f"{violation.message}, which {solver.name} needs", argument="machine")
 
 
 def _enough(problem: Problem, sizes: Mapping[str, int], *, sufficient: bool) -> LeastBudget:

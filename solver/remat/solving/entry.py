@@ -269,7 +269,7 @@ def _solved(problem: Problem, solver: Algorithm, chosen: Any, context: Context, 
 
         warm = read_warm_start(problem, warm_start)
         if warm is not None and warm.steps is not None:
-            context.report(warm.steps, makespan=warm.makespan, message=AUTHOR)
+            context.report(warm.steps, orders=warm.orders, makespan=warm.makespan, message=AUTHOR)
     proposal, taken = propose(problem, solver, chosen, context)
     result = _concluded(problem, solver, proposal, values_of(chosen), context, taken)
     if warm is not None:

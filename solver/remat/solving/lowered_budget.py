@@ -113,7 +113,7 @@ class _Lowering:
     found: Result | None = None  # the schedule whose peak `least` is
     peak: int = 0  # of the last schedule that a probe has found
     probes: int = 0
-    cut: bool = False  # a limit ended the search of an algorithm among all
+    cut: bool = False  # a limit ended the search of an algorithm among all, or before all were asked
     settled: bool = False  # all that were asked last have one schedule each, and named what it needs
     refuter: str | None = None  # who proved that a class has no schedule for one byte less
 
@@ -198,7 +198,8 @@ class _Lowering:
         if found is not None:
             self._take(size, found, context.aside(share=share))
             return True
-        self.cut |= not quick and only is None and any(one.cut for one in refuted)
+        # Where time is over, some were not asked at all.
+        self.cut |= not quick and only is None and (inner.ended or any(one.cut for one in refuted))
         self.settled = bool(refuted) and all(one.strategy for one in refuted)
         if any(one.scope == ALL_SCHEDULES for one in refuted):
             self.refuted = max(self.refuted, size)

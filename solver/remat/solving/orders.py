@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from remat.errors import OptionError
+from remat.errors import MissingLinkError, OptionError
 from remat.graph.machine import Machine
 from remat.graph.taskgraph import TaskGraph
 from remat.instance.kinds import is_pipeline
@@ -87,6 +87,8 @@ def follow(
         steps = place_orders(
             plan.graph, machine, plan.processors, plan.operations, places, beside=plan.beside, transfers=transfers
         )
+    except MissingLinkError as error:
+        return (Violation(None, "unknown-link", error.message),)
     except OptionError as error:
         return (Violation(None, "bad-step", str(error)),)
     # The verifier has found no cycle, so nothing can be stuck, unless one of the two judges is wrong.

@@ -334,6 +334,7 @@ class _Portfolio:
         plain = result is not None and result.steady is None
         context.best_steps = result.columns if result is not None and plain else None
         context.best_pattern = None if result is None else result.pattern
+        context.best_orders = None if result is None else result.orders
         context.best_makespan = None if result is None else result.makespan
 
     def _bug(self, text: str, error: Exception | None = None) -> None:
@@ -354,7 +355,8 @@ class _Portfolio:
         self.context.source = result.algorithm
         makespan = result.makespan if better else None
         bound = result.lower_bound
-        self.context.report(steps, pattern=pattern, makespan=makespan, bound=bound, scope=ALL_SCHEDULES)
+        orders = None if steps is None else result.orders
+        self.context.report(steps, pattern=pattern, orders=orders, makespan=makespan, bound=bound, scope=ALL_SCHEDULES)
 
     def _others(self, solver: registry.Algorithm) -> dict[str, Any]:
         model = solver.load_options() if self.options.others else None

@@ -159,7 +159,12 @@ def with_reported(proposal: Proposal, solver: registry.Algorithm, context: Conte
     makespan is a wrong claim, like any other.
     """
     if proposal.steps is None and proposal.pattern is None and proposal.orders is None and context.has_schedule:
-        found = {"steps": context.best_steps, "pattern": context.best_pattern}
+        orders = context.best_orders
+        found = {
+            "steps": context.best_steps if orders is None else None,
+            "orders": orders,
+            "pattern": context.best_pattern,
+        }
         proposal = replace(proposal, **found, infeasible_within=None, least=None)  # type: ignore[arg-type]
     best = context.best_bound
     stated = [bound.value for bound in proposal.bounds if bound.scope == ALL_SCHEDULES]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from remat.errors import OptionError
+from remat.errors import MissingLinkError, OptionError
 from remat.graph.machine import Machine
 from remat.graph.samples import Samples
 from remat.graph.taskgraph import IntArray, TaskGraph
@@ -68,6 +68,8 @@ def stream_of(
         schedule = _lowered(samples.graph, machine, pattern, training)
         steady, wrong = judge(machine, schedule, training)
         steps = place_modulo(samples, machine, schedule)
+    except MissingLinkError as error:
+        return (Violation(None, "unknown-link", error.message),)
     except OptionError as error:
         return (Violation(None, "bad-step", str(error)),)
     if training is not None:

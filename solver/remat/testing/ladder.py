@@ -23,6 +23,7 @@ from remat.plugin.options import make_options
 from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Proposal, Termination
 from remat.plugin.registry import Algorithm
+from remat.schedule.orders import Orders
 from remat.schedule.patterns import PeriodicSchedule
 from remat.schedule.steps import Steps
 from remat.solving.conclusion import conclude
@@ -191,13 +192,16 @@ class RecordingContext(Context):
         steps: Steps | None = None,
         *,
         pattern: PeriodicSchedule | None = None,
+        orders: Orders | None = None,
         makespan: Number | None = None,
         bound: Number | None = None,
         scope: str | None = None,
         message: str = "",
     ) -> None:
         """Record the steps or the pattern, and the bound."""
-        super().report(steps, pattern=pattern, makespan=makespan, bound=bound, scope=scope, message=message)
+        super().report(
+            steps, pattern=pattern, orders=orders, makespan=makespan, bound=bound, scope=scope, message=message
+        )
         self.incumbents += [told for told in (steps, pattern) if told is not None]
         if bound is not None and scope == ALL_SCHEDULES:
             self.bounds.append(bound)

@@ -1,6 +1,7 @@
 """Simulate orders whose transfers overlap with computation."""
 
 import heapq
+import typing
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -11,9 +12,12 @@ from .operations import numbered, own_runs, runs_of
 
 @dataclass
 class _Way:
-    """A channel: until when it is occupied, and what waits for it as (link, value) or the name of an exchange."""
+    """A channel, or a device that links occupy: until when it is occupied, and what waits for it.
 
-    free_at: object = 0
+    Transfers wait as (link, value), exchanges as their name. Each begins when it is the first one for all its ways.
+    """
+
+    free_at: typing.Any = 0
     waiting: list = field(default_factory=list)
 
 
@@ -33,7 +37,7 @@ class _Player:
                 for value in operation.needs - set(operation.makes):
                     self.targets.setdefault(value, {})[machine.processors[device]] = None
         self.there = {(memory, value) for value, memories in initial.items() for memory in memories}
-        self.ways = {link.channel: _Way() for link in machine.links}
+        self.ways = {name: _Way() for link in machine.links for name in _held(link)}
         self.busy, self.next = dict.fromkeys(orders), dict.fromkeys(orders, 0)
         self.together = {name: task for name, task in graph.tasks.items() if task.parts}
         self.own = {device: own_runs(operations) for device, operations in orders.items()}
@@ -65,9 +69,8 @@ class _Player:
         for way in self.ways.values():
             if way.waiting and isinstance(way.waiting[0], str):
                 moved = self._meet(way.waiting[0]) or moved
-            elif way.waiting and way.free_at <= self.now:
-                self._send(way, *way.waiting.pop(0))
-                moved = True
+            elif way.waiting:
+                moved = self._send(*way.waiting[0]) or moved
         if moved:
             return True
         for device in self.orders:
@@ -86,6 +89,9 @@ class _Player:
         """Begin the next operation of a device, if it can."""
         if self.busy[device] is not None or self.next[device] == len(self.orders[device]):
             return False
+        own = self.ways.get(device, _Way())
+        if own.waiting or own.free_at > self.now:
+            return False
         operation, memory = self.orders[device][self.next[device]], self.machine.processors[device]
         again = [operation.tasks[index] for index in operation.again]
         if not all((memory, value) in self.there for value in operation.needs):
@@ -99,6 +105,7 @@ class _Player:
         self.next[device] += 1
         steps, end = runs_of(self.graph, self.machine, operation, self.now)
         self.steps += steps
+        own.free_at = end
         self.at(end, lambda: self._end(operation))
         return True
 
@@ -113,7 +120,8 @@ class _Player:
                 target = self.machine.processors[device]
                 if target != source and target in self.targets.get(value, ()):
                     link = self.machine.link(source, target)
-                    self.ways[link.channel].waiting.append((link, value))
+                    for name in _held(link):
+                        self.ways[name].waiting.append((link, value))
 
     def _meet(self, name):
         """Start an exchange if it is first in the queues of all its links."""
@@ -130,8 +138,21 @@ class _Player:
         self.at(self.now + task.time, lambda: self.there.update(made))
         return True
 
-    def _send(self, way, link, value):
+    def _send(self, link, value):
+        """Start a transfer if it is first in the queues of all that its link occupies."""
+        own = [self.ways[name] for name in _held(link)]
+        if any(way.waiting[0] != (link, value) or way.free_at > self.now for way in own):
+            return False
         self.steps.append({"copy": value, "from": link.source, "to": link.target, "start": self.now})
-        way.free_at = self.now + link.duration(self.graph.values[value])
-        self.at(way.free_at, lambda: None)
-        self.at(way.free_at + link.delay, lambda: self.there.add((link.target, value)))
+        until = self.now + link.duration(self.graph.values[value])
+        for way in own:
+            way.waiting.pop(0)
+            way.free_at = until
+        self.at(until, lambda: None)
+        self.at(until + link.delay, lambda: self.there.add((link.target, value)))
+        return True
+
+
+def _held(link):
+    """Return the names of what a link occupies."""
+    return dict.fromkeys((link.channel, *link.also))

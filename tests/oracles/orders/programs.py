@@ -13,6 +13,7 @@ class Programs:
         self.there = {(memory, value) for value, memories in initial.items() for memory in memories}
         self.devices = list(orders)
         self.doing = dict.fromkeys(orders)  # an operation or a transfer that is going on
+        self.held = set()  # channels, and devices that are no end of the transfer that occupies them
         self.events, self.steps, self.now = [], [], 0
         self.own = {device: own_runs(operations) for device, operations in orders.items()}
         self.over = set()  # tasks that have run
@@ -77,21 +78,24 @@ class Programs:
         for transfer in sorted(self.can, key=self._first):
             source, target, value = transfer
             ends = (source, target) if self.both else (source,)
-            if any(self.doing[end] is not None for end in ends):
-                continue
-            del self.can[transfer]
             here, there = self.machine.processors[source], self.machine.processors[target]
             link = self.machine.link(here, there)
+            more = {link.channel, *link.also} - set(ends)
+            if any(self.doing.get(name) is not None or name in self.held for name in (*ends, *more)):
+                continue
+            del self.can[transfer]
             for end in ends:
                 self.doing[end] = transfer
+            self.held |= more
             self.steps.append({"copy": value, "from": here, "to": there, "start": self.now})
             until = self.now + link.duration(self.graph.values[value])
-            self.events.append((until, partial(self._left, transfer, ends)))
+            self.events.append((until, partial(self._left, transfer, ends, more)))
             self.events.append((until + link.delay, partial(self.there.add, (there, value))))
             return True
         return False
 
-    def _left(self, transfer, ends):
+    def _left(self, transfer, ends, more):
+        self.held -= more
         for end in ends:
             self.doing[end] = None
             self.programs[end][0].discard(transfer)
@@ -102,7 +106,7 @@ class Programs:
         begun = False
         for device, program in self.programs.items():
             memory = self.machine.processors[device]
-            if self.doing[device] is not None or not program or isinstance(program[0], set):
+            if self.doing[device] is not None or device in self.held or not program or isinstance(program[0], set):
                 continue
             operation = program[0]
             again = [operation.tasks[index] for index in operation.again]

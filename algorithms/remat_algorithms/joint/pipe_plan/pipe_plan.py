@@ -51,6 +51,7 @@ from remat_algorithms.joint.pipe_plan.recompute_and_offload import search_both
 from remat_algorithms.joint.pipe_plan.recompute_options import StageCosts
 from remat_algorithms.joint.pipe_plan.search import Entry, Walks
 from remat_algorithms.joint.pipe_plan.smallest_memory import cut_by_bytes, small_orders
+from remat_algorithms.parallel.pipeline.linked_devices import on_linked_devices
 from remat_algorithms.parallel.pipeline.model import Lists, one_by_one
 from remat_algorithms.parallel.pipeline.named_schedules import named_orders
 from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps
@@ -152,8 +153,13 @@ def solve(problem: Problem, options: PlanOptions, context: Context) -> Proposal:
     too_large = _too_large(problem, instance)
     if too_large is not None:
         return too_large
-    report_named(problem, context)
-    return _Planning(problem, instance, options, context).run()
+
+    def planned(problem: Problem, context: Context) -> Proposal:
+        report_named(problem, context)
+        assert isinstance(problem.instance, PipelineInstance)
+        return _Planning(problem, problem.instance, options, context).run()
+
+    return on_linked_devices(problem, context, planned)
 
 
 def _too_large(problem: Problem, instance: PipelineInstance) -> Proposal | None:

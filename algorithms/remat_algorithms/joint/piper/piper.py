@@ -14,6 +14,7 @@ memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import accumulate
 
 import numpy as np
@@ -24,6 +25,7 @@ from remat.plugin import (
     InstanceError,
     Layer,
     Link,
+    Machine,
     OptionError,
     Options,
     Orders,
@@ -110,14 +112,15 @@ def rows_of(problem: Problem, options: PiperOptions, margin: int = 0) -> Rows:
     """Return the program's data of an instance with equal devices, with `margin` bytes of each left free."""
     instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
-    devices, batches = len(machine.processors), instance.micro_batches
+    link = _widest(machine)
+    devices = 1 if link is None else len(machine.processors)
+    batches = instance.micro_batches
     room = machine.memories[machine.processors[0].memory].capacity
     most = min(devices, instance.copies, options.copies or devices)
     copies = [count for count in range(1, most + 1) if batches % count == 0]
     ways: dict[int, Sequence[Sequence[Way]]] = {}
     crossing, exchange = {}, {}
-    link = machine.links[machine.link_index[0, devices - 1]] if devices > 1 else None
-    for tensor in _degrees(problem):
+    for tensor in _degrees(problem) if devices > 1 else [1]:
         layers, able = _layers_of(problem, tensor)
         ways[tensor] = [
             _ways(problem, layers, number, recompute=options.recompute) if number in able else ()
@@ -130,10 +133,26 @@ def rows_of(problem: Problem, options: PiperOptions, margin: int = 0) -> Rows:
     return Rows(ways, crossing, exchange, devices, np.inf if room is None else room - margin, copies)
 
 
+def _widest(machine: Machine) -> Link | None:
+    """Return the link from the first device to the last one that it reaches; None without links.
+
+    In a cluster, that is a link of the outermost level.
+    """
+    memories = [processor.memory for processor in machine.processors]
+    ends = ((memories[0], memory) for memory in reversed(memories[1:]))
+    return next((machine.link_between(*pair) for pair in ends if pair in machine.link_index), None)
+
+
 def _degrees(problem: Problem) -> list[int]:
     instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
-    return [1, *(degree for degree in instance.tensor_degrees if degree <= len(machine.processors))]
+    found = [1]
+    for degree in instance.tensor_degrees:
+        with suppress(InstanceError):  # the first devices are no group: they are unlike, or links are missing
+            if degree <= len(machine.processors):
+                _layers_of(problem, degree)
+                found.append(degree)
+    return found
 
 
 def _layers_of(problem: Problem, tensor: int) -> tuple[list[Layer], set[int]]:
@@ -176,7 +195,7 @@ def _crossing(instance: PipelineInstance, layers: Sequence[Layer], link: Link | 
             assert link is not None
             both = link.time(layers[source].output_size) + link.time(layers[source].gradient_bytes)
             inside = ((first <= own) & (own < end) for own in (source, target))
-            found += both * np.logical_xor(*inside)
+            found += float(both) * np.logical_xor(*inside)
     return found
 
 

@@ -6,7 +6,7 @@ Each link without a named channel has a separate one.
 
 from __future__ import annotations
 
-from remat.plugin import Machine, OptionError
+from remat.plugin import Machine
 
 
 def links_between(machine: Machine, one: int, other: int) -> tuple[int, int]:
@@ -14,14 +14,12 @@ def links_between(machine: Machine, one: int, other: int) -> tuple[int, int]:
 
     Raises
     ------
-    OptionError
+    MissingLinkError
         If a direction has no link.
     """
     here, there = (machine.processors[device].memory for device in (one, other))
     for ends in ((here, there), (there, here)):
-        if ends not in machine.link_index:
-            names = " to ".join(machine.memories[end].name for end in ends)
-            raise OptionError(f"there is no link from {names}", argument="machine")
+        machine.link_between(*ends)
     return machine.link_index[here, there], machine.link_index[there, here]
 
 
@@ -36,7 +34,7 @@ def occupied_between(machine: Machine, one: int, other: int) -> tuple[tuple[int,
 
     Raises
     ------
-    OptionError
+    MissingLinkError
         If a direction has no link.
     """
     if machine.processors[one].memory == machine.processors[other].memory:

@@ -17,15 +17,16 @@ from remat.plugin import (
     OptionError,
     Options,
     Orders,
-    PipelineInstance,
     Problem,
     Proposal,
     Termination,
 )
 from remat_algorithms.parallel.pipeline.bounds import lower_bound
+from remat_algorithms.parallel.pipeline.linked_devices import on_linked_devices
 from remat_algorithms.parallel.pipeline.model import Lists, one_by_one
 from remat_algorithms.parallel.pipeline.named_schedules import named_orders
 from remat_algorithms.parallel.pipeline.offload.incumbent import BestSteps, search_hosted
+from remat_algorithms.parallel.pipeline.offload.offload_model import check_host
 from remat_algorithms.parallel.pipeline.offload.selective_offload import offload_selectively
 from remat_algorithms.parallel.pipeline.pipe_exact import prove
 from remat_algorithms.parallel.pipeline.pipe_search import search
@@ -118,7 +119,7 @@ class BestOrders:
         excess = excess_of(machine, peaks)
         if not any(excess) and (self.makespan is None or makespan < self.makespan):
             self.orders, self.makespan = orders, makespan
-            self.context.report(steps, makespan=makespan)
+            self.context.report(steps, orders=orders, makespan=makespan)
         return excess
 
 
@@ -146,6 +147,10 @@ def solve_search(problem: Problem, options: SearchOptions, context: Context) -> 
     round has that much less memory there. If devices have a host, the algorithm also searches for orders with host
     offloading (`offload.search`).
     """
+    return on_linked_devices(problem, context, lambda problem, context: _searched(problem, options, context))
+
+
+def _searched(problem: Problem, options: SearchOptions, context: Context) -> Proposal:
     best, hosted = searched(problem, options, context)
     if hosted is not None and hosted.steps is not None:
         best.orders, best.hanging, best.makespan = None, None, hosted.makespan
@@ -180,10 +185,12 @@ def searched(problem: Problem, options: SearchOptions, context: Context) -> tupl
 
 
 def has_no_host(problem: Problem) -> bool:
-    """Whether plans cannot use a host: there is none, or steps end with more than backwards."""
-    instance = problem.instance
-    assert isinstance(instance, PipelineInstance)
-    return instance.cluster.host is None or instance.closes or bool(instance.cut)
+    """Whether plans cannot use a host (see `check_host`)."""
+    try:
+        check_host(problem)
+    except OptionError:
+        return True
+    return False
 
 
 def _search_hosted(

@@ -371,7 +371,7 @@ class _Program:
         """
         blocks, model, period = self.blocks, self.model, self.period
         longest = period * self.periods
-        most = max([*blocks.held, *(limit for limit in blocks.capacity if limit is not None)], default=0)
+        most = max([*blocks.held, sum(blocks.fixed), *(limit for limit in blocks.capacity if limit is not None)])
         if most * longest * max(1, len(blocks.held)) > LARGEST_SUM:
             return
         everywhere: list[Any] = []

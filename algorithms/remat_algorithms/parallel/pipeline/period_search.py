@@ -24,6 +24,12 @@ MOST_STEPS, WHOLE_STEPS = 2**31, 2**20
 More steps mean more work for the bisection, and the solver has 64 bits for all periods together.
 """
 
+LONGEST, LONG_STEPS = 2**41, 2**24
+"""Where a micro-batch alone takes more than `LONGEST` steps, it takes `LONG_STEPS` longer ones.
+
+Otherwise the solver may raise the start of a short operation step by step, without counting that as work.
+"""
+
 
 @dataclass(frozen=True)
 class Least:
@@ -44,7 +50,9 @@ def unit_of(blocks: Blocks) -> Number:
     """Return the unit of times: an integer if all times are integers."""
     if not blocks.whole:
         return blocks.least_period / STEPS or 1
-    return 1 if blocks.least_period <= MOST_STEPS else int(blocks.least_period) // WHOLE_STEPS
+    unit = 1 if blocks.least_period <= MOST_STEPS else int(blocks.least_period) // WHOLE_STEPS
+    longest = int(blocks.time_of_one)
+    return unit if longest <= LONGEST * unit else longest // LONG_STEPS
 
 
 def able(blocks: Blocks) -> tuple[tuple[int, ...], ...]:

@@ -149,7 +149,7 @@ class _Search:
 
     def _offer_walked(self) -> None:
         """Offer the kernel's best schedule if it is better."""
-        if self.kernel.progress.best < self.best.figure:
+        if self.kernel.progress.best < float(self.best.figure):  # the kernel starts from that figure as a float
             self._offer(lists_of(self.facts, self.kernel.best_order))
 
     def _made(self, keys: Any, patience: float) -> _Entry:

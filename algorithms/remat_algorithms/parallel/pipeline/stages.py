@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from remat.plugin import (
     IntArray,
     Layer,
     Machine,
+    MissingLinkError,
     Number,
     NumberArray,
     OptionError,
@@ -217,6 +218,8 @@ def model_of(
         )
         return min(map(max, there_and_back))
 
+    if instance.has_skips:
+        _check_skips(machine, sources, stages, [first for first, _ in chains] or [0])
     held = []
     counted: dict[int, set[int]] = {}  # by device: outputs counted for an earlier stage of the chain there
     heads = {first for first, _ in chains}
@@ -247,6 +250,16 @@ def model_of(
     )
 
 
+def _check_skips(
+    machine: Machine, sources: Sequence[Sequence[int]], stages: Sequence[Stage], heads: Sequence[int]
+) -> None:
+    """Refuse chains of stages, each from its head, in which a stage reads from another one without a link to it."""
+    for first, end in zip(heads, [*heads[1:], len(stages)], strict=True):
+        for one, other in combinations(stages[first:end], 2):
+            if one.device != other.device and _between(sources, one, other):
+                links_between(machine, one.device, other.device)
+
+
 def held_bytes(instance: PipelineInstance, layers: Sequence[Layer], own: Sequence[int]) -> int:
     """Return the minimum bytes that a stage of these layers holds of a micro-batch from F to B."""
     outputs = _kept_outputs(instance, layers, own)
@@ -268,16 +281,22 @@ def _kept_outputs(instance: PipelineInstance, layers: Sequence[Layer], own: Sequ
 
 
 def placed(problem: Problem, orders: Orders) -> tuple[Steps, Number, list[int]] | None:
-    """Return the steps of orders, their makespan, and the peak of each device; None if they cannot be run."""
+    """Return the steps of orders, their makespan, and the peak of each device.
+
+    None if they cannot be run: they deadlock, or a link is missing.
+    """
     instance, machine = problem.instance, problem.machine
     assert isinstance(instance, PipelineInstance)
     degrees = degrees_of(instance, machine, orders.stages)
     graph = problem.graph_of(degrees)
     places, mode = initial_of(graph, machine, orders), instance.cluster.transfers
-    plan = plan_of(instance, graph, machine, orders, places, tasks_of(instance, degrees))
-    steps = place_orders(
-        plan.graph, machine, plan.processors, plan.operations, places, beside=plan.beside, transfers=mode
-    )
+    try:
+        plan = plan_of(instance, graph, machine, orders, places, tasks_of(instance, degrees))
+        steps = place_orders(
+            plan.graph, machine, plan.processors, plan.operations, places, beside=plan.beside, transfers=mode
+        )
+    except MissingLinkError:
+        return None
     if isinstance(steps, Stuck):
         return None
     assert steps.start is not None

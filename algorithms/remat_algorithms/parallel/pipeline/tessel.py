@@ -27,6 +27,9 @@ MOST_STEPS, STEPS = 500, 100
 """Maximum work of a micro-batch on the busiest device for exact times, in multiples of their common step; the
 number of steps of that work otherwise."""
 
+LARGEST = 2**50
+"""Maximum time of a program, in steps."""
+
 ROUNDS = 3
 """Maximum number of retries with less memory per device, when transient values do not fit along with the kept ones."""
 
@@ -85,6 +88,9 @@ def least_repetend(
     most = max(map(sum, _loads(model)))
     step = common_step(time for times in (*_loads(model), model.delays) for time in times)
     unit = step if most <= MOST_STEPS * step else most / STEPS
+    longest = sum(map(sum, _loads(model))) + 2 * sum(model.delays)
+    if longest * count * _shifts(model) > LARGEST * unit:
+        unit = longest * count * _shifts(model) / LARGEST
     if not unit:
         unit = 1
     low = max(1, *(sum(math.ceil(time / unit) for time in loads) for loads in _loads(model))) * count
@@ -105,6 +111,11 @@ def least_repetend(
         return None
     soonest = _Repetend(model, least, count, unit, soonest=True).solved(work, seed, stop)
     return least, soonest or best
+
+
+def _shifts(model: PipelineModel) -> int:
+    """Return the largest number of periods from the start of a repetend to that of one of its operations, plus two."""
+    return 2 * (2 * model.stages + 2) + 2
 
 
 def _loads(model: PipelineModel) -> list[list[float]]:
@@ -142,7 +153,7 @@ class _Repetend:
 
         self.pipeline, self.period, self.count, self.unit = model, period, count, unit
         self.model: Any = cp_model.CpModel()
-        self.shifts = 2 * (2 * model.stages + 2)
+        self.shifts = _shifts(model) - 2
         self.ops = [
             (phase, stage, number)
             for phase in (F, B, W)

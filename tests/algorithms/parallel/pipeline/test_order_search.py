@@ -165,3 +165,39 @@ def test_a_pipeline_that_takes_no_time_has_orders(algorithm):
     cluster = {"devices": [{"name": "gpu", "count": 1}]} | ({"host": {}} if algorithm == "optpipe" else {})
     found = remat.solve(document | {"cluster": cluster}, algorithm=algorithm)
     assert found.makespan == 0
+
+
+def test_makespans_that_no_float_holds():
+    """The search takes the best makespan as a float; it never takes the rounding for an improvement."""
+    layer = {"forward_time": 2**59 + 1, "backward_time": 2**60 + 3, "saved_size": 5, "parameter_size": 2}
+    document = {
+        "schema": "remat.instance/3",
+        "kind": "pipeline",
+        "layers": [layer | {"gradient_size": 3, "repeat": 6}],
+        "micro_batches": 6,
+        "cluster": {
+            "devices": [{"name": "gpu", "count": 3, "memory": 39}],
+            "levels": [{"bandwidth": 5, "devices": 2}, {"delay": 1729382256910270467}],
+        },
+    }
+    result = remat.solve(document, algorithm="pipe-search", options={"moves": 200})
+    assert result.makespan is not None
+
+
+@pytest.mark.parametrize("name", ["pipe-search", "auto"])
+@pytest.mark.parametrize("end", [{"update_time": 1}, {"parameter_size": 1, "copies": 2, "exchange": "ring"}])
+def test_a_reported_step_keeps_its_end(name, end):
+    """An interrupt takes what was reported last: tasks at the end of a step are none of the instance's own."""
+
+    def interrupt(progress):
+        if progress.steps is not None:
+            raise KeyboardInterrupt
+
+    layer = {"forward_time": 1, "backward_time": 2, "saved_size": 1, "repeat": 4}
+    layer |= {key: size for key, size in end.items() if key.endswith(("_time", "_size"))}
+    document = {"schema": "remat.instance/3", "kind": "pipeline", "layers": [layer], "micro_batches": 2}
+    document |= {"cluster": {"devices": [{"name": "gpu", "count": 2}]}}
+    document |= {key: value for key, value in end.items() if key in ("copies", "exchange")}
+    result = remat.solve(document, algorithm=name, progress=interrupt)
+    assert result.orders is not None
+    assert result.termination == "interrupted"

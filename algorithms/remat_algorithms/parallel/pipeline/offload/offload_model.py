@@ -95,12 +95,12 @@ class Trip(NamedTuple):
 
 
 def check_host(problem: Problem) -> None:
-    """Refuse a problem without a host, and one whose steps end with more than backwards.
+    """Refuse a problem without a host that links connect to each device, or whose steps end with more than backwards.
 
     Raises
     ------
     OptionError
-        In either case, and for sequences cut into slices.
+        In either case, for sequences cut into slices, and for links that occupy processors.
     """
     instance = problem.instance
     assert isinstance(instance, PipelineInstance)
@@ -118,6 +118,26 @@ def check_host(problem: Problem) -> None:
         raise OptionError(
             "plans with copies to a host know no sequences that are cut into slices", argument="algorithm"
         )
+    machine = problem.machine
+    if HOST not in machine.memory_index:
+        raise OptionError(
+            f"this algorithm sends activations to a host, and no memory is called {HOST!r}", argument="machine"
+        )
+    host = machine.memory_index[HOST]
+    for processor in machine.processors:
+        if processor.memory == host:
+            raise OptionError(
+                f"this algorithm sends activations to a host, and {processor.name} works there", argument="machine"
+            )
+        machine.link_between(processor.memory, host)
+        machine.link_between(host, processor.memory)
+    for link, held in enumerate(machine.held_by_link):
+        if min(held) < len(machine.processors):
+            raise OptionError(
+                f"plans with copies to a host know no link such as {machine.link_name(link)}, whose transfers occupy a "
+                "processor",
+                argument="machine",
+            )
 
 
 @dataclass(frozen=True)
@@ -463,8 +483,7 @@ class _Player:
         ready = self._ready(values, self.host)
         if ready is None:
             return False
-        way = self._channel(self.host, here)
-        start = max(self.free_at.get(way, 0), ready)
+        start = max(self._free_at(self.host, here), ready)
         begin = self._room(device, start, trip.size)
         if begin is None or not values:
             return False
@@ -483,16 +502,19 @@ class _Player:
             latest = max(latest, time)
         return latest
 
-    def _channel(self, source: int, target: int) -> int:
-        return self.machine.resource_of_link[self.machine.link_index[source, target]]
+    def _free_at(self, source: int, target: int) -> Number:
+        """Return when everything that a link occupies is free."""
+        held = self.machine.held_by_link[self.machine.link_index[source, target]]
+        return max(self.free_at.get(resource, 0) for resource in held)
 
     def _copy(self, value: int, source: int, target: int, ready: Number) -> Number:
-        """Send a value as soon as its channel is free; return its arrival time."""
-        way = self._channel(source, target)
-        link = self.machine.links[self.machine.link_index[source, target]]
-        begin = max(ready, self.free_at.get(way, 0))
+        """Send a value as soon as its channels are free; return its arrival time."""
+        index = self.machine.link_index[source, target]
+        link = self.machine.links[index]
+        begin = max(ready, self._free_at(source, target))
         took = link.time(self.size[value]) - link.delay
-        self.free_at[way] = begin + took
+        for resource in self.machine.held_by_link[index]:
+            self.free_at[resource] = begin + took
         self._step(begin, begin + took + link.delay, int(StepKind.COPY), value, source, target)
         return begin + took + link.delay
 
