@@ -32,6 +32,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="that of pofo, then O(L) and more for each round",
         reference="-",
         several_memories=True,
+        ratios=True,
         anytime=True,
         trials=(
             Trial(
@@ -50,6 +51,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(accesses) and more for each round; the bounds are mixed-integer programs",
         reference="-",
         several_memories=True,
+        ratios=True,
         anytime=True,
         trials=(
             Trial(

@@ -7,7 +7,19 @@ from typing import Annotated, Any
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from remat.instance.base import Text
-from remat.instance.fields import LONGEST_NAME, Count, EnergyByType, Flag, Many, Model, Name, Size, TimeByType, fail
+from remat.instance.fields import (
+    LONGEST_NAME,
+    Count,
+    EnergyByType,
+    Flag,
+    Many,
+    Model,
+    Name,
+    Size,
+    Speed,
+    TimeByType,
+    fail,
+)
 from remat.messages import brief
 from remat.units import LARGEST_SIZE, Number
 
@@ -55,9 +67,14 @@ Shape = Annotated[
 class Value(Model):
     """Something that occupies memory while it is resident."""
 
-    since_3 = frozenset(["shape", "dtype"])
+    since_3 = frozenset(["ratio", "shape", "dtype"])
     id: Name = Field(description="Its name, unique among the values.")
     size: Size = Field(description="Bytes that it occupies while it is resident.")
+    ratio: Speed | None = Field(
+        default=None,
+        description="Bytes that a link with `ratio` or `codec` sends for each of its bytes; null: the link's ratio. "
+        "Needs remat.instance/3.",
+    )
     shape: Shape = Field(default=None, description="Its extents, for people; null: not known.")
     dtype: Label = Field(default="", description="Type of its elements, for people.")
 

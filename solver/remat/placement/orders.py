@@ -205,13 +205,14 @@ class _Waits:
         occupied: list[Number] = []
         delay: list[Number] = []
         ends = zip(self.sent_from.tolist(), self.sent_to.tolist(), strict=True)
+        values = self.sent_value.tolist()
         sizes = self.graph.size[self.sent_value].tolist()
-        for number, (between, size) in enumerate(zip(ends, sizes, strict=True)):
+        for number, (between, value, size) in enumerate(zip(ends, values, sizes, strict=True)):
             index = self.machine.link_index.get(between)
             if index is None:
                 names = [self.machine.memories[memory].name for memory in between]
                 raise OptionError(f"there is no link from {names[0]} to {names[1]}", argument="orders")
-            link = self.machine.links[index]
+            link = self.graph.link_for(self.machine.links[index], value)
             time: Number = link.latency
             if link.bandwidth is not None:
                 exact = isinstance(link.bandwidth, int) and size % link.bandwidth == 0

@@ -54,7 +54,7 @@ def fill_block(loop: BlockLoop, t: int) -> None:
     begin, units = loop.first[t], loop.coarse.shape[2]
     steps = loop.first[t + 1] - begin
     for k in range(steps):
-        above = loop.above[begin + k]
+        above = int(loop.above[begin + k])
         for i in range(k, -1, -1):
             row = loop.fine[t, i, k]
             for free in range(units):
@@ -64,9 +64,9 @@ def fill_block(loop: BlockLoop, t: int) -> None:
                     row[free] = 0.0
             peak = 0
             for j in range(i + 1, k + 1):
-                size = loop.state[begin + j]
+                size = int(loop.state[begin + j])
                 peak = max(peak, size)
-                moved = loop.ends[begin + j] - loop.ends[begin + i]
+                moved = float(loop.ends[begin + j] - loop.ends[begin + i])
                 lower_to(row, loop.fine[t, j, k], loop.fine[t, i, j - 1], moved, peak + above, size, units)
     for free in range(units):
         loop.coarse[t, t, free] = loop.fine[t, 0, steps - 1, free]
@@ -75,14 +75,14 @@ def fill_block(loop: BlockLoop, t: int) -> None:
 def fill_to(loop: BlockLoop, u: int) -> None:
     """Fill all entries whose last block is u; those with an earlier last block must be filled."""
     units = loop.coarse.shape[2]
-    above = loop.above[loop.first[u + 1] - 1]
+    above = int(loop.above[loop.first[u + 1] - 1])
     for t in range(u - 1, -1, -1):
         row = loop.coarse[t, u]
         peak = 0
         for j in range(t + 1, u + 1):
-            peak = max(peak, loop.peak[j - 1])
-            moved = loop.ends[loop.first[j]] - loop.ends[loop.first[t]]
-            size = loop.state[loop.first[j]]
+            peak = max(peak, int(loop.peak[j - 1]))
+            moved = float(loop.ends[loop.first[j]] - loop.ends[loop.first[t]])
+            size = int(loop.state[loop.first[j]])
             lower_to(row, loop.coarse[j, u], loop.coarse[t, j - 1], moved, peak + above, size, units)
 
 
