@@ -54,7 +54,7 @@ def _links(one: str, other: str, **figures: Any) -> list[Document]:
     return [{"source": source, "target": target, **figures} for source, target in ((one, other), (other, one))]
 
 
-def host(*, processors: int = 1) -> Document:
+def with_host(*, processors: int = 1) -> Document:
     return {
         "memories": [{"name": "device"}, {"name": "host"}],
         "processors": [{"name": "gpu", "memory": "device", "count": processors}],
@@ -101,7 +101,7 @@ def _chain(draw: Draw, *, hosted: bool = False, variants: bool = False, paramete
     schema = "remat.instance/2" if parameters else "remat.instance/1"
     document: Document = {"schema": schema, "kind": "chain", "input_size": 10, "stages": stages}
     if hosted:
-        document["machine"] = host()
+        document["machine"] = with_host()
         if parameters and draw.random() < 0.5:
             document["optimizer_memory"] = "host"
     return Case(document, _share(draw))
@@ -163,7 +163,7 @@ def _tree(draw: Draw, machine: Document | None = None) -> Case:
 
 
 def _disk() -> Document:
-    machine = host()
+    machine = with_host()
     return machine | {
         "memories": [*machine["memories"], {"name": "disk"}],
         "links": [*machine["links"], *_links("host", "disk", bandwidth=0.5)],
@@ -227,7 +227,7 @@ FORMS: dict[str, Callable[[Draw], Case]] = {
     "chain-variants": lambda draw: _chain(draw, variants=True, hosted=draw.random() < 0.5),
     "chain-parameters": lambda draw: _chain(draw, parameters=True, hosted=True),
     "dag": lambda draw: draw.choice([_dag, _training])(draw),
-    "dag-host": lambda draw: draw.choice([_dag, _training])(draw, host()),
+    "dag-host": lambda draw: draw.choice([_dag, _training])(draw, with_host()),
     "dag-processors": lambda draw: draw.choice([_dag, _training])(draw, _processors()),
     "tree": lambda draw: _tree(draw),
     "tree-disk": lambda draw: _tree(draw, _disk()),

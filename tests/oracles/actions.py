@@ -218,7 +218,7 @@ def _read_copy(graph, machine, index, step):
         size = moved
     action = Action(
         index=index,
-        duration=link.duration(size) + link.delay,
+        duration=link.duration(size, graph.ratios.get(value)) + link.delay,
         resources=(link.channel, *link.also),
         needs={(source, value): size},
         writes={(target, value): size},

@@ -64,7 +64,8 @@ def _jobs(graph, machine, where):
             link = machine.link(source, target)
             key = ("copy", value, target)
             held = tuple(dict.fromkeys((link.channel, *link.also)))
-            jobs.setdefault(key, [held, link.duration(graph.values[value]), link.delay, {last} - {None}])
+            took = link.duration(graph.values[value], graph.ratios.get(value))
+            jobs.setdefault(key, [held, took, link.delay, {last} - {None}])
             last = key
         if reader is not None and last is not None:
             jobs[reader][3].add(last)

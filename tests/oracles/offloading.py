@@ -126,7 +126,8 @@ class _Space:
                 added = tuple(size if memory == link.target else 0 for memory in self.memories)
                 ends = place(value, link.source), place(value, link.target)
                 self.copies.append(len(self.steps))
-                self.steps.append(_Step(_transfer(link, size), link.channel, *ends, added=added))
+                time = _transfer(link, size, graph.ratios.get(value))
+                self.steps.append(_Step(time, link.channel, *ends, added=added))
 
     def start(self):
         return self._tidy(self.inputs, 0, 0, ())
@@ -322,8 +323,10 @@ class _Space:
         return total
 
 
-def _transfer(link, size):
-    """Return latency + size / bandwidth, exactly: ends at one instant must be equal."""
+def _transfer(link, size, own):
+    """Return latency + size / bandwidth, exactly: ends at one instant must be equal. `own`: of the bytes of a value."""
+    if link.packed is not None:
+        return link.latency + size * link.per_byte(own)
     return link.latency + (0 if link.bandwidth is None else Fraction(size, link.bandwidth))
 
 

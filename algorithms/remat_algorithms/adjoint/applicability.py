@@ -17,6 +17,11 @@ def uniform_adjoint(problem: Problem) -> bool:
     return problem.instance.has_equal_steps
 
 
+def unequal_in_one_memory(problem: Problem) -> bool:
+    """Whether steps differ, and one memory holds everything: no table over few states gives the optimum."""
+    return not uniform_adjoint(problem) and len(problem.machine.memories) == 1
+
+
 def shared_equal_sizes(problem: Problem) -> bool:
     """Whether states and adjoints of one size share one memory, and a table over them takes at most seconds."""
     chain = problem.chain

@@ -39,6 +39,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(L)",
         reference="-",
         several_memories=True,
+        ratios=True,
         cheap=("chain",),
         trials=(
             Trial(kinds=("chain",)),
@@ -62,6 +63,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(L^2)",
         reference="-",
         several_memories=True,
+        ratios=True,
         covered_by=GENERAL,
     ),
     Algorithm(
@@ -75,6 +77,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(steps)",
         reference="-",
         several_memories=True,
+        ratios=True,
         trials=(),
     ),
     Algorithm(

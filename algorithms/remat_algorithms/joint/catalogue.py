@@ -32,6 +32,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="that of pofo, then O(L) and more for each round",
         reference="-",
         several_memories=True,
+        ratios=True,
         anytime=True,
         trials=(
             Trial(
@@ -50,6 +51,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(accesses) and more for each round; the bounds are mixed-integer programs",
         reference="-",
         several_memories=True,
+        ratios=True,
         anytime=True,
         trials=(
             Trial(
@@ -110,7 +112,14 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         several_memories=True,
         any_links=True,
         anytime=True,
-        trials=(Trial(when="a step that does not repeat", applies="remat_algorithms.kit.applicability:runs_once"),),
+        trials=(
+            Trial(when="a step that does not repeat", applies="remat_algorithms.kit.applicability:runs_once"),
+            Trial(
+                when="two copies of the layers",
+                applies="remat_algorithms.parallel.applicability:step_of_copies",
+                options={"placement": "bidirectional"},
+            ),
+        ),
         quick="remat_algorithms.parallel.applicability:few_moves",
         work_limits=("effort",),
     ),

@@ -12,7 +12,7 @@ from remat.plugin import Number, Problem
 def is_whole(problem: Problem) -> bool:
     """Whether every task and every transfer of any size takes an integer time."""
     graph, machine = problem.graph, problem.machine
-    if not graph.exact_times or graph.parallel_max is not None:
+    if not graph.exact_times or graph.parallel_max is not None or graph.ratios:
         return False
     if any(processor.speed != 1 for processor in machine.processors):
         return False

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from remat.placement import Placement, place
-from remat.plugin import Number, NumberArray, Problem, StepKind, Steps
+from remat.plugin import IntArray, Number, NumberArray, Problem, StepKind, Steps
 
 
 def timed(problem: Problem, steps: Steps) -> tuple[Steps, Number] | None:
@@ -26,8 +28,12 @@ def makespan_of(problem: Problem, steps: Steps, placed: Placement) -> Number:
     ends: list[Number] = [start.max().item()]
     if runs.any():
         ends.append((start[runs] + _run_times(problem, steps)[runs]).max().item())
+    copies = steps.kind == StepKind.COPY
+    if graph.ratios:
+        ends += _copy_ends(problem, steps, start, np.flatnonzero(copies))
+        return max(ends)
     for (source, target), index in machine.link_index.items():
-        mine = (steps.kind == StepKind.COPY) & (steps.source == source) & (steps.target == target)
+        mine = copies & (steps.source == source) & (steps.target == target)
         if mine.any():
             link = machine.links[index]
             size = np.where(steps.amount[mine] >= 0, steps.amount[mine], graph.size[steps.item[mine]])
@@ -37,6 +43,16 @@ def makespan_of(problem: Problem, steps: Steps, placed: Placement) -> Number:
                 took = took + (size // link.bandwidth if whole else size / link.bandwidth)
             ends.append((start[mine] + took).max().item())
     return max(ends)
+
+
+def _copy_ends(problem: Problem, steps: Steps, start: NumberArray, copies: IntArray) -> Iterator[Number]:
+    """Yield the ends of copies of values with their own compression ratios."""
+    graph, machine = problem.graph, problem.machine
+    for copy in copies.tolist():
+        value, amount = int(steps.item[copy]), int(steps.amount[copy])
+        link = machine.links[machine.link_index[int(steps.source[copy]), int(steps.target[copy])]]
+        size = amount if amount >= 0 else int(graph.size[value])
+        yield start[copy].item() + graph.link_for(link, value).time(size) - link.delay
 
 
 def _run_times(problem: Problem, steps: Steps) -> NumberArray:

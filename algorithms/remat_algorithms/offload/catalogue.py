@@ -20,6 +20,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="after Beaumont et al. 2020",
         deviates="this project's rankings for the paper's problem; its fluid relaxation is the bound",
         several_memories=True,
+        ratios=True,
         trials=(
             Trial(
                 when="links to another memory and back",
@@ -44,6 +45,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="after Beaumont et al. 2020",
         deviates="this project's dynamic program for the paper's problem, on memory slots",
         several_memories=True,
+        ratios=True,
         anytime=True,
         covered_by=GENERAL,
     ),
@@ -58,6 +60,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Beaumont et al. 2021",
         deviates="sizes rounded to slots, for several shares of the memory; the placed schedule decides, not the model",
         several_memories=True,
+        ratios=True,
         anytime=True,
         covered_by=GENERAL,
     ),

@@ -53,9 +53,14 @@ def small_step(problem: Problem) -> bool:
     return runs_once(problem) and len(problem.graph.tasks) <= MOST_PROVED
 
 
+def step_of_copies(problem: Problem) -> bool:
+    """Whether a pipeline runs once, and may have two copies of its layers."""
+    return runs_once(problem) and getattr(problem.instance, "copies", 1) > 1
+
+
 def small_step_of_copies(problem: Problem) -> bool:
-    """Whether a pipeline runs once, has few operations, and may have two copies of its layers."""
-    return small_step(problem) and getattr(problem.instance, "copies", 1) > 1
+    """Whether such a pipeline has few operations."""
+    return small_step(problem) and step_of_copies(problem)
 
 
 def few_moves(problem: Problem) -> dict[str, int]:

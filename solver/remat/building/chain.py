@@ -43,6 +43,9 @@ class ChainArguments(Common, total=False):
     parameter_size, parameter_gradient_size, bucket_size : column
         Bytes of the parameters (default: 0), of their gradient (as the parameters), and of the gradient as the backward
         creates it (as the gradient).
+    output_ratio, saved_ratio : column
+        Bytes that a link with compression sends for each byte of the output, and of the saved values. Default: the
+        link's ratio.
     optimizer_size, update_time : column
         Bytes of the optimizer's state, and time of the update. Default: 0.
     variants : sequence of sequences of dict
@@ -59,6 +62,8 @@ class ChainArguments(Common, total=False):
         The output of a run may take the space of inputs that it frees. Default: False.
     input_gradient : bool
         The gradient of the input is an output. Default: True.
+    input_ratio : float
+        Bytes that a link with compression sends for each byte of the input. Default: the link's ratio.
     parameter_memory, optimizer_memory : str
         Memory of parameters, or optimizer states, at start and end of the step; ``any``: the schedule chooses. Default:
         the working memory.
@@ -79,6 +84,8 @@ class ChainArguments(Common, total=False):
     parameter_size: Column
     parameter_gradient_size: Column
     bucket_size: Column
+    output_ratio: Column
+    saved_ratio: Column
     optimizer_size: Column
     update_time: Column
     variants: Sequence[Sequence[Mapping[str, Any]]]
@@ -89,6 +96,7 @@ class ChainArguments(Common, total=False):
     loss_workspace: Size
     in_place: bool
     input_gradient: bool
+    input_ratio: float | None
     parameter_memory: str | None
     optimizer_memory: str | None
     master_copy: bool

@@ -319,7 +319,7 @@ def _copy_step(machine: Machine) -> int | None:
 
 def time_step(graph: TaskGraph, machine: Machine) -> int:
     """Return an integer that divides the time of every run and every copy; 0 if some are no integers."""
-    runs, copies = _run_step(graph, machine), _copy_step(machine)
+    runs, copies = _run_step(graph, machine), None if graph.ratios else _copy_step(machine)
     return 0 if copies is None or not runs else math.gcd(runs, copies)
 
 

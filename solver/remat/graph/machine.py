@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from remat.errors import MissingLinkError, OptionError
@@ -61,8 +61,8 @@ class Link:
     """A directed link between two memories (by index), or from a memory to its peers; `bandwidth` `None` is infinite.
 
     A transfer occupies the channel and the resources in `also` for `latency` + size / `bandwidth`. It arrives `delay`
-    later. If the link compresses values, `bandwidth` applies to the compressed bytes. Each byte of a value costs
-    `energy`.
+    later. If the link compresses values, `bandwidth` is the rate of uncompressed bytes; if their ratios differ, it is
+    that of the best ratio, and `with_ratio` returns the link for a value. Each byte of a value costs `energy`.
     """
 
     source: int
@@ -86,6 +86,17 @@ class Link:
         if isinstance(self.bandwidth, int) and size % self.bandwidth == 0:
             return before + size // self.bandwidth
         return before + size / self.bandwidth
+
+    def with_ratio(self, ratio: Number | None) -> Link:
+        """Return the link for values with a compression ratio; None is the ratio of the link."""
+        return self if self.packed is None else _with_ratio(self, ratio)
+
+
+@lru_cache(maxsize=10_000)
+def _with_ratio(link: Link, ratio: Number | None) -> Link:
+    assert link.packed is not None
+    packed = link.packed if ratio is None else link.packed._replace(ratio=ratio)
+    return replace(link, bandwidth=packed.through)
 
 
 def ring_time(links: Iterable[Link], members: int, size: int, *, turns: int = 1) -> Number:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from remat.graph.machine import Machine
+from remat.graph.machine import Link, Machine
 from remat.graph.names import Names, with_module
 from remat.units import Number, Units
 
@@ -209,6 +209,9 @@ class TaskGraph:
         None if no task has an energy.
     tied : mapping of int to frozenset of str
         For each task that only some processors may run: the names of these processors.
+    ratios : mapping of int to number
+        Share of the bytes of each value that a link with compression sends, if it is not that of the link. Empty if no
+        link of the machine compresses.
     static_memory : int
         Bytes resident in the working memory throughout, in addition to the machine's own (see `static_bytes`).
     parallel_max : (tasks,) int64
@@ -256,6 +259,7 @@ class TaskGraph:
     times: NumberArray | None = None
     energy: TaskEnergy | None = None
     tied: Mapping[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
+    ratios: Mapping[int, Number] = field(default_factory=dict[int, Number])
     static_memory: int = 0
     parallel_max: IntArray | None = None
     parallel_alpha: NDArray[np.float64] | None = None
@@ -284,6 +288,10 @@ class TaskGraph:
     def available(self) -> frozenset[int]:
         """Values that are available from the start, in any memory."""
         return frozenset([place.value for place in self.inputs] + [place.value for place in self.placeable])
+
+    def link_for(self, link: Link, value: int) -> Link:
+        """Return a link with the bandwidth that a value finds there, by its compression ratio."""
+        return link.with_ratio(self.ratios.get(value)) if self.ratios else link
 
     def static_bytes(self, machine: Machine, memory: int) -> int:
         """Return the bytes that are resident in a memory of the machine throughout."""

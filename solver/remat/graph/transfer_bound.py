@@ -194,7 +194,7 @@ def _least_times(
     delay = min((_exact(link.delay) for link in links), default=Fraction(0))
     for value in values:
         size = int(graph.size[value])
-        found[value] = min(_occupied(link, size) for link in links), delay
+        found[value] = min(_occupied(graph.link_for(link, value), size) for link in links), delay
     return found
 
 

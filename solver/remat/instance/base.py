@@ -3,7 +3,7 @@
 # Annotations are not postponed here: pydantic would have to evaluate each from its text at every start.
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -15,7 +15,7 @@ from remat.instance.machine import MachineModel
 from remat.instance.native import native
 from remat.instance.validation_errors import instance_error
 from remat.messages import unknown_memory
-from remat.units import Units
+from remat.units import Number, Units
 
 SCHEMA: Literal["remat.instance/1"] = "remat.instance/1"
 SCHEMA_2: Literal["remat.instance/2"] = "remat.instance/2"
@@ -119,6 +119,11 @@ class BaseInstance(Constructed):
 
     def __str__(self) -> str:
         return repr(self)
+
+    @property
+    def compression_ratios(self) -> Iterable[Number]:
+        """The compression ratios of values that have one of their own."""
+        return ()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the instance as a document, atomically; files that end in ``.gz`` are compressed."""

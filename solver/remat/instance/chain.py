@@ -10,7 +10,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from remat.instance.base import BaseInstance, Text, check_in_memory_names
 from remat.instance.data_parallel import ShardingModel
-from remat.instance.fields import LARGEST_COUNT, Count, Flag, Many, Model, Name, Size, Time, check_total, fail
+from remat.instance.fields import LARGEST_COUNT, Count, Flag, Many, Model, Name, Size, Speed, Time, check_total, fail
 from remat.instance.machine import ANY, MachineModel
 from remat.instance.tasks import Origin
 from remat.messages import brief
@@ -43,11 +43,13 @@ class Stage(Model):
     `saving_workspace` and `saving_forward_time` belong to the forward that saves; they default to those of the plain
     forward. `variants` lists all alternatives of the stage; the first one is the default. The update of a stage with
     parameters takes `update_time` and replaces the parameters and the optimizer state. `bucket_size` is the size of a
-    gradient as a backward writes it, before it is summed or reduced. `origin` lists the operators of the forward.
+    gradient as a backward writes it, before it is summed or reduced. `origin` lists the operators of the forward. A
+    link with compression sends `output_ratio` of the bytes of the output, and `saved_ratio` of what the stage saves;
+    null is the link's ratio.
     """
 
     since_2 = frozenset(["parameter_size", "parameter_gradient_size", "optimizer_size", "update_time"])
-    since_3 = frozenset(["bucket_size", "origin"])
+    since_3 = frozenset(["bucket_size", "origin", "output_ratio", "saved_ratio"])
     name: Text = ""
     forward_time: Time
     backward_time: Time
@@ -66,6 +68,8 @@ class Stage(Model):
     optimizer_size: Size = 0
     update_time: Time = 0
     repeat: Count = 1
+    output_ratio: Speed | None = None
+    saved_ratio: Speed | None = None
     origin: Annotated[tuple[Origin, ...], Field(max_length=MOST_OPERATORS)] = ()
 
     @property
@@ -156,9 +160,13 @@ class ChainInstance(BaseInstance):
 
     annotations = MappingProxyType({"stages": ("origin",)})
     since_2 = frozenset(["parameter_memory", "optimizer_memory", "master_copy"])
-    since_3 = frozenset(["sharding", "staleness"])
+    since_3 = frozenset(["input_ratio", "sharding", "staleness"])
     kind: Literal["chain"] = "chain"
     input_size: Size = Field(description="Bytes of the input of the first stage.")
+    input_ratio: Speed | None = Field(
+        default=None,
+        description="Bytes that a link with compression sends per byte of the input; null: the ratio of the link.",
+    )
     stages: Annotated[tuple[Stage, ...], Field(min_length=1, description="Stages from the input to the loss."), Many]
     loss: Loss = Field(
         default=Loss.model_construct(), description="Loss, which runs between the forwards and the backwards."
@@ -198,6 +206,12 @@ class ChainInstance(BaseInstance):
         homes = ("parameter_memory", "optimizer_memory")
         is_open = frozenset(key for key in homes if schema == 3 and getattr(self, key) == ANY)
         return super().newer_keys(schema) | is_open
+
+    @property
+    def compression_ratios(self) -> Iterable[Number]:
+        """The compression ratios of the input, of outputs and of saved values that have one of their own."""
+        stages = (ratio for stage in self.stages for ratio in (stage.output_ratio, stage.saved_ratio))
+        return {ratio for ratio in (self.input_ratio, *stages) if ratio is not None}
 
     @property
     def is_chain(self) -> bool:

@@ -29,6 +29,7 @@ TOGETHER = 10_000
 LONGEST_TEXT = 100_000
 
 _ORIGIN = ("module", "op", "source")
+_FURTHER = ("ratio", "shape", "dtype")
 
 
 def graph_columns(values: Any, tasks: Any) -> GraphColumns:
@@ -79,10 +80,9 @@ def can_all_run(columns: GraphColumns, inputs: Sequence[int]) -> bool:
 def _value_record() -> Any:
     import msgspec
 
-    text = str | msgspec.UnsetType
     return msgspec.defstruct(
         "ValueRecord",
-        [("id", str), ("size", int | str), ("shape", Any, msgspec.UNSET), ("dtype", text, msgspec.UNSET)],
+        [("id", str), ("size", int | str), *((key, Any, msgspec.UNSET) for key in _FURTHER)],
         forbid_unknown_fields=True,
         gc=False,
     )
@@ -175,13 +175,13 @@ class _Reader:
     def add_values(self, records: list[Any]) -> int:
         """Add listed values; return their number of keys."""
         records, whole = self._stand_ins(records, _value_record(), Value, len(self.index))
-        shapes, dtypes = [one.shape for one in records], [one.dtype for one in records]
-        absent = _absent()
-        extra = 2 * len(records) - shapes.count(absent) - dtypes.count(absent)
-        if extra:
-            for at, record in enumerate(records, len(self.index)):
-                if at not in whole and (record.shape is not absent or record.dtype is not absent):
-                    whole[at] = _model(Value, record)
+        absent, extra = _absent(), 0
+        for key in _FURTHER:
+            column = list(map(attrgetter(key), records))
+            if column.count(absent) < len(records):
+                present = [at for at, entry in enumerate(column, len(self.index)) if entry is not absent]
+                whole |= {at: _model(Value, records[at - len(self.index)]) for at in present if at not in whole}
+                extra += len(present)
         names = [one.id for one in records]
         self._check(names)
         self._declare(names, [one.size for one in records])

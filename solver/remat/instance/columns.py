@@ -234,16 +234,21 @@ class Values(View["Value"]):
         value = self.columns.shown.get(index)
         if value is not None:
             return value
-        fields = {"id": self.columns.values[index], "size": int(self.columns.size[index]), "shape": None, "dtype": ""}
-        return filled(Value, fields, _OF_VALUES)
+        fields = {"id": self.columns.values[index], "size": int(self.columns.size[index])}
+        return filled(Value, _defaults(Value) | fields, _OF_VALUES)
 
     def canonical(self, text: Callable[[Any], str], time_text: Callable[[Number], str]) -> Iterator[list[str]]:
         """Yield each value as canonical JSON, several thousand at a time: see `View.canonical`."""
+        shown = [(index, value) for index, value in self.columns.shown.items() if value.ratio is not None]
         for begin in range(0, len(self), TOGETHER):
             rows = slice(begin, min(begin + TOGETHER, len(self)))
             sizes = self.columns.size[rows].tolist()
             names = map(encode_basestring, self.columns.values[rows])
-            yield [f'{{"id":{name},"size":{size}}}' for name, size in zip(names, sizes, strict=True)]
+            entries = [f'{{"id":{name},"size":{size}}}' for name, size in zip(names, sizes, strict=True)]
+            for index, value in shown:
+                if rows.start <= index < rows.stop:
+                    entries[index - rows.start] = text(value.model_dump(include={"id", "size", "ratio"}))
+            yield entries
 
 
 def _quoted(names: Names) -> list[str]:
@@ -304,6 +309,7 @@ def columns_of(values: Sequence[Value], tasks: Sequence[Task]) -> GraphColumns:
         return np.array([getattr(task, key) for task in tasks], dtype=bool)
 
     more = {"parallel", "on", "parts", "busy"}
+    shown = {k: value for k, value in enumerate(values) if value.ratio is not None}
     return GraphColumns(
         tasks=Names(task.id for task in tasks),
         values=Names.indexed(index),
@@ -320,6 +326,7 @@ def columns_of(values: Sequence[Value], tasks: Sequence[Task]) -> GraphColumns:
         once=flags("once"),
         given=np.zeros(len(tasks), dtype=np.int64),
         listed=len(values),
+        shown=shown,
         phase=tuple(task.phase for task in tasks),
         origin=tuple((task.origin.module, None, None) for task in tasks),
         whole={

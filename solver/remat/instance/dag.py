@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
@@ -31,6 +31,7 @@ from remat.instance.machine import ANY, MachineModel
 from remat.instance.streaming import check_stream
 from remat.instance.tasks import Names, Task, Value
 from remat.messages import elided, listing
+from remat.units import Number
 
 
 def _place(value: object) -> Any:
@@ -116,6 +117,12 @@ class DagInstance(BaseInstance):
         named = {place.memory for place in (*self.inputs, *self.outputs)}
         named.update(part.memory for task in tasks for part in task.parts or ())
         return frozenset(memory for memory in named if memory is not None)
+
+    @property
+    def compression_ratios(self) -> Iterable[Number]:
+        """The compression ratios of values that have one of their own."""
+        values = self.values if self.columns is None else self.columns.shown.values()
+        return [value.ratio for value in values if value.ratio is not None]
 
     @property
     def is_stream(self) -> bool:

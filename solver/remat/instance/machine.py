@@ -2,7 +2,7 @@
 
 # Annotations are not postponed here: pydantic would have to evaluate each from its text at every start.
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -23,6 +23,7 @@ from remat.instance.fields import (
     fail,
 )
 from remat.messages import unknown_memory
+from remat.units import Number
 
 MOST_PROCESSORS = 4096
 
@@ -81,7 +82,8 @@ class LinkModel(Model):
     )
     ratio: Speed = Field(
         default=1,
-        description="Sent bytes per byte of a value, if the link compresses (remat.instance/3).",
+        description="Sent bytes per byte of a value, if the link compresses and the value has no ratio of its own "
+        "(remat.instance/3).",
     )
     codec: Bandwidth = Field(
         default=None,
@@ -110,6 +112,11 @@ class LinkModel(Model):
         """The link's compression; None if it has none."""
         plain = self.ratio == 1 and self.codec is None
         return None if plain else Packed(self.bandwidth, self.ratio, self.codec)
+
+    def through(self, best: Number) -> Number | None:
+        """Return the bytes per time that cross the link, uncompressed, for values of the ratio `best` or its own."""
+        packed = self.packed
+        return self.bandwidth if packed is None else packed._replace(ratio=min(best, packed.ratio)).through
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -177,11 +184,13 @@ class MachineModel(Model):
         """The memory of the reference processor, the first one of speed 1."""
         return next(processor.memory for processor in self.processors if processor.speed == 1)
 
-    def build(self, uses: Callable[[], Uses] = Uses) -> Machine:
+    def build(self, uses: Callable[[], Uses] = Uses, ratios: Iterable[Number] = ()) -> Machine:
         """Build the machine for placement and the verifier, in canonical order.
 
-        `uses` returns how an instance uses the parts of the machine (see `remat.graph.canonical`).
+        `uses` returns how an instance uses the parts of the machine (see `remat.graph.canonical`). `ratios` are the
+        compression ratios of its values: the bandwidth of a link that compresses is that of the best one.
         """
+        best = min(ratios, default=1)
         memories = tuple(Memory(memory.name, memory.capacity, memory.static) for memory in self.memories)
         index = {memory.name: i for i, memory in enumerate(memories)}
         processors = tuple(
@@ -193,7 +202,7 @@ class MachineModel(Model):
             Link(
                 source=index[link.source],
                 target=index[link.target],
-                bandwidth=link.bandwidth if link.packed is None else link.packed.through,
+                bandwidth=link.through(best),
                 packed=link.packed,
                 latency=link.latency,
                 delay=link.delay,

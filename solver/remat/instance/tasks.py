@@ -7,7 +7,19 @@ from typing import Annotated, Any
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from remat.instance.base import Text
-from remat.instance.fields import LONGEST_NAME, Count, EnergyByType, Flag, Many, Model, Name, Size, TimeByType, fail
+from remat.instance.fields import (
+    LONGEST_NAME,
+    Count,
+    EnergyByType,
+    Flag,
+    Many,
+    Model,
+    Name,
+    Size,
+    Speed,
+    TimeByType,
+    fail,
+)
 from remat.messages import brief
 from remat.units import LARGEST_SIZE, Number
 
@@ -55,9 +67,14 @@ Shape = Annotated[
 class Value(Model):
     """A value, which occupies memory while it is resident."""
 
-    since_3 = frozenset(["shape", "dtype"])
+    since_3 = frozenset(["ratio", "shape", "dtype"])
     id: Name = Field(description="Name, unique among the values.")
     size: Size = Field(description="Bytes that the value occupies while it is resident.")
+    ratio: Speed | None = Field(
+        default=None,
+        description="Bytes that a link with `ratio` or `codec` sends per byte of the value; null: the ratio of the "
+        "link (remat.instance/3).",
+    )
     shape: Shape = Field(default=None, description="Extents of the tensor, for people; null: unknown.")
     dtype: Label = Field(default="", description="Type of the elements, for people.")
 

@@ -34,12 +34,12 @@ def link_between(machine: Machine, source: int, target: int) -> Link:
 
 def copy_time(graph: TaskGraph, machine: Machine, value: int, source: int, target: int) -> Number:
     """Return the time from the start of a copy until its arrival."""
-    return link_between(machine, source, target).time(int(graph.size[value]))
+    return graph.link_for(link_between(machine, source, target), value).time(int(graph.size[value]))
 
 
 def copy_held(graph: TaskGraph, machine: Machine, value: int, source: int, target: int) -> Number:
     """Return how long a copy occupies its link."""
-    link = link_between(machine, source, target)
+    link = graph.link_for(link_between(machine, source, target), value)
     return replace(link, delay=0).time(int(graph.size[value]))
 
 

@@ -32,7 +32,7 @@ class _Placer:
     """
 
     def __init__(self, graph: TaskGraph, machine: Machine) -> None:
-        self.values = len(graph.values)
+        self.graph, self.values = graph, len(graph.values)
         self.size = graph.size.tolist()
         self.time = graph.time.tolist()
         self.types = graph.types
@@ -227,7 +227,7 @@ class _Placer:
         link = self.machine.link_index.get((source, target))
         if link is None:  # the verifier reports it
             return earliest, earliest
-        ends = self.machine.links[link]
+        ends = self.graph.link_for(self.machine.links[link], value)
         held = self.machine.held_by_link[link]
         size = self.size[value]
         moved = size if amount < 0 else amount

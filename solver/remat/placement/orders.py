@@ -218,9 +218,10 @@ class _Waits:
         occupied: list[Number] = []
         delay: list[Number] = []
         ends = zip(self.sent_from.tolist(), self.sent_to.tolist(), strict=True)
+        values = self.sent_value.tolist()
         sizes = self.graph.size[self.sent_value].tolist()
-        for between, size in zip(ends, sizes, strict=True):
-            link = self.machine.link_between(*between)
+        for between, value, size in zip(ends, values, sizes, strict=True):
+            link = self.graph.link_for(self.machine.link_between(*between), value)
             time: Number = link.latency
             if link.bandwidth is not None:
                 exact = isinstance(link.bandwidth, int) and size % link.bandwidth == 0

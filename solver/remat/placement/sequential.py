@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
-from remat.graph.machine import Machine
+from remat.graph.machine import Link, Machine
 from remat.graph.taskgraph import IntArray, NumberArray, TaskGraph
 from remat.placement.outcome import Placement, Unplaceable
 from remat.schedule.steps import StepKind, Steps
@@ -40,22 +41,33 @@ def _durations(graph: TaskGraph, machine: Machine, steps: Steps) -> NumberArray:
         if graph.exact_times and (duration == np.floor(duration)).all() and duration.max(initial=0) < 2**53:
             duration = duration.astype(np.int64)
     for (source, target), index in machine.link_index.items():
-        mine = np.flatnonzero((steps.kind == StepKind.COPY) & (steps.source == source) & (steps.target == target))
-        if len(mine) == 0:
-            continue
-        link = machine.links[index]
-        sizes = graph.size[steps.item[mine]]
-        long = link.latency + int(sizes.max()) / (link.bandwidth or math.inf) >= 2.0**62
-        took: NumberArray = np.full(len(mine), float(link.latency) if long else link.latency)
-        if link.bandwidth is not None:
-            whole = isinstance(link.bandwidth, int) and not (sizes % link.bandwidth).any()
-            took = took + (sizes // link.bandwidth if whole else sizes / link.bandwidth)
-        if took.dtype != duration.dtype and took.dtype == np.float64:
-            duration = duration.astype(np.float64)
-        duration[mine] = took
+        copies = np.flatnonzero((steps.kind == StepKind.COPY) & (steps.source == source) & (steps.target == target))
+        for link, mine in _by_ratio(graph, machine.links[index], copies, steps):
+            sizes = graph.size[steps.item[mine]]
+            long = link.latency + int(sizes.max()) / (link.bandwidth or math.inf) >= 2.0**62
+            took: NumberArray = np.full(len(mine), float(link.latency) if long else link.latency)
+            if link.bandwidth is not None:
+                whole = isinstance(link.bandwidth, int) and not (sizes % link.bandwidth).any()
+                took = took + (sizes // link.bandwidth if whole else sizes / link.bandwidth)
+            if took.dtype != duration.dtype and took.dtype == np.float64:
+                duration = duration.astype(np.float64)
+            duration[mine] = took
     if duration.dtype == np.int64 and float(duration.astype(np.float64).sum()) >= 2.0**62:
         duration = duration.astype(np.float64)
     return duration
+
+
+def _by_ratio(graph: TaskGraph, link: Link, copies: IntArray, steps: Steps) -> Iterator[tuple[Link, IntArray]]:
+    """Yield a link with the bandwidth for each compression ratio, and the copies of values with this ratio."""
+    if not graph.ratios or link.packed is None:
+        if len(copies):
+            yield link, copies
+        return
+    found: dict[Link, list[int]] = {}
+    for copy, value in zip(copies.tolist(), steps.item[copies].tolist(), strict=True):
+        found.setdefault(graph.link_for(link, value), []).append(copy)
+    for own, mine in found.items():
+        yield own, np.array(mine, dtype=np.int64)
 
 
 def _place_drops(

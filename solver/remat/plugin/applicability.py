@@ -37,6 +37,9 @@ def check_reach(problem: Problem, solver: Algorithm) -> None:
                     f"{solver.name!r} knows no link such as {machine.link_name(index)}, whose {why}",
                     argument="algorithm",
                 )
+    if solver.several_memories and not solver.ratios and problem.graph.ratios:
+        name = problem.graph.described_value(min(problem.graph.ratios), repr)
+        raise OptionError(f"{solver.name!r} knows no value such as {name}, with its own ratio", argument="algorithm")
     if solver.several_memories or len(machine.memories) == 1:
         return
     graph, first, own = problem.graph, machine.memories[0].name, machine.memories[machine.processors[0].memory].name

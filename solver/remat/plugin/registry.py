@@ -100,6 +100,8 @@ class Algorithm:
         on these machines hold for schedules on one processor. Algorithms for pipelines always support several.
     any_links : bool
         Whether it supports links with a `delay`, and transfers that occupy more than their channel.
+    ratios : bool
+        Whether it supports values with a compression ratio of their own. Relevant with `several_memories` only.
     devices : bool
         Whether it supports these features of kind `dag`: times by type, tasks tied to processors, inputs that the
         schedule places, and memories with static bytes.
@@ -167,6 +169,7 @@ class Algorithm:
     several_memories: bool = False
     several_processors: bool = False
     any_links: bool = False
+    ratios: bool = False
     devices: bool = False
     collectives: bool = False
     ranks: bool = False

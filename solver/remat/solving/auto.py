@@ -30,6 +30,7 @@ AUTO = registry.Algorithm(
     several_memories=True,
     several_processors=True,
     any_links=True,
+    ratios=True,
     devices=True,
     slices=True,
     anytime=True,

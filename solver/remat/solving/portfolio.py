@@ -36,7 +36,10 @@ EARLY_SHARE = 0.5
 
 EXPLORATION, SECOND_EXPLORATION = 0.25, 0.2
 """Shares of the time in which all anytime algorithms are tried, and again those that were too slow for a schedule; the
-best of them has the rest."""
+best of them has most of the rest."""
+
+COMMITTED = 2 / 3
+"""Share of the time after the first tries for the best of them, half of the limit, if other algorithms can go on."""
 
 LATE_EXPLORATION = 0.5
 """Share of the second try if all were too slow: they start again, and would be as late in less time."""
@@ -50,8 +53,11 @@ GROWTH, GAIN = 4, 0.001
 IDLE_ROUNDS, IDLE_ROUNDS_WITHIN = 1, 3
 """Rounds of deepening without a gain after which it ends: by default, and within a time limit that the user set."""
 
-MOST_ASKED_OTHERS = 2000
+MOST_ASKED_OTHERS = 20_000
 """Most tasks for which algorithms for other instances are asked in the time that is left."""
+
+ASKED_LONGER, LONGER = 3, 0.5
+"""Number of these that run again if the time stopped them, best first, and the share of the time left for each."""
 
 GAP = 0.001
 """Share of the makespan to which the gap is closed by default, in instances of more than `SMALL` tasks."""
@@ -151,12 +157,16 @@ class _Portfolio:
         # Within a user's time limit, covered algorithms may still beat others in their share of the time.
         goes_on = self.context.limit_given and len(self.problem.graph.tasks) <= MOST_ASKED_OTHERS
         # Half of it is left for searchers that may run deeper.
-        later = bool(chosen.covered)
+        later, stopped = bool(chosen.covered), list[_Answer]()
         for listed, after in ((chosen.others, later), (chosen.covered, 0)):
             reserve = len(listed) if self._searchers() else 0
             for k, candidate in enumerate(listed):
                 if self.best is None or goes_on:
-                    self._ask(candidate, share=1 / (len(listed) - k + after + reserve))
+                    answer = self._ask(candidate, share=1 / (len(listed) - k + after + reserve))
+                    stopped += [answer] if answer is not None and answer.proposal.termination in CUT else []
+        # A small share of the time says little of who could do better.
+        for answer in sorted(stopped, key=lambda one: one.rank[:3])[: ASKED_LONGER if goes_on else 0]:
+            self._ask(answer.candidate, share=LONGER, again=True)
 
     def deepen(self) -> None:
         """Run the best searchers again with more and more work, until there is no gain, or no time for a round."""
@@ -236,10 +246,10 @@ class _Portfolio:
     def _explore_and_commit(self, listed: Sequence[Candidate], others: Sequence[Candidate]) -> None:
         """Ask all for a while, and then the one that did best for as long as there is time.
 
-        The one that is best after the first try has more than half of the time. Those that were stopped before they had
-        any schedule are asked once more, since that says nothing of how good they are. As long as nobody has a
-        schedule, the `others` are asked before anybody is asked again. If the user gave no limit, each goes on until
-        its own limit of work, as long as the others have their share of the time.
+        The one that is best after the first try has half of the time or more, and the next ones most of what is left.
+        Those that were stopped before they had any schedule are asked once more, since that says nothing of how good
+        they are. As long as nobody has a schedule, the `others` are asked before anybody is asked again. If the user
+        gave no limit, each goes on until its own limit of work, as long as the others have their share of the time.
         """
         if len(listed) < 2 or not self.context.limit_given:
             # On small instances an exact search ends soon, and its proof saves the other algorithms' whole work.
@@ -254,8 +264,10 @@ class _Portfolio:
             known = [entry for entry in unfinished if entry[0] not in unknown]
             share = SECOND_EXPLORATION if known or self.hopeless else LATE_EXPLORATION
             unfinished = known + self._explore(unknown, share, again=True)
-        for candidate, _ in sorted(unfinished, key=lambda entry: entry[1].rank[:3]):
-            self._ask(candidate, again=True)
+        order = [candidate for candidate, _ in sorted(unfinished, key=lambda entry: entry[1].rank[:3])]
+        for k, candidate in enumerate(order):
+            others_follow = any(after.algorithm.name != candidate.algorithm.name for after in order[k + 1 :])
+            self._ask(candidate, share=COMMITTED if others_follow else 1.0, again=True)
 
     def _explore(
         self, listed: Sequence[Candidate], share: float, *, again: bool = False

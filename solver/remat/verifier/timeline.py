@@ -8,6 +8,7 @@ completes before the next one begins.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -64,13 +65,16 @@ def durations(graph: TaskGraph, machine: Machine, steps: Steps, *, valid: BoolAr
     if any(processor.speed != 1 for processor in machine.processors):
         apart = np.isin(steps.item, list(graph.parts)) if graph.parts else False
         result = _at_their_speed(result, machine, steps, is_run & ~np.asarray(apart, dtype=bool))
+    took: NumberArray
     for index, ends in enumerate(machine.links):
         mine = np.flatnonzero(link == index)
         if len(mine) == 0:
             continue
         moved = np.where(steps.amount[mine] < 0, graph.size[steps.item[mine]], steps.amount[mine])
-        if ends.bandwidth is None:
-            took: NumberArray = np.full(len(mine), ends.latency)
+        if ends.packed is not None and graph.ratios:
+            took = _compressed(graph, ends, steps.item[mine], moved)
+        elif ends.bandwidth is None:
+            took = np.full(len(mine), ends.latency)
         elif _is_whole(ends, moved):
             took = ends.latency + moved // ends.bandwidth
         else:
@@ -112,6 +116,21 @@ def _at_once(times: NumberArray, graph: TaskGraph, machine: Machine, steps: Step
     result = times.astype(np.result_type(times, common))
     result[second - 1] = result[second] = common
     return result
+
+
+def _compressed(graph: TaskGraph, link: Link, values: IntArray, moved: IntArray) -> NumberArray:
+    """Return the times of compressed copies: latency + bytes (ratio/bandwidth + 1/codec), with the values' ratios."""
+    assert link.packed is not None
+    bandwidth, codec = (
+        None if one is None else Fraction(str(one)) for one in (link.packed.bandwidth, link.packed.codec)
+    )
+    unpacking = 0 if codec is None else 1 / codec
+    latency, exact = Fraction(str(link.latency)), list[Fraction]()
+    for value, size in zip(values.tolist(), moved.tolist(), strict=True):
+        sending = 0 if bandwidth is None else Fraction(str(graph.ratios.get(value, link.packed.ratio))) / bandwidth
+        exact.append(latency + size * (sending + unpacking))
+    whole = isinstance(link.latency, int) and all(one.denominator == 1 and one < 2**62 for one in exact)
+    return np.array([int(one) for one in exact]) if whole else np.array([float(one) for one in exact])
 
 
 def delays(machine: Machine, link: IntArray) -> NumberArray:

@@ -43,7 +43,19 @@ def lower_chain(document, on):
         first=first,
         static=document.get("static_memory", 0),
     )
-    return _train(graph, document, stages, on)
+    return replace(_train(graph, document, stages, on), ratios=_ratios(document, graph))
+
+
+def _ratios(document, graph):
+    """Return the shares of x and s that a link sends, where the document gives them."""
+    found, stages = {"x0": document.get("input_ratio")}, []
+    for given in document["stages"]:
+        stages += [given] * given.get("repeat", 1)
+    for i, given in enumerate(stages, 1):
+        found[f"x{i}"] = given.get("output_ratio")
+        saved = [name for name in graph.values if re.fullmatch(rf"s{i}(\.\d+)?", name)]
+        found |= dict.fromkeys(saved, given.get("saved_ratio"))
+    return {name: share for name, share in found.items() if share is not None}
 
 
 def _parameters(stage):

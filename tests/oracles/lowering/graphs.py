@@ -58,6 +58,7 @@ def lower_dag(document, on):
         frozenset(free),
         max(free.values(), default=1),
         free,
+        {value["id"]: value["ratio"] for value in document.get("values", []) if value.get("ratio") is not None},
     )
 
 

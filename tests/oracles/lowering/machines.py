@@ -59,7 +59,9 @@ def read_machine(document):
             channel = ("own channel of link", number)  # a tuple can be nobody else's name
         channel, *also = channel if isinstance(channel, list) else [channel]
         figures = _crossing(entry), entry.get("latency") or 0, channel, entry.get("delay") or 0
-        links.append(Link(entry["source"], entry["target"], *figures, tuple(also)))
+        packs = entry.get("ratio", 1) != 1 or entry.get("codec") is not None
+        packed = (entry.get("bandwidth"), entry.get("codec"), entry.get("ratio", 1)) if packs else None
+        links.append(Link(entry["source"], entry["target"], *figures, tuple(also), packed))
     static = {entry["name"]: entry["static"] for entry in document["memories"] if entry.get("static")}
     measured = [name for name in processors if name not in speeds]  # whose speed is 1
     working = processors[measured[0]]

@@ -1,6 +1,7 @@
 """Plain task graphs and machines, and how long a run or a transfer takes."""
 
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Graph:
     placeable: frozenset = frozenset()  # inputs whose memories the schedule chooses, one to `copies` of them
     copies: int = 1
     most: dict = field(default_factory=dict)  # copies of those placeable inputs for which it is another number
+    ratios: dict = field(default_factory=dict)  # values of which a link that packs sends another share than usual
     follows: dict = field(default_factory=dict)  # placeable inputs, and what has to lie in their places at the end
 
 
@@ -52,12 +54,24 @@ class Link:
     channel: object
     delay: float = 0  # from when the channel is free until the data is there
     also: tuple = ()  # what a transfer occupies beside its channel
+    packed: tuple | None = None  # bytes per time of what is sent, and of the codec (None: infinite); the share sent
 
-    def duration(self, size):
-        """Return how long `size` bytes occupy the channel, an integer when it divides exactly."""
+    def duration(self, size, own=None):
+        """Return how long `size` bytes occupy the channel, an integer when it divides exactly.
+
+        A link that packs sends the share `own` of the bytes, where the value has one.
+        """
+        if own is not None and self.packed is not None:
+            return whole(self.latency + size * self.per_byte(own))
         if self.bandwidth is None:
             return self.latency
         return self.latency + ratio(size, self.bandwidth)
+
+    def per_byte(self, own):
+        """Return the exact time of a byte of a value, of which the share `own` is sent after the codec."""
+        *rates, usual = self.packed
+        wire, codec = (0 if rate is None else 1 / Fraction(str(rate)) for rate in rates)
+        return Fraction(str(usual if own is None else own)) * wire + codec
 
 
 @dataclass(frozen=True)
@@ -79,6 +93,11 @@ class Machine:
     def link(self, source, target):
         """Return the first link from source to target, or None."""
         return next((link for link in self.links if (link.source, link.target) == (source, target)), None)
+
+
+def whole(time):
+    """Return an exact time as an integer if it is one, else as a float."""
+    return int(time) if isinstance(time, Fraction) and time.denominator == 1 else float(time)
 
 
 def ratio(numerator, denominator):

@@ -11,7 +11,7 @@ def _durations(graph, machine, steps):
     for index, step in enumerate(steps):
         if "copy" in step:
             link = machine.link(step["from"], step["to"])
-            found[index] = link.duration(graph.values[step["copy"]]) + link.delay
+            found[index] = link.duration(graph.values[step["copy"]], graph.ratios.get(step["copy"])) + link.delay
         elif graph.tasks[step["run"]].parts:
             found[index] = graph.tasks[step["run"]].time
         else:

@@ -23,6 +23,11 @@ ALGORITHMS: tuple[Algorithm, ...] = (
                 applies="remat_algorithms.chain.applicability:parameters_stay",
                 kinds=("chain",),
             ),
+            Trial(
+                when="unequal steps in one memory",
+                applies="remat_algorithms.adjoint.applicability:unequal_in_one_memory",
+                kinds=("adjoint",),
+            ),
             Trial(when="to search beyond nested schedules", kinds=("join",)),
             Trial(
                 when="no values to offload, or more than 20,000 tasks",

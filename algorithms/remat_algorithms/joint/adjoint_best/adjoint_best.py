@@ -6,8 +6,9 @@ The parts run in this order, and each tries to beat the best schedule found befo
    any of them. Loops of moderate length also run as chains: in `rotor-float` for the working memory alone, with states
    and tapes, and in `remat-offload-best` with storage, to which any value may be moved.
 2. Tables over ranges of steps: one over bytes of the working memory and free bytes or prices of levels
-   (`working_table`), and one over free bytes of all levels (`persistent_table`). They give the best persistent
-   schedule, except where a level has a price or sizes are rounded up to the units of a table.
+   (`working_table`), one over free bytes of all levels (`persistent_table`), and in one memory one over blocks of steps
+   and free bytes (`block_table`). They give the best persistent schedule, except where a level has a price, sizes are
+   rounded up to the units of a table, or blocks have several steps.
 3. Exact solution of tiny instances, by a shortest path over the placement of states (`search`). The best schedule of 1.
    and 2. prunes most of the search.
 4. Large neighborhood search: the search of 3. replaces a window of the schedule by the shortest path between its ends,
@@ -41,6 +42,7 @@ from remat.plugin import (
     Steps,
     Termination,
 )
+from remat_algorithms.joint.adjoint_best.block_table import LITTLE_WORK, MUCH_WORK, BlockTable
 from remat_algorithms.joint.adjoint_best.bound import lower_bound
 from remat_algorithms.joint.adjoint_best.initial_schedules import (
     LITTLE,
@@ -50,7 +52,7 @@ from remat_algorithms.joint.adjoint_best.initial_schedules import (
     within_given_time,
 )
 from remat_algorithms.joint.adjoint_best.model import Model, Operation, cost, operations_of, steps_of, without_unread
-from remat_algorithms.joint.adjoint_best.persistent_table import LevelTable, SharedTable, stores
+from remat_algorithms.joint.adjoint_best.persistent_table import LevelTable, stores
 from remat_algorithms.joint.adjoint_best.remaining_time import RemainingTime
 from remat_algorithms.joint.adjoint_best.search import Search
 from remat_algorithms.joint.adjoint_best.window_search import Windows
@@ -286,18 +288,23 @@ def _search_windows(
 
 
 def _from_table(model: Model, context: Context) -> list[Operation] | None:
-    if len(model.capacity) == 1:
-        shared = SharedTable(model)
-        return shared.operations() if shared.possible and shared.fill(lambda: context.stopped) else None
     found: list[list[Operation]] = []
+    if len(model.capacity) == 1:
+        for work in (LITTLE_WORK, MUCH_WORK):
+            table = BlockTable(model, work)
+            if table.possible and table.fill(lambda: context.stopped):
+                found += filter(None, [table.operations()])
+            if table.possible and table.whole:
+                break
+        return min(found, key=lambda operations: cost(model, operations), default=None)
     working = WorkingTable.of(model)
     if working is not None:
         found += filter(None, [working.best(lambda: context.stopped)])
     places = stores(model)
     if places and (not found or (working is not None and working.priced)) and not context.stopped:
-        table = LevelTable(model, places)
-        if table.possible and table.fill(lambda: context.stopped):
-            found += filter(None, [table.operations()])
+        levels = LevelTable(model, places)
+        if levels.possible and levels.fill(lambda: context.stopped):
+            found += filter(None, [levels.operations()])
     return min(found, key=lambda operations: cost(model, operations), default=None)
 
 

@@ -14,14 +14,6 @@ every part of the schedule may use every level, since f contains the free bytes.
 schedules whose working memory holds one state. In these schedules a checkpoint stays until its range is reversed, or
 moves when its range begins again. If the sizes' common divisor is too small for the table, sizes are rounded up to its
 units, and the table is exact up to this rounding.
-
-If all data is in one memory of M bytes in addition to x_i, adjoints included, and y_{k+1} has y bytes:
-
-    R(i, i, M) = 0 if the backward fits
-    R(i, k, M) = min over i < j <= k of U(i, j) + R(j, k, M - s_j) + R(i, j-1, M),  if s_t + y <= M for all i < t <= j
-
-and the first sweep, before any adjoint, is R(., n-1, .) with y = 0. Its left parts run with adjoints: they are
-R(i, j-1, M) with their respective y.
 """
 
 from __future__ import annotations
@@ -34,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from remat.plugin import IntArray, Number, NumberArray
-from remat_algorithms.joint.adjoint_best.model import UNBOUNDED, Kind, Model, Operation
+from remat_algorithms.joint.adjoint_best.model import Kind, Model, Operation
 
 MOST_CELLS = 40_000_000
 MOST_WORK = 2_000_000_000
@@ -300,69 +292,6 @@ def _grid(state: list[int], places: list[Store], cells: int) -> tuple[list[int],
         counts.append(count)
         sizes.append(units)
     return counts, sizes
-
-
-class SharedTable:
-    """The table R, for one memory with all data; shape (k, i, M), each row shifted by the size of its x_i."""
-
-    def __init__(self, model: Model) -> None:
-        n = model.steps
-        self.model = model
-        cells = min(MOST_CELLS // (2 * n * n), MOST_WORK // max(1, n**3 // 6), 4000)
-        total = sum(model.state) + max(model.adjoint) + max(model.extra)
-        room = min(model.capacity[0], total)
-        self.possible = cells >= 4 and room < UNBOUNDED
-        common = [*model.state, *model.adjoint[:-1], *model.extra]
-        self.count, units = units_of(common, max(room, 1), max(1, cells))
-        self.state, self.adjoint, self.extra = units[:n], np.append(units[n : 2 * n], 0), units[2 * n :]
-        self.ends = np.concatenate(([0.0], np.cumsum(np.array(model.forward, float))))
-
-    def fill(self, stopped: Callable[[], bool]) -> bool:
-        """Fill the table; False if stopped. O(n^3 cells) time in O(n^2) array operations."""
-        n, width = self.model.steps, self.count + 1
-        free = np.arange(width)
-        self.plain = np.full((n, n, width), np.inf)  # [i, k]: R(i, k, M)
-        self.shifted = np.full((n, n, width), np.inf)  # [k, j]: R(j, k, M - s_j)
-        for k in range(n):
-            if stopped():
-                return False
-            above = int(self.adjoint[k + 1])
-            for i in range(k, -1, -1):
-                row = self.plain[i, k]
-                if i == k:
-                    row[free >= above + int(self.extra[k])] = 0
-                else:
-                    passes = free >= np.maximum.accumulate(self.state[i + 1 : k + 1])[:, None] + above
-                    moved = (self.ends[i + 1 : k + 1] - self.ends[i])[:, None]
-                    sums = self.shifted[k, i + 1 : k + 1] + self.plain[i, i:k] + moved
-                    row[:] = np.where(passes, sums, np.inf).min(axis=0)
-                size = int(self.state[i])
-                if size < width:
-                    self.shifted[k, i, size:] = row[: width - size]
-        return True
-
-    def operations(self) -> list[Operation] | None:
-        """Return the best schedule; None if there is none."""
-        n = self.model.steps
-        width = self.count - int(self.state[0])
-        if width < 0 or not np.isfinite(self.plain[0, n - 1, width]):
-            return None
-        emitter = Emitter()
-        stack = [(0, n - 1, width)]
-        while stack:
-            i, k, free = stack.pop()
-            if i == k:
-                emitter.kept.discard(i)
-                emitter.back(i)
-                continue
-            passes = free >= np.maximum.accumulate(self.state[i + 1 : k + 1]) + int(self.adjoint[k + 1])
-            sums = self.shifted[k, i + 1 : k + 1, free] + self.plain[i, i:k, free] + self.ends[i + 1 : k + 1]
-            j = i + 1 + int(np.argmin(np.where(passes, sums, np.inf)))
-            emitter.kept.add(i)
-            emitter.advance(i, j)
-            stack.append((i, j - 1, free))
-            stack.append((j, k, free - int(self.state[j])))
-        return emitter.operations
 
 
 class Emitter:

@@ -44,12 +44,18 @@ class Outline:
     ahead: bool = True
 
     @staticmethod
-    def of(problem: Problem, costs: StageCosts, stages: tuple[Stage, ...], name: str) -> Outline:
-        """Return the outline of stages of consecutive layers."""
+    def of(
+        problem: Problem,
+        costs: StageCosts,
+        stages: tuple[Stage, ...],
+        name: str,
+        chains: tuple[tuple[int, int], ...] = (),
+    ) -> Outline:
+        """Return the outline of stages of consecutive layers; `chains` as in `PipelineModel`."""
         instance = problem.instance
         assert isinstance(instance, PipelineInstance)
         levels = tuple(costs.levels(stage.layers, stage.device) for stage in stages)
-        model = model_of(problem, instance, stages)
+        model = model_of(problem, instance, stages, chains)
         ahead = instance.cluster.transfers == "overlap"
         return Outline(name, stages, model, levels, (0,) * model.devices, ahead)
 
@@ -75,6 +81,19 @@ class Outline:
                 return False
         return True
 
+    def splits_like(self, orders: Orders) -> bool:
+        """Whether orders of the same stages run the same micro-batches in each."""
+        first, count = self.model.first_batch, self.model.count
+        return all(0 <= one.batch - first[one.stage] < count[one.stage] for listed in orders.lists for one in listed)
+
+    def lists(self, orders: Orders) -> Lists:
+        """Return orders as lists of the model."""
+        first = self.model.first_batch
+        return tuple(
+            tuple((int(one.phase), one.stage, one.batch - first[one.stage]) for one in listed)
+            for listed in orders.lists
+        )
+
     def facts(self) -> Facts:
         """Encode the outline for the kernel."""
         return facts_of(
@@ -83,15 +102,15 @@ class Outline:
 
     def orders(self, lists: Lists, level: IntArray, advance: IntArray) -> Orders:
         """Return lists as orders of stages that recompute according to their levels."""
-        batches = self.model.batches
+        first, count = self.model.first_batch, self.model.count
         stages = []
         for stage, own in enumerate(self.stages):
             of_segment: dict[tuple[int, ...], list[int]] = {}
-            for batch in range(batches):
+            for batch in range(count[stage]):
                 for segment in self.levels[stage][int(level[stage, batch])].segments:
-                    of_segment.setdefault(tuple(own.layers[k] for k in segment), []).append(batch)
+                    of_segment.setdefault(tuple(own.layers[k] for k in segment), []).append(first[stage] + batch)
             segments = tuple(
-                Segment(layers, None if len(which) == batches else tuple(which))
+                Segment(layers, None if len(which) == count[stage] else tuple(which))
                 for layers, which in sorted(of_segment.items())
             )
             stages.append(replace(own, recompute=segments))
@@ -100,7 +119,7 @@ class Outline:
             device: list[Pass] = []
             for phase, stage, batch in listed:
                 if self.ahead and phase == Phase.B and advance[stage, batch] and level[stage, batch]:
-                    device.append(Pass(Phase.R, stage, batch))
-                device.append(Pass(Phase(phase), stage, batch))
+                    device.append(Pass(Phase.R, stage, first[stage] + batch))
+                device.append(Pass(Phase(phase), stage, first[stage] + batch))
             found.append(tuple(device))
         return Orders(tuple(stages), tuple(found))

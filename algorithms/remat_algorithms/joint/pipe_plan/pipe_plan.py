@@ -121,10 +121,10 @@ class PlanOptions(Options):
     recompute: Literal["none", "full", "any"] = Field(
         default="any", description="which layers may be recomputed: none, whole stages (full), or any subset (any)"
     )
-    placement: Literal["any", "chain", "v", "interleaved", "w"] = Field(
+    placement: Literal["any", "chain", "v", "interleaved", "w", "bidirectional"] = Field(
         default="any",
-        description="stages per device: one (chain), two in a V (v), several round-robin (interleaved), or four in "
-        "two Vs (w); any: try all",
+        description="stages per device: one (chain), two in a V (v), several round-robin (interleaved), four in two Vs "
+        "(w), or two copies of the layers in opposite directions (bidirectional); any: try all",
     )
     chunks: int = Field(default=2, ge=2, le=64, description="number of stages per device if they are interleaved")
     moves: int | None = Field(
@@ -273,19 +273,20 @@ class _Planning:
 
     def _outlines(self) -> Iterator[tuple[Outline, list[Lists]]]:
         """Yield evenly cut stages on places, with their named orders."""
-        shapes = ("v", "chain", "interleaved", "w") if self.options.placement == "any" else (self.options.placement,)
+        every = ("v", "chain", "interleaved", "w", *(("bidirectional",) if self.instance.copies > 1 else ()))
+        shapes = every if self.options.placement == "any" else (self.options.placement,)
         if self.instance.has_skips or self.instance.cut:
             return
         found = False
         refused: OptionError | None = None
         for shape in shapes:
             try:
-                staged = self._staging(shape)
+                stages, starts, chains = self._staging(shape)
             except OptionError as error:
                 refused = refused or error
                 continue
             found = True
-            yield Outline.of(self.problem, self.costs, staged[0], shape), list(staged[1])
+            yield Outline.of(self.problem, self.costs, stages, shape, chains), list(starts)
         if not found and self.options.placement != "any" and refused is not None:
             raise refused
         if self.options.placement == "any":
@@ -308,15 +309,15 @@ class _Planning:
         layers, types = self.instance.each_layer(), self.instance.device_types
         return all(layers[layer].work_on(types[stage.device]) is not None for stage in stages for layer in stage.layers)
 
-    def _staging(self, shape: str) -> tuple[tuple[Stage, ...], Sequence[Lists]]:
+    def _staging(self, shape: str) -> tuple[tuple[Stage, ...], Sequence[Lists], tuple[tuple[int, int], ...]]:
         if shape != "w":
             found: Staging = staging(self.problem, shape, self.options.chunks)
-            return found.stages, found.starts
+            return found.stages, found.starts, found.model.chains
         row = list(range(len(self.problem.machine.processors)))
         place = (row + row[::-1]) * 2
         cuts = balanced_cuts(self.instance, [[device] for device in place])
         pairs = zip(cuts[:-1], cuts[1:], place, strict=True)
-        return tuple(Stage(tuple(range(first, end)), device) for first, end, device in pairs), ()
+        return tuple(Stage(tuple(range(first, end)), device) for first, end, device in pairs), (), ()
 
     def _begin(self, outline: Outline, starts: list[Lists]) -> None:
         """Build the first schedules of an outline."""
@@ -421,8 +422,8 @@ class _Planning:
 
     def _go_on(self, line: _Line | None, orders: Orders) -> None:
         """Add orders of a line's stages to the schedules that it continues from."""
-        if line is not None and not orders.paired:
-            lists = tuple(tuple((int(one.phase), one.stage, one.batch) for one in listed) for listed in orders.lists)
+        if line is not None and not orders.paired and line.outline.splits_like(orders):
+            lists = line.outline.lists(orders)
             line.entries = sorted([*line.entries, *line.walks.begin([lists])], key=lambda entry: entry.figure)
             line.entry = line.entries[0]
 

@@ -18,6 +18,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="-",
         requires=("ortools",),
         several_memories=True,
+        ratios=True,
         anytime=True,
         trials=(
             Trial(
@@ -39,6 +40,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         deviates="paging takes time; stages are merged if the program is too large; minimizes the makespan by default",
         requires=("ortools", "pulp"),
         several_memories=True,
+        ratios=True,
         anytime=True,
         covered_by=GENERAL,
     ),

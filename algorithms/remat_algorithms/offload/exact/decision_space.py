@@ -104,7 +104,8 @@ class Setting:
             for link in self._links(value):
                 ends = machine.links[link]
                 for rank in range(min(1, effort.copies) if self._ample(ends.target) else effort.copies):
-                    self._add(Act(value, link, transfer_time(ends, self.size[value]), False), rank)
+                    time = transfer_time(graph.link_for(ends, value), self.size[value])
+                    self._add(Act(value, link, time, False), rank)
                     self.reads.append([(value, ends.source)])
                     self.slots.append(Slot(value, ends.target, len(self.acts) - 1))
 

@@ -142,7 +142,7 @@ class _Space:
         durations = [rational(time) for time in graph.time.tolist()]
         sizes = graph.size.tolist()
         copies = [
-            (link, value, transfer_time(ends, size))
+            (link, value, transfer_time(graph.link_for(ends, value), size))
             for link, ends in enumerate(machine.links)
             if ends.source != ends.target
             for value, size in enumerate(sizes)

@@ -390,7 +390,10 @@ def _pager(problem: Problem, options: PoetOptions) -> Pager | None:
         return None
     sizes = graph.size.tolist()
     out, back = machine.link_index[home, second], machine.link_index[second, home]
-    out_time, back_time = ([float(transfer_time(machine.links[link], size)) for size in sizes] for link in (out, back))
+    out_time, back_time = (
+        [float(transfer_time(graph.link_for(machine.links[link], value), size)) for value, size in enumerate(sizes)]
+        for link in (out, back)
+    )
     capacity = machine.memories[second].capacity
     lying = frozenset(value for value, memory in begin if memory == second)
     ending = {entry.value for entry in graph.outputs if machine.memory_index[entry.memory or names[0]] == second}

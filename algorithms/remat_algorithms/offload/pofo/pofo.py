@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from pydantic import Field
 
-from remat.plugin import Chain, Context, OptionError, Problem, Proposal
+from remat.plugin import Chain, Context, Link, OptionError, Problem, Proposal, TaskGraph
 from remat_algorithms.chain.rotor.rotor import RotorOptions
 from remat_algorithms.chain.rotor.rotor import solve as solve_rotor
 from remat_algorithms.chain.rotor.traceback import Reader
@@ -224,15 +224,19 @@ def _placed(problem: Problem, ways: tuple[Route, ...], table: PofoTable) -> Plan
 
 
 def _rates(problem: Problem, route: Route) -> Rates:
-    """Return the rates of a route's slowest links; a shared channel has half of them."""
-    machine = problem.machine
-    out = min(_bandwidth(machine.links[link].bandwidth) for link in route.out)
-    back = min(_bandwidth(machine.links[link].bandwidth) for link in route.back)
+    """Return the rates of a route's slowest links; if values have ratios, the mean over the bytes of all values."""
+    links = problem.machine.links
+    out = min(_bandwidth(problem.graph, links[link]) for link in route.out)
+    back = min(_bandwidth(problem.graph, links[link]) for link in route.back)
     return Rates(out, back)
 
 
-def _bandwidth(bandwidth: float | None) -> float:
-    return np.inf if bandwidth is None else float(bandwidth)
+def _bandwidth(graph: TaskGraph, link: Link) -> float:
+    if not graph.ratios or link.bandwidth is None:
+        return np.inf if link.bandwidth is None else float(link.bandwidth)
+    rates = [graph.link_for(link, value).bandwidth for value in range(len(graph.values))]
+    time = sum(size / rate for size, rate in zip(graph.size.tolist(), rates, strict=True) if rate is not None)
+    return float(graph.size.sum()) / time if time else float(link.bandwidth)
 
 
 def _notes(plan: Plan, modelled: list[Modelled]) -> list[str]:

@@ -16,6 +16,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         complexity="O(L log L)",
         reference="Rhu et al. 2016",
         several_memories=True,
+        ratios=True,
         covered_by=GENERAL,
     ),
     Algorithm(
@@ -29,6 +30,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Rhu et al. 2016",
         deviates="a stage of several operators counts if one of them is a convolution",
         several_memories=True,
+        ratios=True,
         covered_by=GENERAL,
     ),
     Algorithm(
@@ -42,6 +44,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Rhu et al. 2016",
         deviates="takes the fastest pass in place of the first that fits; counts saved bytes in addition to workspaces",
         several_memories=True,
+        ratios=True,
         covered_by=GENERAL,
     ),
     Algorithm(
@@ -53,8 +56,9 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         guarantee="heuristic",
         complexity="O(L log L)",
         reference="after Shriram et al. 2019",
-        deviates="compresses at the link, not at the host, with the link's ratio and codec; one ratio for all values",
+        deviates="compresses at the link, not at the host, with the ratio of each value and the codec of the link",
         several_memories=True,
+        ratios=True,
         covered_by=GENERAL,
     ),
     Algorithm(
@@ -69,6 +73,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="after Le et al. 2018",
         deviates="measures distances in runs of one order, not in levels; searches thresholds, bounds and strategies",
         several_memories=True,
+        ratios=True,
         covered_by=GENERAL,
     ),
     Algorithm(
@@ -83,6 +88,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="Zhang et al. 2019",
         deviates="its memory pool is an option; transfers start when this project's dispatcher decides",
         several_memories=True,
+        ratios=True,
         anytime=True,
         covered_by=GENERAL,
     ),
@@ -96,6 +102,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="after Peng et al. 2020",
         deviates="accesses are known in advance, not measured at run time",
         several_memories=True,
+        ratios=True,
         covered_by=GENERAL,
     ),
     Algorithm(
@@ -109,6 +116,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="torchtitan's auto_perf_maxing, 2026",
         deviates="reruns with smaller budgets if its schedule does not fit",
         several_memories=True,
+        ratios=True,
         covered_by=GENERAL,
     ),
     Algorithm(
@@ -122,6 +130,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="after Wang et al. 2018",
         deviates="selects expensive layers by operators, names or times; one order of the layers; no choice of kernels",
         several_memories=True,
+        ratios=True,
         covered_by=GENERAL,
     ),
     Algorithm(
@@ -136,6 +145,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         reference="after Huang et al. 2020",
         deviates="the allocation gene (an option) orders a best fit in place of pools of equal blocks",
         several_memories=True,
+        ratios=True,
         anytime=True,
         covered_by=GENERAL,
     ),

@@ -124,7 +124,7 @@ class _Collector:
             return time if item in graph.parts else run_time(machine.processors[self._processor(step)], time)
         if kind == StepKind.COPY:
             link = machine.link_index[int(steps.source[step]), int(steps.target[step])]
-            return machine.links[link].time(int(graph.size[item]))
+            return graph.link_for(machine.links[link], item).time(int(graph.size[item]))
         return 0
 
     def _processor(self, step: int) -> int:

@@ -275,7 +275,7 @@ class _Simulation:
 
     def _begin(self, index: int, resource: int) -> None:
         transfer = self.transfers[index]
-        link = self.machine.links[transfer.link]
+        link = self.graph.link_for(self.machine.links[transfer.link], transfer.value)
         size = self.size[transfer.value]
         self._take(link.target, size)
         self.busy[resource] = True
@@ -385,7 +385,8 @@ class _Simulation:
             if transfer is None or transfer.last_use is None or place.get(transfer.last_use, -1) < at:
                 continue
             run = place[transfer.last_use]
-            end = start + self.machine.links[transfer.link].time(int(self.graph.size[transfer.value]))
+            link = self.graph.link_for(self.machine.links[transfer.link], transfer.value)
+            end = start + link.time(int(self.graph.size[transfer.value]))
             if end - self.log[run][0] <= instant:
                 self.carries[index] = False
                 late[run].append(index)

@@ -109,25 +109,29 @@ class Choice(Gaps):
     @cached_property
     def transfer_times(self) -> tuple[np.ndarray, np.ndarray]:
         """Times of each gap's transfers on the nearest route, out and back; out is 0 for values elsewhere anyway."""
-        machine, route = self.problem.machine, self.routes[0]
-        sizes, which = np.unique(self.size, return_inverse=True)  # many values have equal sizes
-        out, back = (
-            np.array([way(machine, size) for size in sizes.tolist()], dtype=np.float64)[which]
-            for way in (route.out_time, route.back_time)
-        )
-        return np.where(self.goes_anyhow, 0.0, out), back
+        times = np.array(self._route_times, dtype=np.float64).reshape(-1, 2)
+        return np.where(self.goes_anyhow, 0.0, times[:, 0]), times[:, 1]
+
+    @cached_property
+    def _route_times(self) -> list[tuple[Number, Number]]:
+        """Each gap's transfer times on the nearest route, out and back; many values have equal sizes and ratios."""
+        machine, route, ratios = self.problem.machine, self.routes[0], self.problem.graph.ratios
+        found: dict[tuple[int, Number | None], tuple[Number, Number]] = {}
+        times = []
+        for value, size in zip(self.value.tolist(), self.size.tolist(), strict=True):
+            key = size, ratios.get(value) if ratios else None
+            if key not in found:
+                found[key] = route.out_time(machine, *key), route.back_time(machine, *key)
+            times.append(found[key])
+        return times
 
     @cached_property
     def legs(self) -> list[Leg]:
         """Each gap's transfers on the nearest route."""
-        machine, route, begins = self.problem.machine, self.routes[0], self.order.start_times
-        times = {
-            size: (route.out_time(machine, size), route.back_time(machine, size)) for size in set(self.size.tolist())
-        }
-        rows = zip(self.after.tolist(), self.before.tolist(), self.size.tolist(), strict=True)
+        begins = self.order.start_times
+        rows = zip(self.after.tolist(), self.before.tolist(), self._route_times, strict=True)
         legs = []
-        for gap, (after, before, size) in enumerate(rows):
-            out, back = times[size]
+        for gap, (after, before, (out, back)) in enumerate(rows):
             begin, end = float(begins[after + 1]), float(begins[before])
             legs.append(Leg(gap, after, before, begin, end, 0 if self.goes_anyhow[gap] else out, back))
         return legs

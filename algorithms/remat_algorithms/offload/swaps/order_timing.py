@@ -207,7 +207,8 @@ def _given(problem: Problem, route: Route) -> Given:
     sizes = graph.size.tolist()
     run_times = [run_time(machine.processors[0], time) for time in graph.time.tolist()]
     (out,), (back,) = route.out, route.back
-    ways = [[machine.links[link].time(size) for size in sizes] for link in (out, back)]
+    links = (machine.links[out], machine.links[back])
+    ways = [[graph.link_for(link, value).time(size) for value, size in enumerate(sizes)] for link in links]
     kind = number_array([time for row in (run_times, *ways) for time in row]).dtype
     channels = [machine.resource_of_link[link] for link in (out, back)]
     stays, pinned = np.zeros((2, len(sizes)), dtype=np.int64)

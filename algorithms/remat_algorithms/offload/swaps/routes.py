@@ -24,13 +24,13 @@ class Route:
     out: tuple[int, ...]
     back: tuple[int, ...]
 
-    def out_time(self, machine: Machine, size: int) -> Number:
-        """Return the transfer time of a value out, alone on its links."""
-        return sum(machine.links[link].time(size) for link in self.out)
+    def out_time(self, machine: Machine, size: int, ratio: Number | None = None) -> Number:
+        """Return the transfer time out of a value with a compression ratio, alone on its links."""
+        return sum(machine.links[link].with_ratio(ratio).time(size) for link in self.out)
 
-    def back_time(self, machine: Machine, size: int) -> Number:
-        """Return the transfer time of a value back, alone on its links."""
-        return sum(machine.links[link].time(size) for link in self.back)
+    def back_time(self, machine: Machine, size: int, ratio: Number | None = None) -> Number:
+        """Return the transfer time back of a value with a compression ratio, alone on its links."""
+        return sum(machine.links[link].with_ratio(ratio).time(size) for link in self.back)
 
 
 def device_of(machine: Machine) -> int:

@@ -141,6 +141,12 @@ class PipelineModel:
         return tuple(accumulate((count for _, count in self.by_chain[:-1]), initial=0))
 
     @cached_property
+    def first_batch(self) -> tuple[int, ...]:
+        """First micro-batch of the instance that each stage runs; operations count from it."""
+        pairs = zip(self.by_chain, self.batches_before, strict=True)
+        return tuple(before for (own, _), before in pairs for _ in own)
+
+    @cached_property
     def on_by_chain(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
         """Stages on each device, ascending, separately for each chain with micro-batches that has some there."""
         used = [stages for stages, count in self.by_chain if count]

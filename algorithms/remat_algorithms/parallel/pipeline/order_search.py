@@ -198,10 +198,8 @@ def _search_hosted(
 ) -> BestSteps:
     """Search for plans with host offloading that beat all plans without, some of which are given."""
     best = BestSteps(problem, context, others.makespan)
-    if options.placement == "bidirectional":
-        return best
-    for staged in stagings(problem, options):
-        if not context.stopped:
+    for staged in stagings(problem, options, SHAPES):
+        if not context.stopped and all(count for _, count in staged.model.by_chain):
             offload_selectively(best, staged)
             known = [limited[staged.name]] if staged.name in limited else []
             search_hosted(best, staged, starts=known, moves=options.moves, stop=lambda: context.stopped)

@@ -73,11 +73,7 @@ class Staging:
 
     def orders(self, lists: Lists) -> Orders:
         """Convert lists to orders; the micro-batches of a second chain follow those of the first one."""
-        first = [0] * self.model.stages
-        for (stages, _), before in zip(self.model.by_chain, self.model.batches_before, strict=True):
-            for stage in stages:
-                first[stage] = before
-        return Orders(self.stages, tuple(tuple(_passes(listed, first)) for listed in lists))
+        return Orders(self.stages, tuple(tuple(_passes(listed, self.model.first_batch)) for listed in lists))
 
     def tightened(self, excess: Sequence[int]) -> Staging:
         """Return the same with additional bytes reserved on each device for values outside the model."""

@@ -93,7 +93,7 @@ def machine_of(instance: Instance, model: MachineModel | None = None) -> Machine
     uses: Callable[[], Uses] = partial(_of("uses", "uses_of"), instance)
     model = instance.machine if model is None else model
     if model is not None:
-        return model.build(uses)
+        return model.build(uses, instance.compression_ratios)
     if is_pipeline(instance):
         return instance.build_machine()
     if is_adjoint(instance) and instance.has_storage:

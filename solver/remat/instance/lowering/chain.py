@@ -19,7 +19,7 @@ from remat.graph.machine import Link, Machine, Memory, Processor
 from remat.graph.names import NumberedNames, StageNames
 from remat.graph.taskgraph import BoolArray, IntArray, Ragged, Resident, TaskGraph
 from remat.instance.lowering.chain_arrays import adjoint_arrays, chain_arrays
-from remat.units import Units
+from remat.units import Number, Units
 
 if TYPE_CHECKING:
     from remat.instance import AdjointInstance, ChainInstance
@@ -28,11 +28,21 @@ if TYPE_CHECKING:
 def lower_chain(instance: ChainInstance, machine: Machine) -> TaskGraph:
     """Lower a `chain` instance, including its parameters, if any."""
     graph = graph_of_chain(chain_arrays(instance), (Resident(0),), instance.units.build())
+    if any(link.packed for link in machine.links):
+        graph = replace(graph, ratios=_ratios(instance))
     if instance.has_parameters:
         from remat.instance.lowering.weights import with_parameters
 
         graph = with_parameters(graph, instance, machine)
     return with_stage_names(graph, [instance.stages])
+
+
+def _ratios(instance: ChainInstance) -> dict[int, Number]:
+    """Return the compression ratios of x0, x1, .. and s1, .., in all variants, where they are not those of the link."""
+    stages = [stage for stage in instance.stages for _ in range(stage.repeat)]
+    outputs = [instance.input_ratio, *(stage.output_ratio for stage in stages)]
+    saved = [stage.saved_ratio for stage in stages for _ in stage.alternatives]
+    return {value: ratio for value, ratio in enumerate((*outputs, *saved)) if ratio is not None}
 
 
 class _Named(Protocol):

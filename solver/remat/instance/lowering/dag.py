@@ -72,6 +72,9 @@ def lower_dag(instance: DagInstance, machine: Machine) -> TaskGraph:
         energy=_energy(columns, machine),
         tied={k: frozenset(task.on) for k, task in whole.items() if task.on is not None and not names <= set(task.on)},
         pinned=frozenset(value(name) for name in instance.pinned_inputs if name not in placed),
+        ratios={k: value.ratio for k, value in columns.shown.items() if value.ratio is not None}
+        if any(link.packed for link in machine.links)
+        else {},
         static_memory=instance.static_memory,
         parallel_max=_filled(count, 1, {k: one.max for k, one in parallel.items()}, np.dtype(np.int64)),
         parallel_alpha=_filled(count, 1, {k: one.alpha for k, one in parallel.items()}, np.dtype(np.float64)),

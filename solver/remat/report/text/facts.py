@@ -175,7 +175,8 @@ def _hiding_lines(hiding: Hiding, units: Units) -> Iterator[tuple[str, str]]:
 
 def _speed(link: Link, units: Units) -> str:
 
-    rate = "infinite bandwidth" if link.bandwidth is None else _rate(link.bandwidth, units)
+    bandwidth = link.with_ratio(None).bandwidth
+    rate = "infinite bandwidth" if bandwidth is None else _rate(bandwidth, units)
     if link.packed is not None:
         rate += f", packed to {100 * link.packed.ratio:g} %"
     return rate if not link.latency else f"{rate}, latency {format_time(link.latency, units)}"

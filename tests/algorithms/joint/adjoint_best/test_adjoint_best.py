@@ -17,9 +17,10 @@ from remat.schedule.document import Copy
 from remat.solving.problem_setup import make_problem
 from remat.testing import strategies
 from remat_algorithms import catalogue
+from remat_algorithms.joint.adjoint_best.block_table import BlockTable
 from remat_algorithms.joint.adjoint_best.bound import lower_bound
 from remat_algorithms.joint.adjoint_best.model import Model, cost, operations_of, steps_of
-from remat_algorithms.joint.adjoint_best.persistent_table import LevelTable, SharedTable, stores, units_of
+from remat_algorithms.joint.adjoint_best.persistent_table import LevelTable, stores, units_of
 from remat_algorithms.joint.adjoint_best.search import Search
 from remat_algorithms.joint.adjoint_best.window_search import Windows
 from tests import places
@@ -321,9 +322,9 @@ def test_tables_are_schedules_and_windows_better_ones(seed: int) -> None:
     if capacities:
         places = stores(model)
         assert places
-        table: LevelTable | SharedTable = LevelTable(model, places)
+        table: LevelTable | BlockTable = LevelTable(model, places)
     else:
-        table = SharedTable(model)
+        table = BlockTable(model)
     assert table.possible
     assert table.fill(lambda: False)
     assert not table.fill(lambda: True)

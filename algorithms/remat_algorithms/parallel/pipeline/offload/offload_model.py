@@ -181,7 +181,8 @@ class Hosting:
         """Tasks of each operation, in the order in which they run."""
         assert isinstance(self.problem.instance, PipelineInstance)
         every, stages = tasks_of(self.problem.instance), self.staged.stages
-        return {(p, s, b): every.of(Pass(Phase(p), s, b), stages[s]) for p, s, b in self.model.operations()}
+        first = self.model.first_batch
+        return {(p, s, b): every.of(Pass(Phase(p), s, first[s] + b), stages[s]) for p, s, b in self.model.operations()}
 
     @cached_property
     def owner(self) -> list[Op | None]:
@@ -299,7 +300,7 @@ class Hosting:
             for number, layer in enumerate(own.layers):
                 one = replace(own, layers=(layer,))
                 for phase in (Phase.F, Phase.BW):
-                    for task in every.of(Pass(phase, stage, 0), one):
+                    for task in every.of(Pass(phase, stage, self.model.first_batch[stage]), one):
                         for value in graph.reads[task].tolist():
                             if value in read:
                                 read[value][phase != Phase.F].add(number)
@@ -313,10 +314,10 @@ class Hosting:
         assert isinstance(self.problem.instance, PipelineInstance)
         own = self.staged.stages[op[1]]
         segments = tuple(tuple(own.layers[layer] for layer in segment) for segment in way.segments)
-        every = tasks_of(self.problem.instance)
+        every, batch = tasks_of(self.problem.instance), self.model.first_batch[op[1]] + op[2]
         if ahead:
-            return [*every.of(Pass(Phase.R, *op[1:]), own, segments), *self.tasks[op]]
-        return every.of(Pass(Phase.B, *op[1:]), own, segments)
+            return [*every.of(Pass(Phase.R, op[1], batch), own, segments), *self.tasks[op]]
+        return every.of(Pass(Phase.B, op[1], batch), own, segments)
 
     @cached_property
     def gradients(self) -> dict[Op, set[int]]:
