@@ -61,8 +61,11 @@ def program_of(result: Result) -> Program:
     """
     document = _instance(result)
     steps = list(_steps(result, {value["id"] for value in document["values"]}))
-    examined = examine(load(document), {"schema": "remat.schedule/1", "steps": steps})
-    return move(examined.as_result()).program
+    schedule = {"schema": "remat.schedule/1", "steps": steps}
+    device = result.machine.memories[0].name
+    peak = examine(load(document), schedule).as_result().peak_memory[device]
+    document["machine"] = _machine(result, peak)
+    return move(examine(load(document), schedule).as_result()).program
 
 
 def _instance(result: Result) -> dict[str, Any]:
@@ -104,15 +107,15 @@ def _instance(result: Result) -> dict[str, Any]:
         "tasks": tasks,
         "inputs": [{"value": name, "memory": memory} for name, memory in sorted(places) if name in used],
         "outputs": [{"value": n, "memory": m} for n, m in sorted(ends | gradients) if n in used],
-        "machine": _machine(result),
+        "machine": _machine(result, result.machine.memories[0].capacity),
     }
 
 
-def _machine(result: Result) -> dict[str, Any]:
-    """Return the device, as large as the plan's peak, with its links; gradients stay at an unbounded host here."""
+def _machine(result: Result, capacity: int | None) -> dict[str, Any]:
+    """Return the device with its links; gradients stay at an unbounded host here."""
     machine = result.machine
     device, *others = machine.memories
-    device = replace(device, capacity=result.peak_memory[device.name])
+    device = replace(device, capacity=capacity)
     open_hosts = (replace(memory, capacity=None, static=0) for memory in others)
     alone = replace(machine, memories=(device, *open_hosts), processors=machine.processors[:1])
     return alone.to_document()
