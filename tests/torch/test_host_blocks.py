@@ -15,9 +15,11 @@ from remat.bridges.torch.blocks import find_blocks
 from remat.bridges.torch.host_updates import slots
 from remat.bridges.torch.host_updates.weights import Weights
 from remat.bridges.torch.measure import LiveStorages
+from remat.bridges.torch.transfers import Plain
 from remat.errors import OptionError
 from tests.torch import models
 from tests.torch.test_blocks import convolutions, resnet, transformer
+from tests.torch.test_host_updates import Delayed
 
 CLOSE = 64
 AWAY = {"host": "1GB", "link": "20MB/s", "optimizer": "adamw", "host_bandwidth": "1GB/s"}
@@ -58,6 +60,9 @@ def moving_in(module, blocks):
         (convolutions, "net.*", "weight-offload", 0.8),
         (resnet, "net.*", "weight-offload", 0.8),
         (resnet, "net.*", "zero-infinity", None),
+        (resnet, "net.*", "l2l", None),
+        (convolutions, "net.*", "weight-offload", 0.5),
+        (convolutions, "net.*", "offmate", 0.4),
     ],
 )
 def test_blocks_train_as_in_pytorch_at_the_verified_peak(factory, blocks, algorithm, share):
@@ -80,6 +85,7 @@ def test_blocks_train_as_in_pytorch_at_the_verified_peak(factory, blocks, algori
             del loss
             mine.step()
         assert sum(one.untyped_storage().nbytes() for one in moving) == 0
+        assert mine.memory.used == sum(mine.host_bytes.values())
     random = torch.get_rng_state()
     torch.set_rng_state(state)
     for _ in range(5):
@@ -96,6 +102,62 @@ def test_blocks_train_as_in_pytorch_at_the_verified_peak(factory, blocks, algori
     if share is not None:
         assert planned.program.copies > 2 * len(chain.stages) - 4
     assert sum(stage.parameter_size for stage in chain.stages) == sum(one.nbytes for one in moving)
+    copied = {step["offload"][0] for step in planned.program.to_document() if "offload" in step}
+    assert copied == {"l2l": {"g", "x"}, "offmate": {"g", "x", "s"}}.get(algorithm, copied)
+    assert "x" in copied or share != 0.5 or factory is not convolutions
+
+
+@pytest.mark.parametrize(
+    ("factory", "blocks", "algorithm", "late"),
+    [(transformer, "layers.*", "weight-offload", 0), (resnet, "net.*", "l2l", 0), (transformer, "layers.*", "l2l", 1)],
+)
+def test_blocks_train_with_the_updates_of_the_step_before(factory, blocks, algorithm, late):
+    module, args, kwargs = models.make(factory)
+    away = {**AWAY, "staleness": late}
+    chain = remat.torch.chain(module, args, kwargs, blocks=blocks, repeats=1, away=away)
+    plan, other = remat.solve(chain, algorithm=algorithm), copy.deepcopy(module)
+    moving = moving_in(module, blocks)
+    mine = remat.torch.host_optimizer(module, torch.optim.AdamW, lr=0.01, host="1GB", staleness=1)
+    planned = remat.torch.apply(module, plan, blocks=blocks, optimizer=mine)
+    others = [one for one in module.parameters() if all(one is not part for part in moving)]
+    state = torch.get_rng_state()
+    for _ in range(5):
+        live = Live(moving, (*others, *module.buffers(), *args, *kwargs.values()))
+        with live:
+            models.loss_of(planned(*args, **kwargs)).backward()
+            mine.step()
+        assert abs(live.top - planned.program.peak_memory()["device"]) <= CLOSE
+        assert mine.memory.used >= 2 * sum(one.nbytes for one in moving)
+    before = copy.deepcopy(planned.state_dict())
+    mine.finish()
+    torch.set_rng_state(state)
+    plain = Delayed(other, torch.optim.AdamW(other.parameters(), lr=0.01))
+    for _ in range(5):
+        plain.zero_grad()
+        models.loss_of(other(*args, **kwargs)).backward()
+        plain.step()
+    assert all(torch.equal(before[name], held) for name, held in other.state_dict().items())
+    plain.finish()
+    assert all(torch.equal(planned.state_dict()[name], held) for name, held in other.state_dict().items())
+    assert (plan.report.steady is not None) == bool(late)
+    assert planned.program.peak_memory()["device"] <= plan.peak_memory["device"]
+
+
+def test_files_during_delayed_updates():
+    planned, other, mine, args, kwargs = applied(staleness=1)
+    planned(*args, **kwargs).backward()
+    mine.step()
+    found = planned.state_dict()
+    assert all(torch.equal(found[name], held) for name, held in other.layers.state_dict(prefix="layers.").items())
+    with pytest.raises(remat.torch.TorchError, match=r"is being updated at the host: call the optimizer's finish\(\)"):
+        planned.load_state_dict(other.state_dict())
+    mine.finish()
+    assert not torch.equal(planned.state_dict()["layers.0.linear1.weight"], other.layers[0].linear1.weight)
+    planned.load_state_dict(other.state_dict())
+    state = torch.get_rng_state()
+    loss = planned(*args, **kwargs)
+    torch.set_rng_state(state)
+    assert torch.equal(loss, other(*args, **kwargs))
 
 
 class LateEvent:
@@ -113,6 +175,28 @@ class LateEvent:
         assert self.done.wait(30)
 
 
+def whole(tensors):
+    return torch.empty(0, dtype=torch.uint8).set_(next(iter(tensors.values())).untyped_storage())
+
+
+class LateTransfers(Plain):
+    """Copies of storages that happen when the compute stream waits for them."""
+
+    def offload(self, tensors):
+        away = super().offload(tensors)
+        away.event = LateEvent(whole(tensors), away.buffer.fill_(255))
+        return away
+
+    def reload(self, away):
+        assert away.event.done.is_set()
+        tensors = super().reload(away)
+        away.event = LateEvent(away.buffer.clone(), whole(tensors).fill_(255))
+        return tensors
+
+    def wait(self, away):
+        away.event.copy()
+
+
 class LateLink(slots.Link):
     def send(self, tensor, target):
         return LateEvent(tensor, target.fill_(float("nan")))
@@ -126,12 +210,15 @@ class LateLink(slots.Link):
                 event.copy()
 
 
-def test_waits_suffice_however_late_copies_happen(monkeypatch):
+@pytest.mark.parametrize("algorithm", ["weight-offload", "l2l"])
+def test_waits_suffice_however_late_copies_happen(monkeypatch, algorithm):
     monkeypatch.setattr("remat.bridges.torch.host_updates.optimizer.link_for", lambda _: LateLink())
+    monkeypatch.setattr("remat.bridges.torch.host_updates.activations.transfers_for", lambda _: LateTransfers())
     module, args, kwargs, chain = measured(transformer, "layers.*")
     other = copy.deepcopy(module)
-    plan = remat.solve(chain, algorithm="weight-offload")
-    plan = remat.solve(chain, algorithm="weight-offload", budget={"device": plan.peak_memory["device"] // 2})
+    plan = remat.solve(chain, algorithm=algorithm)
+    if algorithm == "weight-offload":
+        plan = remat.solve(chain, algorithm=algorithm, budget={"device": plan.peak_memory["device"] // 2})
     blocks = [block.module for block in find_blocks(module, "layers.*")]
     mine = remat.torch.host_optimizer(
         module,
@@ -316,6 +403,7 @@ def test_shared_parameters_are_refused(factory, message):
         ({"host": "1GB"}, "away: no optimizer: give away="),
         ({"optimizer": "adamw"}, "away: no host: give away="),
         ({"host": 0, "optimizer": "adamw"}, "host: the host has no memory"),
+        ({**AWAY, "staleness": 2}, "staleness: expected 0 or 1, not 2"),
         ({**AWAY, "link": 0}, "link: a bandwidth of 0"),
         ({**AWAY, "speed": 1}, "away: there is no 'speed'; known are"),
         ({**AWAY, "optimizer": "lion"}, "optimizer: there is no 'lion'"),
@@ -338,15 +426,14 @@ def test_schedules_and_optimizers_that_are_refused():
         remat.torch.apply(module, plan, blocks="layers.*")
     with pytest.raises(OptionError, match=r"optimizer: it goes with a remat\.Result whose"):
         remat.torch.apply(module, plan.to_dict(), blocks="layers.*", optimizer=optimizer())
-    for more, message in (({"staleness": 1}, "staleness=0"), ({"overlap": False}, "overlap=True")):
-        with pytest.raises(remat.torch.TorchError, match=message):
-            remat.torch.apply(module, plan, blocks="layers.*", optimizer=optimizer(**more))
+    with pytest.raises(remat.torch.TorchError, match="overlap=True"):
+        remat.torch.apply(module, plan, blocks="layers.*", optimizer=optimizer(overlap=False))
     few = optimizer(parameters=[{"params": list(module.last.parameters())}])
     with pytest.raises(remat.torch.TorchError, match="has a parameter that the optimizer does not have"):
         remat.torch.apply(module, plan, blocks="layers.*", optimizer=few)
-    l2l = remat.solve(chain, algorithm="l2l")
-    with pytest.raises(remat.torch.TorchError, match=r"the schedule copies x\d to host; apply does not"):
-        remat.torch.apply(module, l2l, blocks="layers.*", optimizer=optimizer())
+    late = remat.torch.chain(*models.make(transformer), blocks="layers.*", repeats=1, away={**AWAY, "staleness": 1})
+    with pytest.raises(OptionError, match="optimizer: the schedule has a staleness of 1, and the optimizer one of 0"):
+        remat.torch.apply(module, remat.solve(late, algorithm="l2l"), blocks="layers.*", optimizer=optimizer())
     two = ["layers.0", "layers.1"]
     with pytest.raises(remat.torch.TorchError, match="the schedule does not go with 2 blocks: it runs 'Fe"):
         remat.torch.apply(module, plan, blocks=two, optimizer=optimizer())
@@ -356,17 +443,90 @@ def test_schedules_and_optimizers_that_are_refused():
     assert all(one.untyped_storage().nbytes() for one in module.parameters())
 
 
-def test_blocks_leave_for_a_host_once():
+def test_updates_on_the_device_are_refused():
+    module, _, _, chain = measured(convolutions, "net.*")
+    plan = remat.solve(chain, algorithm="weight-offload")
+    plan = remat.solve(chain, algorithm="offmate", budget={"device": int(0.6 * plan.peak_memory["device"])})
+    mine = remat.torch.host_optimizer(module, torch.optim.SGD, host="1GB", lr=0.1)
+    with pytest.raises(remat.torch.TorchError, match="the schedule updates on the device; apply does not, but runs"):
+        remat.torch.apply(module, plan, blocks="net.*", optimizer=mine)
+    assert all(one.untyped_storage().nbytes() for one in module.parameters())
+
+
+class Kept(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.hidden = x.exp()
+        return ctx.hidden.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.hidden
+
+
+class Hiding(nn.Linear):
+    """Keeps a tensor that PyTorch does not know of."""
+
+    def forward(self, x):
+        return Kept.apply(super().forward(x))
+
+
+def hiding():
+    layers = (nn.Sequential(nn.Linear(16, 16), nn.Tanh()) for _ in range(5))
+    return models.labelled(nn.Sequential(Hiding(16, 16), *layers, nn.Linear(16, 5)), 64, 16)
+
+
+def test_saved_tensors_that_cannot_leave_are_refused():
+    module, args, kwargs, chain = measured(hiding, "net.*")
+    plan = remat.solve(chain, algorithm="weight-offload")
+    plan = remat.solve(chain, algorithm="offmate", budget={"device": int(0.7 * plan.peak_memory["device"])})
+    mine = remat.torch.host_optimizer(module, torch.optim.SGD, host="1GB", lr=0.1)
+    planned = remat.torch.apply(module, plan, blocks="net.*", optimizer=mine)
+    assert any("s1" in one.values() for one in planned.program.to_document() if "offload" in one)
+    with pytest.raises(remat.torch.TorchError, match=r"block net\.0 keeps 4096 B for its backward that PyTorch's"):
+        planned(*args, **kwargs).backward()
+
+
+def test_activations_need_memory_at_the_host():
+    module, args, kwargs, chain = measured(transformer, "layers.*")
+    plan = remat.solve(chain, algorithm="l2l")
+    size = sum(one.nbytes for one in module.parameters())
+    mine = remat.torch.host_optimizer(module, torch.optim.SGD, host=size + 1000, lr=0.1)
+    planned = remat.torch.apply(module, plan, blocks="layers.*", optimizer=mine)
+    with pytest.raises(remat.torch.TorchError, match=r"the result of the input takes .* at the host, which has"):
+        planned(*args, **kwargs)
+    assert mine.memory.used == size
+
+
+def test_modules_that_have_a_plan_are_not_planned_again():
     module, args, kwargs, chain = measured(transformer, "layers.*")
     plan = remat.solve(chain, algorithm="weight-offload")
+    near = remat.torch.chain(module, args, kwargs, blocks="layers.*", repeats=1)
     mine = remat.torch.host_optimizer(module, torch.optim.SGD, host="1GB", lr=0.1)
+    kept = remat.solve(near, algorithm="keep-all")
+    once = remat.torch.apply(module, kept, blocks="layers.*")
     planned = remat.torch.apply(module, plan, blocks="layers.*", optimizer=mine)
-    calls = [
-        lambda: remat.torch.apply(module, plan, blocks="layers.*", optimizer=mine),
-        lambda: remat.torch.chain(planned, args, kwargs, blocks="layers.*", repeats=1, away=AWAY),
-    ]
-    for call in calls:
-        with pytest.raises(remat.torch.TorchError, match=r"layers\.0\..* is at a host already: an earlier apply"):
+    hosted = (
+        r"layers\.0 has its parameters at a host already: an earlier apply .*; to plan again, build the module anew"
+    )
+    again = "the module was returned by apply and has a plan; to plan again, give the one before apply"
+    for one in (module, planned, once):
+        for call in (
+            lambda one=one: remat.torch.apply(one, plan, blocks="layers.*", optimizer=mine),
+            lambda one=one: remat.torch.apply(one, kept, blocks="layers.*"),
+            lambda one=one: remat.torch.chain(one, args, kwargs, blocks="layers.*", repeats=1, away=AWAY),
+            lambda one=one: remat.torch.compile(one),
+        ):
+            with pytest.raises(remat.torch.TorchError, match=hosted):
+                call()
+    plain, *_ = measured(transformer, "layers.*")
+    plain = remat.torch.apply(plain, kept, blocks="layers.*")
+    for call in (
+        lambda: remat.torch.apply(plain, kept, blocks="layers.*"),
+        lambda: remat.torch.chain(plain, args, kwargs, blocks="layers.*", repeats=1),
+        lambda: remat.torch.compile(plain),
+    ):
+        with pytest.raises(remat.torch.TorchError, match=again):
             call()
     planned(*args, **kwargs).backward()
     mine.step()

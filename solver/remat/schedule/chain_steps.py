@@ -27,6 +27,13 @@ class Forget:
     drop: tuple[Value, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Back:
+    """A value that comes back from another memory."""
+
+    value: Value
+
+
 def chain_steps(document: Mapping[str, Any], length: int) -> list[Stage | Forget]:
     """Return the steps of a schedule document of a chain with so many stages.
 
@@ -78,12 +85,23 @@ def _value(name: Any, length: int) -> Value:
     return found[1], int(found[2])  # type: ignore[return-value]
 
 
-def check_steps(steps: Iterable[Stage | Forget], length: int) -> None:
-    """Follow the steps, and refuse runs without their reads."""
+def check_steps(steps: Iterable[Stage | Forget | Back], length: int, *, apart: bool = False) -> None:
+    """Follow the steps, and refuse runs without their reads.
+
+    Parameters
+    ----------
+    steps : iterable
+    length : int
+    apart : bool
+        Whether saved graphs do not hold the activations that their forwards have read and made.
+    """
     resident: set[Value] = {("x", 0)}
     todo = [f"B{number}" for number in range(1, length + 1)]
     lost = False
     for step in steps:
+        if isinstance(step, Back):
+            resident.add(step.value)
+            continue
         if isinstance(step, Stage):
             number = step.stage
             name = f"{step.kind}{number}" if number else "loss"
@@ -100,7 +118,7 @@ def check_steps(steps: Iterable[Stage | Forget], length: int) -> None:
             resident.update(_writes(step, length))
         resident.difference_update(step.drop)
         for kind, number in step.drop:
-            if kind == "x" and ("s", number + 1) in resident:
+            if kind == "x" and ("s", number + 1) in resident and not apart:
                 raise ValueError(f"it drops x{number}, which the graph of s{number + 1} holds; `rotor` drops no such")
     if todo or not lost:
         raise ValueError(f"it does not run {todo[-1] if todo else 'the loss'}")

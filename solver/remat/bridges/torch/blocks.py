@@ -11,6 +11,21 @@ from typing import Any
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import pytree, torch
 
+PLANNED, AT_HOST = "_remat_planned", "_remat_at_host"
+"""Attributes of a module that `apply` returned, and of a block whose parameters it has moved to a host."""
+
+
+def check_unplanned(module: Any) -> None:
+    """Refuse a module that `apply` returned, and one whose blocks have their parameters at a host."""
+    for name, part in module.named_modules():
+        if part.__dict__.get(AT_HOST):
+            raise TorchError(
+                f"{name or 'the module'} has its parameters at a host already: an earlier apply has moved them; "
+                "to plan again, build the module anew and load its state_dict()"
+            )
+    if module.__dict__.get(PLANNED):
+        raise TorchError("the module was returned by apply and has a plan; to plan again, give the one before apply")
+
 
 @dataclass(frozen=True)
 class Block:
@@ -96,6 +111,10 @@ class Saved:
     leaf: Any
     edge: Any
 
+    def gradient(self) -> Any:
+        """Return the gradient of the block's input, after the backward."""
+        return self.leaf.grad
+
 
 class BlockRunner:
     """Runs the blocks of a forward, each as often as asked, as if each had run once.
@@ -167,7 +186,7 @@ class BlockRunner:
         if saved.edge is not None and gradient is not None:
             edge, saved.edge = saved.edge, None
             torch.autograd.backward([edge], [gradient])
-        return saved.leaf.grad
+        return saved.gradient()
 
     def _run(self, index: int, tensor: Any) -> Any:
         call, block = self.call(index), self.blocks[index]

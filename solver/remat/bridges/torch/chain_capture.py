@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from remat.bridges.torch.blocks import Block, BlockStep, find_blocks
+from remat.bridges.torch.blocks import Block, BlockStep, check_unplanned, find_blocks
 from remat.bridges.torch.host_updates.chains import BlockHost, check_alone, device_of
 from remat.bridges.torch.measure import LiveStorages, microseconds, storages_in, unseen
 from remat.bridges.torch.recording import TorchError
@@ -46,7 +46,8 @@ def chain(
         Steps that are timed; times are medians, in whole microseconds.
     away : mapping, optional
         The parameters of the blocks, their gradients and states are at a host: ``host`` (its bytes), ``optimizer``,
-        and ``link`` and ``host_bandwidth``, which are measured by default, as for `remat.torch.compile`.
+        and ``link`` and ``host_bandwidth``, which are measured by default, as for `remat.torch.compile`. With a
+        ``staleness`` of 1, steps follow each other without end, and updates count one step later.
 
     Returns
     -------
@@ -63,6 +64,7 @@ def chain(
     if repeats < 1:
         raise OptionError(f"expected a number of steps, at least 1, not {repeats}", argument="repeats")
     found = find_blocks(module, blocks)
+    check_unplanned(module)
     given = (tuple(args), dict(kwargs or {}))
     host = None if away is None else _read_away(away)
     if host is not None:
@@ -81,7 +83,7 @@ def chain(
     }
     if host is not None:
         document |= {"schema": "remat.instance/2", "machine": host.machine(device_of(found))}
-        document |= {"parameter_memory": HOST, "optimizer_memory": HOST}
+        document |= {"parameter_memory": HOST, "optimizer_memory": HOST, **host.delayed()}
     return load(document)  # type: ignore[return-value]
 
 

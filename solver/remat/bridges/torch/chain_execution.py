@@ -8,9 +8,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from remat.bridges.torch.blocks import Block, BlockRunner, BlockStep, Saved, find_blocks, intercepted
-from remat.bridges.torch.host_updates.blocks_program import Event, Move, Ready, events_of, has_parameters, program_of
-from remat.bridges.torch.host_updates.chains import check_alone
+from remat.bridges.torch.blocks import (
+    PLANNED,
+    Block,
+    BlockRunner,
+    BlockStep,
+    Saved,
+    check_unplanned,
+    find_blocks,
+    intercepted,
+)
+from remat.bridges.torch.host_updates.activations import Copy, Part, PartsRunner, SavedParts, Stays
+from remat.bridges.torch.host_updates.blocks_program import (
+    Event,
+    Move,
+    Ready,
+    events_of,
+    has_parameters,
+    moves_activations,
+    program_of,
+)
+from remat.bridges.torch.host_updates.chains import check_alone, device_of
 from remat.bridges.torch.host_updates.optimizer import HostOptimizer
 from remat.bridges.torch.host_updates.weights import Weights
 from remat.bridges.torch.recording import TorchError
@@ -54,6 +72,7 @@ def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str], optimizer:
     of a block's submodules run again with it, those of the block itself run once.
     """
     found = find_blocks(module, blocks)
+    check_unplanned(module)
     if isinstance(schedule, Result) and schedule.columns is None:
         raise TorchError(f"there is no schedule: {schedule.status}")
     if has_parameters(schedule):
@@ -70,6 +89,7 @@ def apply(module: Any, schedule: Any, *, blocks: str | Sequence[str], optimizer:
         return _Step(found, steps).call(own, args, kwargs)
 
     planned.__dict__["forward"] = forward
+    planned.__dict__[PLANNED] = True
     return planned
 
 
@@ -80,17 +100,21 @@ def _apply_with_host(module: Any, schedule: Result, blocks: Sequence[Block], opt
             "the schedule has parameters at a host: give remat.torch.host_optimizer", argument="optimizer"
         )
     check_alone(module, blocks)
+    late = getattr(schedule.instance, "staleness", None)
+    if late and not optimizer.stale:
+        raise OptionError(f"the schedule has a staleness of {late}, and the optimizer one of 0", argument="optimizer")
     program = program_of(schedule)
     with _refusing(blocks):
         events = events_of(program, len(blocks))
     weights = Weights(blocks, optimizer)
+    stays = Stays(blocks, optimizer.memory, device_of(blocks), program) if moves_activations(program) else None
     planned = copy.copy(module)
     own = module.forward
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled():
             with weights.running():
-                return _HostedStep(blocks, events, weights).call(own, args, kwargs)
+                return _HostedStep(blocks, events, weights, stays).call(own, args, kwargs)
         runner = BlockRunner(blocks)
 
         def handle(index: int, given: Any, named: Any) -> Any:
@@ -102,6 +126,7 @@ def _apply_with_host(module: Any, schedule: Result, blocks: Sequence[Block], opt
 
     planned.__dict__["forward"] = forward
     planned.__dict__["program"] = program
+    planned.__dict__[PLANNED] = True
     return planned
 
 
@@ -217,11 +242,14 @@ class _Step(BlockStep):
 
 
 class _HostedStep(_Step):
-    """One training step whose blocks get their parameters from a host."""
+    """One training step whose blocks get their parameters from a host, and may have activations there."""
 
-    def __init__(self, blocks: Sequence[Block], steps: Sequence[Event], weights: Weights) -> None:
+    def __init__(self, blocks: Sequence[Block], steps: Sequence[Event], weights: Weights, stays: Stays | None) -> None:
         super().__init__(blocks, steps)
-        self.weights = weights
+        self.weights, self.stays = weights, stays
+        self.away: dict[tuple[str, int], list[tuple[Part | None, Copy]]] = {}
+        if stays is not None:
+            self.runner = PartsRunner(blocks)
 
     def forward(self, index: int) -> Any:
         """Follow the schedule to the first run of a block, and over what comes before the next run."""
@@ -233,11 +261,61 @@ class _HostedStep(_Step):
         super()._pass_loss()
         self._finish_drops()
 
+    def _backward(self, step: Stage) -> Any:
+        saved = self.saved[step.stage]
+        if isinstance(saved, SavedParts):
+            saved.bind(self.activations, step.stage)
+        del saved
+        found = super()._backward(step)
+        self.saved.pop(step.stage, None)
+        return found
+
     def _move(self, step: Move | Ready) -> None:
         if isinstance(step, Move):
-            self.weights.fetch(step.stage - 1) if step.kind == "w" else self.weights.send(step.stage - 1)
+            match step.kind:
+                case "w":
+                    self.weights.fetch(step.stage - 1)
+                case "g":
+                    self.weights.send(step.stage - 1)
+                case _ if step.leaves:
+                    self._send(step.kind, step.stage)
+                case _:
+                    self._fetch(step.kind, step.stage)
             return
         for move in step.moves:
-            self.weights.wait(move.kind, move.stage - 1)
+            if move.kind in ("w", "g"):
+                self.weights.wait(move.kind, move.stage - 1)
+            for _, one in self.away.get((move.kind, move.stage), ()):
+                one.wait()
         for kind, stage in step.drop:
             self.weights.release(stage - 1) if kind == "w" else self.weights.forget(stage - 1)
+        for key in step.drop_at_host:
+            for _, one in self.away.pop(key, ()):
+                one.release()
+
+    def _send(self, kind: str, stage: int) -> None:
+        """Copy the result of a block, or what it saved, to the host."""
+        assert self.stays is not None
+        if kind == "x":
+            name = self.runner.blocks[stage - 1].name if stage else "the input"
+            self.away[kind, stage] = [(None, self.stays.send(self.activations[stage], f"the result of {name}"))]
+        else:
+            saved = self.saved[stage]
+            assert isinstance(saved, SavedParts)
+            self.away[kind, stage] = list(self.stays.send_parts(saved, stage))
+
+    def _fetch(self, kind: str, stage: int) -> None:
+        for part, one in self.away[kind, stage]:
+            if part is None:
+                self.activations[stage] = one.fetch()
+            else:
+                part.tensor = one.fetch()
+
+    def _drop(self, values: Sequence[tuple[str, int]]) -> None:
+        for value in values:
+            if value[0] == "s" and value in self.away:
+                for part, _ in self.away[value]:
+                    assert part is not None
+                    part.tensor = None
+            else:
+                super()._drop((value,))

@@ -12,6 +12,7 @@ from typing import Any
 from warnings import warn
 
 from remat.bridges.torch.backend import Backend
+from remat.bridges.torch.blocks import check_unplanned
 from remat.bridges.torch.capture import dynamo_settings, prepared
 from remat.bridges.torch.lightning_step import PlannedStep, is_lightning
 from remat.bridges.torch.plan_options import Choices, make_choices
@@ -47,6 +48,7 @@ def compile_module(module: Any, budget: int | str | Sequence[int | str] | None =
     """
     if not isinstance(module, torch.nn.Module):
         raise TorchError(f"expected a torch.nn.Module that returns the loss, not {type(module).__name__}")
+    check_unplanned(module)
     made = make_choices(budget, choices)
     check_distributed(module, made)
     inner = wrapped(module)

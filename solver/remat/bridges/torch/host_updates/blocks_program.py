@@ -10,29 +10,37 @@ from typing import Any
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.transfers import DEVICE, HOST
 from remat.instance import load
-from remat.schedule.chain_steps import Forget, Stage, check_steps, read_step
+from remat.schedule.chain_steps import Back, Forget, Stage, check_steps, read_step
 from remat.solving.host_order.moving import move
 from remat.solving.host_order.program import Copy, Program, Run, Wait
 from remat.solving.result import Result
 from remat.solving.verifying import examine
 
+_ONE_WAY = ("w", "g")
+"""Values that only come, and that only leave."""
 RUNS = re.compile(r"(Fe|F|B)[1-9]\d*|loss")
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Parameters of a block that come, or their gradients that leave; stages count from 1."""
+    """A copy to the device, or to the host (`leaves`).
+
+    The kind is w for parameters of a block, g for their gradients, x for its result, and s for what it saved. Stages
+    count from 1.
+    """
 
     kind: str
     stage: int
+    leaves: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A point after which copies have ended, and these values are freed: w for parameters, g for gradients."""
+    """A point after which copies have ended, and values are freed: on the device, and at the host."""
 
     moves: tuple[Move, ...]
     drop: tuple[tuple[str, int], ...]
+    drop_at_host: tuple[tuple[str, int], ...] = ()
 
 
 Event = Stage | Forget | Move | Ready
@@ -49,12 +57,15 @@ def program_of(result: Result) -> Program:
     Raises
     ------
     TorchError
-        If the schedule does anything else than to move parameters and their gradients, or updates on the device.
+        If the schedule updates on the device, runs blocks at the host, or moves gradients of activations.
     """
     document = _instance(result)
     steps = list(_steps(result, {value["id"] for value in document["values"]}))
-    examined = examine(load(document), {"schema": "remat.schedule/1", "steps": steps})
-    return move(examined.as_result()).program
+    schedule = {"schema": "remat.schedule/1", "steps": steps}
+    device = result.machine.memories[0].name
+    peak = examine(load(document), schedule).as_result().peak_memory[device]
+    document["machine"] = _machine(result, peak)
+    return move(examine(load(document), schedule).as_result()).program
 
 
 def _instance(result: Result) -> dict[str, Any]:
@@ -96,17 +107,22 @@ def _instance(result: Result) -> dict[str, Any]:
         "tasks": tasks,
         "inputs": [{"value": name, "memory": memory} for name, memory in sorted(places) if name in used],
         "outputs": [{"value": n, "memory": m} for n, m in sorted(ends | gradients) if n in used],
-        "machine": _machine(result),
+        "machine": _machine(result, result.machine.memories[0].capacity),
     }
 
 
-def _machine(result: Result) -> dict[str, Any]:
-    """Return the device with its links; gradients stay at the host here, so that its capacity is that of the plan."""
+def _machine(result: Result, capacity: int | None) -> dict[str, Any]:
+    """Return the device with its links; gradients stay at an unbounded host here."""
     machine = result.machine
     device, *others = machine.memories
+    device = replace(device, capacity=capacity)
     open_hosts = (replace(memory, capacity=None, static=0) for memory in others)
     alone = replace(machine, memories=(device, *open_hosts), processors=machine.processors[:1])
     return alone.to_document()
+
+
+def _refusal(what: str) -> str:
+    return f"the schedule {what}; apply does not, but runs those of l2l and zero-infinity, which update at the host"
 
 
 def _steps(result: Result, known: set[str]) -> Iterator[dict[str, Any]]:
@@ -118,54 +134,77 @@ def _steps(result: Result, known: set[str]) -> Iterator[dict[str, Any]]:
         if "run" in step:
             updates = step["run"].startswith("U")
             if updates == (on == [device]):
-                what = "updates" if updates else "runs blocks"
-                raise TorchError(f"the schedule {what} {'on the device' if updates else 'at the host'}; apply does not")
+                raise TorchError(_refusal("updates on the device" if updates else "runs blocks at the host"))
             if updates:
                 continue
         if "copy" in step:
             kind = step["copy"].rstrip("0123456789")
-            if step["copy"] not in known and kind != "nw":
-                raise TorchError(f"the schedule copies {step['copy']}; apply moves parameters and their gradients")
-            if kind not in ("w", "g") or (kind == "g") == (step["to"] == DEVICE):
+            if kind in ("o", "no", "nw"):
+                raise TorchError(_refusal("updates on the device"))
+            if kind not in "wgxs" or (kind in _ONE_WAY and (kind == "g") == (step["to"] == DEVICE)):
                 raise TorchError(f"the schedule copies {step['copy']} to {step['to']}; apply does not")
-            yield {**step, "drop": bool(step.get("drop")) and kind == "g"}
+            yield {**step, "drop": bool(step.get("drop")) and kind != "w"}
             continue
-        drop = [value for value in step.get("drop", ()) if value in known]
-        if "run" not in step:
-            if step.get("memory", DEVICE) == DEVICE and drop:
-                yield {**step, "drop": drop}
-            continue
-        yield {**step, "drop": drop}
+        is_here = step.get("memory", DEVICE) == DEVICE
+        drop = [name for name in step.get("drop", ()) if name in known and (is_here or name[0] not in _ONE_WAY)]
+        if "run" in step or drop:
+            yield {**step, "drop": drop}
 
 
 def events_of(program: Program, length: int) -> list[Event]:
     """Return what blocks follow: runs, drops, and moves with their ends."""
     graph = program.graph
     values, tasks = graph.values, graph.tasks
+    fixed = {values[value] for value in _copied(program) if not graph.size[value]}
 
-    def moved(copy: int) -> Move:
-        one = program.operations[copy]
-        assert isinstance(one, Copy)
-        return Move(*_split(values[one.value]))
+    def moves(copies: Iterable[int]) -> tuple[Move, ...]:
+        listed = [one for one in (program.operations[copy] for copy in copies) if isinstance(one, Copy)]
+        return tuple(
+            Move(*_split(values[one.value]), leaves=one.source == 0) for one in listed if values[one.value] not in fixed
+        )
 
     found: list[Event] = []
-    for one in program.operations:
+    for index, one in enumerate(program.operations):
         match one:
             case Run():
-                names = [values[value] for value in one.drop]
-                own, others = _apart(names)
+                own, others = _apart(values[value] for value in one.drop if values[value] not in fixed)
                 found.append(read_step({"run": tasks[one.task], "drop": own}, length))
                 if others:
                     found.append(Ready((), others))
             case Copy():
-                found.append(Move(*_split(values[one.value])))
+                found += moves([index])
             case Wait():
-                own, others = _apart([values[value] for value, memory in one.drop if memory == 0])
-                found.append(Ready(tuple(moved(copy) for copy in one.copies), others))
+                freed = [(values[value], memory) for value, memory in one.drop if values[value] not in fixed]
+                own, others = _apart(name for name, memory in freed if memory == 0)
+                away = tuple(_split(name) for name, memory in freed if memory)
+                found.append(Ready(moves(one.copies), others, away))
                 if own:
                     found.append(read_step({"drop": own}, length))
-    check_steps([event for event in found if isinstance(event, (Stage, Forget))], length)
+    _check(found, length)
     return found
+
+
+def moves_activations(program: Program) -> bool:
+    """Whether a program moves anything but parameters and their gradients."""
+    return any(program.graph.values[value][0] not in _ONE_WAY for value in _copied(program))
+
+
+def _copied(program: Program) -> set[int]:
+    return {one.value for one in program.operations if isinstance(one, Copy)}
+
+
+def _check(events: Iterable[Event], length: int) -> None:
+    """Refuse runs without their reads; what is on its way is there."""
+    seen: list[Stage | Forget | Back] = []
+    apart = False
+    for event in events:
+        if isinstance(event, (Stage, Forget)):
+            seen.append(event)
+        elif isinstance(event, Move) and event.kind in ("x", "s"):
+            apart = True
+            if not event.leaves:
+                seen.append(Back((event.kind, event.stage)))  # type: ignore[arg-type]
+    check_steps(seen, length, apart=apart)
 
 
 def _split(name: str) -> tuple[str, int]:
@@ -179,4 +218,4 @@ def _apart(names: Iterable[str]) -> tuple[list[str], tuple[tuple[str, int], ...]
     return own, tuple(_split(name) for name in listed if name not in own)
 
 
-__all__ = ["Event", "Move", "Ready", "events_of", "has_parameters", "program_of"]
+__all__ = ["Event", "Move", "Ready", "events_of", "has_parameters", "moves_activations", "program_of"]

@@ -10,7 +10,7 @@ from typing import Any
 from remat.bridges.torch.blocks import Block
 from remat.bridges.torch.host_updates.planning import CPU, read_bandwidth, update_time
 from remat.bridges.torch.optimizers import Trained, read_optimizer
-from remat.bridges.torch.plan_options import check_rate, read_size
+from remat.bridges.torch.plan_options import check_rate, check_staleness, read_size
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import torch
 from remat.bridges.torch.transfers import DEVICE, HOST, links_both_ways, measured_rate
@@ -32,12 +32,15 @@ class BlockHost:
         As for `remat.torch.read_optimizer`.
     link, host_bandwidth : int, float, str or None
         See `Choices`.
+    staleness : {0, 1}
+        1: a step uses the parameters before the latest update, which the host keeps apart.
     """
 
     host: int | str
     optimizer: str
     link: float | str | None = None
     host_bandwidth: float | str | None = None
+    staleness: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be read."""
@@ -47,6 +50,13 @@ class BlockHost:
             if getattr(self, name) is not None:
                 check_rate(getattr(self, name), name)
         read_optimizer(self.optimizer)
+        check_staleness(self.staleness)
+
+    def delayed(self) -> dict[str, Any]:
+        """Return the keys of an instance whose updates count later; none if they do not."""
+        if not self.staleness:
+            return {}
+        return {"schema": "remat.instance/3", "staleness": self.staleness, "master_copy": True}
 
     def machine(self, device: Any) -> dict[str, Any]:
         """Return the document of the device, and of a host that updates."""
@@ -69,6 +79,7 @@ class BlockHost:
             trained = trained_in(block)
             size = sum(tensor.nbytes for tensor in trained)
             states = model.state_bytes([Trained(tensor.nbytes, tuple(tensor.shape)) for tensor in trained])
+            states += size if self.staleness else 0  # updates write a copy of the parameters
             time = update_time(size, gradient, states, bandwidth)
             found.append(
                 {
@@ -95,8 +106,6 @@ def check_alone(module: Any, blocks: Sequence[Block]) -> None:
             if inside.setdefault(id(tensor), block.name) != block.name:
                 raise TorchError(f"blocks {inside[id(tensor)]} and {block.name} share a parameter, which cannot leave")
             size = tensor.untyped_storage().nbytes()
-            if size < tensor.nbytes:
-                raise TorchError(f"{block.name}.{name} is at a host already: an earlier apply has moved its values")
             if size > tensor.nbytes:
                 raise TorchError(f"{block.name}.{name} is a part of a larger storage, which cannot leave")
     for part in module.modules():

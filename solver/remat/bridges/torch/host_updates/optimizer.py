@@ -155,7 +155,7 @@ class HostOptimizer(OptimizerBase):
     def _slot(self, parameter: Any) -> Slot:
         if parameter.untyped_storage().nbytes() < parameter.nbytes:
             name = self.names.get(id(parameter), "a parameter")
-            raise TorchError(f"{name} is at the host of another optimizer, and cannot be copied")
+            raise TorchError(f"{name} is at the host of another optimizer; use that one, or build the module anew")
         name = self.names.get(id(parameter), f"parameter {len(self.slots)}")
         if parameter.device not in self.links:
             self.links[parameter.device] = link_for(parameter.device)
@@ -198,7 +198,7 @@ class HostOptimizer(OptimizerBase):
         """Bytes at the host: copies of the parameters, states, and gradients that wait."""
         slots = self.slots.values()
         return {
-            "parameters": sum(int(slot.master.nbytes) for slot in slots),
+            "parameters": sum(slot.parameter_bytes for slot in slots),
             "optimizer": sum(self.state_bytes.values()),
             "gradients": sum(slot.gradient_bytes for slot in slots),
         }

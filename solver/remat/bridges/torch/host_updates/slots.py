@@ -65,6 +65,8 @@ class Slot:
         The update that was begun and whose result is not on the device yet.
     new : tensor or None
         The result of the update, in the type of the parameter.
+    served : tensor or None
+        The values that come to the device, where these are not those of an update that has begun.
     is_away, stays_away : bool
         Whether the parameter's storage on the device is empty now, and whether new values stay at the host.
     """
@@ -83,10 +85,16 @@ class Slot:
         self.new: Any = None
         self.sent: Any = None
         self.returned: Any = None
+        self.served: Any = None
         self.is_away = False
         self.stays_away = False
         self._seen: Any = None
         self.refresh()
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Bytes of the copies of the parameter at the host."""
+        return sum(int(one.nbytes) for one in (self.master, self.served) if one is not None)
 
     @property
     def gradient_bytes(self) -> int:
@@ -124,7 +132,24 @@ class Slot:
         with unseen(), torch.no_grad():
             self.master.copy_(self.parameter.detach())
         self.new = None
+        self._serve()
         self._note()
+
+    def keep_apart(self) -> None:
+        """Let updates change other memory than that which comes to the device."""
+        self.memory.take(int(self.parameter.nbytes), f"a second copy of {self.name}")
+        with unseen():
+            self.served = self.link.buffer(self.parameter, self.parameter.dtype)
+        self._serve()
+
+    def _serve(self) -> None:
+        if self.served is None:
+            return
+        if self.returned is not None:
+            self.returned.synchronize()
+        with unseen(), torch.no_grad():
+            self.served.copy_(self.master if self.new is None else self.new)
+        self.new = None
 
     def settle(self) -> None:
         """Copy the result of the update to the device, once it is there; a parameter that others wrote stays."""
@@ -138,6 +163,7 @@ class Slot:
         if self.stays_away:
             self.link.wait(self.returned)
             self.leave()  # what is still on the device is from before the update
+            self._serve()
         elif self.is_changed():
             self.refresh()
         else:
@@ -145,10 +171,17 @@ class Slot:
             self.new = None
             self._note()
 
+    def values(self) -> Any:
+        """Return the values at the host that the device may use."""
+        if self.served is not None:
+            return self.served
+        return self.master if self.new is None else self.new
+
     def check_still(self) -> None:
         """Refuse to use the copy at the host while the thread changes it."""
         if self.update is not None:
-            raise TorchError(f"{self.name} is being updated at the host: call step() first")
+            call = "step()" if self.served is None else "the optimizer's finish()"
+            raise TorchError(f"{self.name} is being updated at the host: call {call} first")
 
     def leave(self) -> None:
         """Free the parameter on the device; its values are at the host."""
@@ -165,12 +198,13 @@ class Slot:
         Raises
         ------
         TorchError
-            If it is being updated.
+            If it is being updated, unless it is kept apart from updates.
         """
-        self.check_still()
+        if self.served is None:
+            self.check_still()
         self.is_away = False
         with unseen(), torch.no_grad():
-            new = self.master if self.new is None else self.new
+            new = self.values()
             storage = self.parameter.untyped_storage()
             storage.resize_(self.parameter.nbytes)
             shape = (self.parameter.storage_offset(), self.parameter.size(), self.parameter.stride())

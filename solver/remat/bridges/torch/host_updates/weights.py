@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from remat.bridges.torch.blocks import Block
+from remat.bridges.torch.blocks import AT_HOST, Block
 from remat.bridges.torch.host_updates.chains import trained_in
 from remat.bridges.torch.host_updates.optimizer import HostOptimizer
 from remat.bridges.torch.host_updates.slots import Slot
@@ -28,8 +28,6 @@ class Weights:
     """
 
     def __init__(self, blocks: Sequence[Block], optimizer: HostOptimizer) -> None:
-        if optimizer.stale:
-            raise TorchError("parameters that leave the device are those of the last update: staleness=0")
         if not optimizer.overlap:
             raise TorchError("gradients of blocks leave within the backward and are applied there: overlap=True")
         self.optimizer = optimizer
@@ -45,6 +43,8 @@ class Weights:
         optimizer.defer()
         for index, block in enumerate(blocks):
             for slot in self.slots[index]:
+                if optimizer.stale:
+                    slot.keep_apart()
                 slot.leave()
             self._keep_files(index, block.module)
             self._guard(block)
@@ -109,6 +109,7 @@ class Weights:
                 f"block {block.name} has its parameters at the host, and cannot be copied; save state_dict()"
             )
 
+        block.module.__dict__[AT_HOST] = True
         block.module.register_forward_pre_hook(check)
         block.module.__dict__["__reduce_ex__"] = refuse  # copy.deepcopy and pickle would read freed memory
 
@@ -125,9 +126,10 @@ class Weights:
         def saved(_: Any, found: dict[str, Any], prefix: str, *__: Any) -> None:
             for name, slot in named:
                 if prefix + name in found and slot.is_away:
-                    slot.check_still()
+                    if slot.served is None:
+                        slot.check_still()
                     with unseen():
-                        found[prefix + name] = slot.master.detach().to(slot.parameter.dtype, copy=True)
+                        found[prefix + name] = slot.values().detach().to(slot.parameter.dtype, copy=True)
 
         def before(*_: Any) -> None:
             for slot in self.slots[index]:
