@@ -1,8 +1,8 @@
-"""The smallest arena: greedy layouts, then searches between the best one and the bound, beams, and other orders."""
+"""The smallest arena: greedy layouts, then floor, ejection and beam searches, and other orders of best-fit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from remat_algorithms.layout.live_bytes import arena_bound, sections_of
 
 if TYPE_CHECKING:
     from remat_algorithms.layout.beam import Beams
+    from remat_algorithms.layout.ejection import Ejections
 
 MOST_PLACES = 20_000_000
 """Pairs of a buffer and a section of its life beyond which nothing is searched."""
@@ -30,14 +31,15 @@ ORDER_SHARE, ORDER_WORK, ROUNDS = 0.25, 1_000_000_000, 16
 """Share of the work that is left, and most of it, for other orders of best-fit, where searches with so many times the
 first work were in vain."""
 
-BEAM_SHARE = 0.5
-"""Work of beams as a share of that of other searches; beams that find a layout go on until it is as much."""
+EJECTION_SHARE, BEAM_SHARE = 1.0, 0.5
+"""Work of ejections, and of beams, as a share of that of other searches; twice that for a search that finds layouts."""
 
 HALVINGS = 5
 """Arenas between the lower bound and the largest one that is tried, each of which halves the way."""
 
-BEAM_ROUNDS = 16
-"""The search for a layout of a given capacity turns to beams where this many times the first work was in vain."""
+HELP_ROUNDS = 16
+"""The search for a layout of a given capacity turns to ejections and beams where this many times the first work was in
+vain."""
 
 
 @dataclass
@@ -108,6 +110,7 @@ def _greedy(buffers: Buffers, context: Context) -> Iterator[IntArray]:
 def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Termination]:
     """Search until the layout is enough; return whether every arena below it is excluded, and why it stopped."""
     from remat_algorithms.layout.beam import Beams
+    from remat_algorithms.layout.ejection import Ejections
     from remat_algorithms.layout.section_floors import search
     from remat_algorithms.layout.section_floors_kernel import INFEASIBLE, SOLVED
 
@@ -118,7 +121,11 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
     exact = buffers is best.buffers
     step = _step(buffers)
     excluded = best.bound - step if exact else arena_bound(buffers) - step  # no layout of these has such an arena
-    most, turn, beams = FIRST_WORK, 0, Beams(buffers, context)
+    most, turn = FIRST_WORK, 0
+    helpers: dict[Ejections | Beams, float] = {
+        Ejections(buffers, context): EJECTION_SHARE,
+        Beams(buffers, context): BEAM_SHARE,
+    }
     while not best.is_enough:
         capacity = best.buffers.capacity
         high = capacity if capacity is not None else best.arena - step
@@ -143,30 +150,38 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
         else:
             turn += 1
             if target == high:
-                if capacity is None or most >= BEAM_ROUNDS * FIRST_WORK:
-                    _widen(best, beams, expand, range(low if capacity is None else high, high + 1, step), work)
+                if capacity is None or most >= HELP_ROUNDS * FIRST_WORK:
+                    _help(best, helpers, expand, range(low if capacity is None else high, high + 1, step), work)
                 if most == ROUNDS * FIRST_WORK:
                     _reorder(best, context, left)
                 most, turn = 2 * most, 0
     return exact, Termination.COMPLETED
 
 
-def _widen(best: _Best, beams: Beams, expand: Callable[[IntArray], IntArray], arenas: range, work: int | None) -> None:
-    """Try beams for some of these arenas, with a share of the work that all other searches have done so far."""
-    share = BEAM_SHARE
-    while not best.is_enough and len(arenas):
-        allowed = int(share * (best.work - beams.work)) - beams.work
-        left = allowed if work is None else min(allowed, work - best.work)
-        if left <= 0:
-            return
-        before = beams.work
-        offset = beams.below(arenas, left)
-        best.work += beams.work - before
-        if offset is None:
-            return
-        best.take(expand(offset))
-        share = 1.0
-        arenas = range(arenas.start, best.arena, arenas.step)
+def _help(
+    best: _Best,
+    helpers: Mapping[Ejections | Beams, float],
+    expand: Callable[[IntArray], IntArray],
+    arenas: range,
+    work: int | None,
+) -> None:
+    """Try ejections and beams for some of these arenas, each with its share of the work of the others so far."""
+    others = best.work - sum(helper.work for helper in helpers)
+    for helper, share in helpers.items():
+        limit = share * others
+        while not best.is_enough and len(arenas):
+            allowed = int(limit) - helper.work
+            left = allowed if work is None else min(allowed, work - best.work)
+            if left <= 0:
+                break
+            before = helper.work
+            offset = helper.below(arenas, left)
+            best.work += helper.work - before
+            if offset is None:
+                break
+            best.take(expand(offset))
+            limit = 2 * share * others
+            arenas = range(arenas.start, best.arena, arenas.step)
 
 
 def _reorder(best: _Best, context: Context, left: int | None) -> None:

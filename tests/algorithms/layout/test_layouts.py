@@ -15,10 +15,18 @@ import remat
 from remat.plugin import THIS_SCHEDULE, Buffers, Context, OptionError, arena_of
 from remat.plugin.registry import find
 from remat_algorithms.kit.compile.lowering import checked_indices
-from remat_algorithms.layout import beam, beam_kernel, gaps_kernel, section_floors, section_floors_kernel
+from remat_algorithms.layout import (
+    beam,
+    beam_kernel,
+    ejection_kernel,
+    gaps_kernel,
+    section_floors,
+    section_floors_kernel,
+)
 from remat_algorithms.layout.beam import Beams
 from remat_algorithms.layout.best_fit import ORDERS, Gaps, best_fit
 from remat_algorithms.layout.caching import Allocator
+from remat_algorithms.layout.ejection import Ejections
 from remat_algorithms.layout.live_bytes import arena_bound
 from remat_algorithms.layout.order_search import reordered
 from tests.algorithms.layout.drawn import planted, random_buffers
@@ -205,13 +213,14 @@ def test_other_orders_of_best_fit_need_less(make):
     assert better > 0
 
 
-def test_beams_need_less_than_best_fit():
+@pytest.mark.parametrize("helper", [Beams, Ejections])
+def test_helpers_need_less_than_best_fit(helper):
     better = 0
     for seed in range(4):
         buffers = planted(seed, count=60).with_capacity(None)
         greedy = min(arena_of(buffers, best_fit(buffers, order)) for order in ORDERS)
         arenas = range(arena_bound(buffers), greedy)
-        offset = Beams(buffers, Context(seed=seed)).below(arenas, 100_000_000) if len(arenas) else None
+        offset = helper(buffers, Context(seed=seed)).below(arenas, 100_000_000) if len(arenas) else None
         if offset is not None:
             check(buffers, offset)
             assert arena_of(buffers, offset) in arenas
@@ -219,17 +228,46 @@ def test_beams_need_less_than_best_fit():
     assert better > 0
 
 
-def test_beams_respect_constraints():
+@pytest.mark.parametrize("helper", [Beams, Ejections])
+def test_helpers_respect_constraints(helper):
     found = 0
     for seed in range(80):
         buffers = draw_with_constraints(seed)
         most = min(arena_of(buffers, best_fit(buffers, order)) for order in ORDERS) + buffers.alignment
-        offset = Beams(buffers, Context(seed=seed)).below(range(most, most + 1), 1_000_000)
+        offset = helper(buffers, Context(seed=seed)).below(range(most, most + 1), 1_000_000)
         if offset is not None:
             check(buffers, offset)
             assert arena_of(buffers, offset) <= most
             found += 1
     assert found > 60
+
+
+def test_ejections_fill_an_arena_whose_sizes_rarely_add_up():
+    """Ten irregular buffers at a time: best-fit needs a sixth more than the bound, a fiftieth is enough."""
+    draw, ends, rows = random.Random(1), [0] * 10, []
+    while min(ends) < 60:
+        begin = min(ends)
+        end = begin + draw.choice((1, 2, 3, 4, 6, 20))
+        rows.append((begin, end, draw.randint(3000, 5000)))
+        ends[ends.index(begin)] = end
+    buffers = Buffers.of(*zip(*rows, strict=True))
+    bound = arena_bound(buffers)
+    assert min(arena_of(buffers, best_fit(buffers, order)) for order in ORDERS) > 1.15 * bound
+    most = int(1.02 * bound)
+    offset = Ejections(buffers, Context()).below(range(most, most + 1), 300_000_000)
+    assert offset is not None
+    check(buffers.with_capacity(most), offset)
+
+
+def test_ejections_without_a_place_end():
+    """A fixed buffer in the middle leaves no gap for a larger one."""
+    buffers = Buffers.of([0, 0], [1, 1], [7, 2], fixed=np.array([-1, 4]))
+    ejections = Ejections(buffers, Context())
+    assert ejections.below(range(10, 11), 10_000_000) is None
+    assert ejections.work >= 10_000_000
+    check(buffers, Ejections(buffers, Context()).below(range(13, 14), 10_000_000))
+    large = Buffers.of([0], [1], [12])
+    assert Ejections(large, Context()).below(range(11, 12), 1_000_000) is None
 
 
 def test_beams_that_end_at_once_use_up_the_work(monkeypatch):
@@ -273,7 +311,8 @@ def test_shipped_sizes_of_the_challenge():
 
 def runs(monkeypatch, plain):
     if plain:
-        for kernel in (section_floors_kernel.RUN, gaps_kernel.FIT, beam_kernel.EXPAND, beam_kernel.KEEP):
+        kernels = section_floors_kernel.RUN, gaps_kernel.FIT, beam_kernel.EXPAND, beam_kernel.KEEP, ejection_kernel.RUN
+        for kernel in kernels:
             monkeypatch.setattr(kernel, "bind", lambda *records, kernel=kernel: partial(kernel.plain, *records))
 
 
@@ -288,7 +327,10 @@ def test_compiled_and_plain_twins_agree(seed, monkeypatch):
         offset = None if found.offset is None else found.offset.tolist()
         beams = Beams(buffers, Context(seed=seed))
         packed = beams.below(range(MIB, MIB + 1), 3_000_000)
-        return placed, found.status, found.work, offset, beams.work, None if packed is None else packed.tolist()
+        ejections = Ejections(buffers, Context(seed=seed))
+        repaired = [ejections.below(range(most, most + 1), 150_000) for most in (MIB, 3 * MIB // 2, 5 * MIB // 4)]
+        more = [None if layout is None else layout.tolist() for layout in (packed, *repaired)]
+        return placed, found.status, found.work, offset, beams.work, ejections.work, more
 
     with checked_indices():
         compiled = answers()

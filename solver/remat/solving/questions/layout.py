@@ -87,10 +87,10 @@ class Addresses:
 
     @property
     def fragmentation(self) -> float | None:
-        """Arena over the peak of the rounded sizes, minus 1."""
+        """Arena over the peak of the rounded sizes, minus 1, with the highest residency's size rounded as well."""
         if self.arena is None or not self.rounded_peak:
             return None if self.arena is None else 0.0
-        return self.arena / self.rounded_peak - 1
+        return -(-self.arena // self.alignment) * self.alignment / self.rounded_peak - 1
 
     def table_of(self, machine: Machine) -> AddressTable:
         """Return the address rows of the schedule.
