@@ -103,16 +103,16 @@ def read_capacity(size: float | str, wholes: Wholes, memory: str, units: Units) 
 
 MUCH_TOO_SMALL = 1000
 
-MUCH_TOO_LARGE = 300
-"""Times the need that a budget with a guessed unit may be."""
+SHORT = 1.5
+"""Weight of the distance, in powers, of a guessed budget that is less than the need."""
 
 
 def meant_size(size: object, problem: Problem, memory: str) -> str:
     """Return the size that a bare number of bytes was probably meant to be, such as ``16GB``; empty if itself.
 
-    It is a thousandth or less of what any schedule needs of that memory. With the unit, it is enough for that need if
-    that is at most `MUCH_TOO_LARGE` times the need; otherwise it is nearest to the need. Of memories in which nothing
-    has to be, such as storage levels and hosts, the need is that of the largest value.
+    It is a thousandth or less of what any schedule needs of that memory. With the unit, it is nearest to that need,
+    and rather more than less. Of memories in which nothing has to be, such as storage levels and hosts, the need is
+    that of the largest value.
     """
     if problem.units.memory == "unit" or not str(size).strip().isdecimal():
         return ""
@@ -121,7 +121,10 @@ def meant_size(size: object, problem: Problem, memory: str) -> str:
     number = int(str(size).strip()[:30])
     if number == 0 or number * MUCH_TOO_SMALL > need:
         return ""
-    times = {power: number * 1000**power / need for power in range(1, 5)}
-    enough = [power for power, share in times.items() if 1 <= share <= MUCH_TOO_LARGE]
-    power = min(enough or times, key=lambda power: abs(math.log(times[power])))
+
+    def distance(power: int) -> float:
+        found = math.log(number * 1000**power / need)
+        return found if found >= 0 else -SHORT * found
+
+    power = min(range(1, 5), key=distance)
     return f"{number}{('kB', 'MB', 'GB', 'TB')[power - 1]}"

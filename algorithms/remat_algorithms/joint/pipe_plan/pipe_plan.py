@@ -17,6 +17,7 @@ Other planners and rules also run: the answer is never slower than any of their 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -82,8 +83,8 @@ MOVES = 30_000
 WORK = 4_000_000_000
 """Maximum product of operations, classes and moves; larger pipelines get fewer moves."""
 
-SCREENING = 0.4
-"""Share of the moves for all outlines together, before two continue."""
+SCREENING, CONTINUING = (0.1, 0.2), 0.5
+"""Shares of the moves for all outlines together, for the better half, and for the two that continue."""
 
 TIGHTENED = 5
 """Maximum number of rounds that give an outline less memory."""
@@ -110,6 +111,12 @@ SMALL = 1_000_000
 
 MOST_HOSTED = 8
 """Maximum number of these outlines."""
+
+BLOCKS = (2, 4)
+"""Blocks per device whose cuts the search continues from at every budget."""
+
+STEP, LIMITS = 1.15, 2
+"""Factor between the limits below those of the devices for which cuts are sought, and their number."""
 
 UNEVEN = 12
 """Maximum number of cuts of other planners that the search continues from."""
@@ -382,7 +389,7 @@ class _Planning:
             if self._stopped:
                 return
             self.best.weigh(orders)
-        cut: dict[_Key, tuple[Stage, ...]] = {}
+        cut = {_key(stages): stages for stages in _block_cuts(self.problem, self.context)}
         known = {_key(line.outline.stages): line for line in self.lines}
         for ask in _planners(self.problem, self.context):
             if self._stopped:
@@ -479,14 +486,18 @@ class _Planning:
         if not lines:
             return
         most = self._moves(lines[0])
-        for line in lines:
-            if self._stopped or not most:
-                return
-            self._improve(line, line.entries, int(SCREENING * most / len(lines)))
-        lines.sort(key=lambda line: line.entry.figure)
+        for share in SCREENING:
+            for line in lines:
+                if self._stopped or not most:
+                    return
+                outline = line.outline
+                self._improve(line, line.entries, int(share * most / len(lines)))
+                line.entries = [line.entry, *(line.entries if line.outline is outline else ())]
+            lines.sort(key=lambda line: line.entry.figure)
+            lines = lines[: max(CONTINUED, -(-len(lines) // 2))]
         for line in lines[:CONTINUED]:
             if not self._stopped:
-                self._improve(line, [line.entry], int((1 - SCREENING) * most / len(lines[:CONTINUED])))
+                self._improve(line, [line.entry], int(CONTINUING * most / len(lines[:CONTINUED])))
 
     def _moves(self, line: _Line) -> int:
         if self.options.moves is not None:
@@ -517,3 +528,26 @@ def _planners(problem: Problem, context: Context) -> Iterator[Callable[[], Propo
     yield lambda: dapple_plan.solve(problem, dapple_plan.JudgedOptions(), context.aside())
     for ask in (*plain, chimera_plan.solve):
         yield partial(ask, problem, StageOptions(), context.aside())
+
+
+def _block_cuts(problem: Problem, context: Context) -> Iterator[tuple[Stage, ...]]:
+    """Yield stages of `ftpipe` for several sizes of blocks without limits, and for limits below those of the devices.
+
+    The limits are powers of `STEP`, which similar budgets share. With its own limits alone, `ftpipe` may choose other
+    blocks at a slightly larger budget, from which the search finds slower plans.
+    """
+    capacity = {memory.name: memory.capacity for memory in problem.machine.memories}
+    asked = [(dict.fromkeys(capacity), blocks) for blocks in BLOCKS]
+    if None not in capacity.values():
+        most = max(size or 0 for size in capacity.values())
+        power = math.ceil(math.log(max(most, 1), STEP)) - 1
+        asked += [
+            ({name: min(size or 0, int(STEP**k)) for name, size in capacity.items()}, BLOCKS[-1])
+            for k in range(power, max(power - LIMITS, 0), -1)
+        ]
+    for capacities, blocks in asked:
+        with suppress(OptionError):
+            limited = problem.with_capacities(capacities)
+            proposal = ftpipe.solve(limited, ftpipe.BlockOptions(blocks=blocks), context.aside())
+            if proposal.orders is not None:
+                yield proposal.orders.stages

@@ -186,10 +186,10 @@ def _decision(result: Result) -> str:
         return next(decision_words(result), "")
     if not report.recompute_time:
         return "no recomputation"
-    return f"recompute for {format_time(report.recompute_time, result.units)} in all"
+    return f"recomputation {format_time(report.recompute_time, result.units)} on all devices"
 
 
-MOST_KINDS = 4
+MOST_KINDS = 3
 """Maximum number of kinds of bytes that a line describes one by one."""
 
 

@@ -135,7 +135,8 @@ def lines_of(result: Result, *, verbose: bool = False, option: str = OPTION) -> 
     else:
         yield from decision_lines(result, verbose=verbose)
         yield from _schedule(result, result.report)
-    if result.status is not Status.INFEASIBLE and (result.lower_bound or not result.makespan):
+    bounded = result.status is not Status.INFEASIBLE or result.answer is not None  # else there is nothing to bound
+    if bounded and (result.lower_bound or not result.makespan):
         yield "lower bound", _lower_bound(result)
     yield from class_bounds(result)
     if result.report is not None:
