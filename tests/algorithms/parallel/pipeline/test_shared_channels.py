@@ -341,9 +341,9 @@ def answered_steps(numbers, names):
 
 
 def test_steps_on_drawn_machines():
-    found = answered_steps(range(40), ("1f1b", "gpipe", "zb-h1", "chimera", "tarnawski-dp", "piper"))
-    assert found["1f1b"] > 10
-    assert found["tarnawski-dp"] > 10
+    found = answered_steps(range(24), ("1f1b", "gpipe", "zb-h1", "chimera", "tarnawski-dp", "piper"))
+    assert found["1f1b"] > 5
+    assert found["tarnawski-dp"] > 5
 
 
 @pytest.mark.slow
@@ -360,7 +360,7 @@ def test_orders_take_turns(name, channel, mode):
     document = transfers_decide() | {"weights": "flush"}
     document["cluster"] = document["cluster"] | {"transfers": mode}
     here = machine(NAMES, channel, bandwidth=1)
-    options = {"moves": 200} if name == "pipe-plan" else {}
+    options = {"moves": 20, "zoo": False} if name == "pipe-plan" else {}
     result = remat.solve(document, machine=here, algorithm=name, options=options)
     if result.columns is None:  # orders that deadlock
         assert mode in ("rendezvous", "grouped")
