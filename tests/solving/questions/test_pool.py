@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +16,7 @@ from remat.plugin.problem import Problem
 from remat.plugin.proposal import ALL_SCHEDULES, Bound, Status, Termination
 from remat.solving.problem_setup import Control, make_problem
 from remat.solving.questions.pool import Answered, Pool, with_budget
-from remat.solving.questions.portfolio_curve import coarse_to_fine
+from remat.solving.questions.portfolio_curve import PortfolioCurve, coarse_to_fine
 from remat.solving.questions.prober import Effort, Prober
 from remat.testing import strategies
 
@@ -176,3 +177,24 @@ def test_coarse_to_fine(budgets):
     assert sorted(order) == sorted(budgets)
     if len(budgets) > 1:
         assert {order[0], order[1]} == {budgets[0], budgets[-1]}
+
+
+class Descending(PortfolioCurve):
+    """A curve whose searches for the minimum budget lower it by given shares."""
+
+    def __init__(self, shares):
+        self.shares, self.pool = shares, SimpleNamespace(smallest=SimpleNamespace(peak=1000))
+
+    def _find_minimum(self, share=0.35):
+        self.pool.smallest = SimpleNamespace(peak=self.pool.smallest.peak * self.shares.pop(0))
+
+    def _has_time_for_minimum(self):
+        return True
+
+
+@pytest.mark.parametrize(("shares", "left"), [([0.8] * 9, 6), ([0.9, 0.99, 0.5], 1), ([1.0, 0.5], 1)])
+def test_search_goes_on_while_it_finds_smaller_budgets(shares, left):
+    """At most three further searches; one that lowers the budget by less than 5 % is the last."""
+    curve = Descending(shares)
+    curve._find_smaller()
+    assert len(curve.shares) == left

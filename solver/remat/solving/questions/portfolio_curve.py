@@ -20,6 +20,9 @@ POINTS = 20
 MINIMUM_SHARE, QUICK_SHARE = 0.35, 0.25
 """Shares of the time left for the minimum budget, and for those members that take little time at all budgets."""
 
+FURTHER, PROGRESS = 3, 0.95
+"""Maximum number of further searches for the minimum budget at once, and the share to which one has to lower it."""
+
 RESOLUTION = 0.005
 """Share of the budget to which the minimum budget is searched."""
 
@@ -53,6 +56,7 @@ class PortfolioCurve:
             self._ask(None, auto.ALONE, 2)
         if self.budgets is None:
             self._find_minimum()
+            self._find_smaller()
         budgets = self._wanted()
         self._ask_quickly(budgets)
         if self.budgets is not None and budgets and self.pool.fastest(budgets[-1]) is None:
@@ -64,6 +68,16 @@ class PortfolioCurve:
             if self.pool.smallest is known:
                 return
             self._deepen(self._wanted())
+
+    def _find_smaller(self) -> None:
+        """Continue the search for the minimum budget as long as it makes progress within its share of the time."""
+        for _ in range(FURTHER):
+            smallest = self.pool.smallest
+            if smallest is None or not self._has_time_for_minimum():
+                return
+            self._find_minimum()
+            if self.pool.smallest is None or (self.pool.smallest.peak or 0) > PROGRESS * (smallest.peak or 0):
+                return
 
     def _has_time_for_minimum(self) -> bool:
         least = self._least()
