@@ -16,7 +16,7 @@ NEVER = 1 << 60
 """More than any cost."""
 
 CALL = 4
-"""Steps of the search for a candidate, besides one for each pair."""
+"""Steps of a candidate, in addition to one for each pair."""
 
 
 @cells
