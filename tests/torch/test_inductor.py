@@ -11,7 +11,7 @@ import remat.torch
 from remat.bridges.torch.capture import Captured, dynamo_settings
 from remat.bridges.torch.generated_code import Program, account
 from remat.bridges.torch.graph_emission import emit
-from remat.bridges.torch.inductor import Compiler, fuse
+from remat.bridges.torch.inductor import Attempt, Compiler, Rival, compile_plan, fuse
 from remat.bridges.torch.joint import BOUNDARY
 from remat.bridges.torch.layout_copies import LAYOUT
 from remat.bridges.torch.measure import allocator_peak
@@ -204,6 +204,47 @@ def test_a_partitioner_in_the_configuration():
     assert len(partitioner.plans) == 1
     for expected, value in zip(right, found, strict=True):
         torch.testing.assert_close(value, expected, rtol=2e-6, atol=1e-7)
+
+
+class Budgeted:
+    """A planner whose plans and codes are made up."""
+
+    choices = None
+
+    def __init__(self, rivals, peaks, most=None):
+        self.rivals, self.peaks, self.most, self.asked = rivals, peaks, most, []
+
+    def attempt(self, compiler, aim, order=None):
+        self.asked.append(order)
+        if order is None and self.most is not None and len(self.asked) > self.most:
+            raise remat.torch.TooSmallError("nothing found", proved=False)
+        runs = ("plan",) if order is None else tuple(order)
+        overhead = {rival.runs: rival.overhead for rival in self.rivals} | {("plan",): 0.09}
+        split = {"activations": self.peaks[runs], "reserve": 10}
+        plan = remat.torch.Plan("", {}, runs, split, self.peaks[runs], overhead[runs], "")
+        return Attempt(runs, plan, plan.peak + 80, 1000, True)
+
+
+def test_orders_of_inductors_own_partitioner_count_by_their_code():
+    rivals = [
+        Rival(("slower",), 900, 0.1),
+        Rival(("large",), 1300, 0.01),
+        Rival(("close",), 1035, 0.02),
+        Rival(("fits",), 1020, 0.05),
+        Rival(("also",), 1010, 0.06),
+    ]
+    peaks = {("plan",): 980, ("close",): 1000, ("fits",): 980, ("also",): 970}
+    planner = Budgeted(rivals, peaks)
+    assert compile_plan(None, planner)[1].runs == ("fits",)
+    assert planner.asked == [None, ("close",), ("fits",)]
+    few = Budgeted(rivals[:3], peaks)
+    assert compile_plan(None, few)[1].runs == ("plan",)
+    planner = Budgeted(rivals, peaks | {("plan",): 1100})
+    assert compile_plan(None, planner)[1].runs == ("fits",), "where no plan fits, too"
+    planner = Budgeted(rivals, peaks | {("plan",): 1100}, 1)
+    assert compile_plan(None, planner)[1].runs == ("fits",), "where no smaller plan is found, too"
+    with pytest.raises(remat.torch.TooSmallError, match="nothing found"):
+        compile_plan(None, Budgeted(rivals[:2], {("plan",): 1100, ("slower",): 1200}, 1))
 
 
 def test_a_saved_plan_runs_again(tmp_path):

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from remat.bridges.torch.graphs import build
 from remat.bridges.torch.operator_timing import MEASURE, costs_of
 from remat.bridges.torch.optimizers import read_optimizer
 from remat.bridges.torch.plan_options import Choices, make_choices
-from remat.bridges.torch.planning import Plan, TooSmallError, in_bytes, make_plan
+from remat.bridges.torch.planning import Plan, TooSmallError, in_bytes, make_plan, plan_in_order
 from remat.bridges.torch.recording import TorchError
 from remat.bridges.torch.shim import fx, torch
 from remat.messages import reason
@@ -134,7 +135,7 @@ class _Within(CustomPartitionerFn):
         return str, (self.uuid(),)
 
 
-OTHERS = (0.5, 0.2, 0.05)
+OTHERS = (0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05)
 """Budgets of Inductor's own partitioner whose orders a plan competes with."""
 
 
@@ -144,9 +145,10 @@ def fuse(captured: Captured, joint_inputs: Sequence[Any], forward_outputs: int, 
     saved = default_saved(captured.graph, joint_inputs, forward_outputs, **given)
     fusion = Fusion(captured.joint, captured.by_name, saved)
 
+    @cache
     def others() -> list[list[str]]:
         found = (default_saved(captured.graph, joint_inputs, forward_outputs, share, **given) for share in OTHERS)
-        return [fusion.order(names) for names in found]
+        return [fusion.order(names) for names in dict.fromkeys(map(tuple, found))]
 
     captured.fusion, captured.reference, captured.others = fusion, fusion.order(saved), others
     return fusion
@@ -232,9 +234,19 @@ class Compiler:
             ) from error
 
 
-ATTEMPTS = 4
-CLOSE = 0.05
-"""Compilations at most for one plan, and the unused share of a budget that makes another one worthwhile."""
+ATTEMPTS, RIVALS = 4, 2
+CLOSE, ABOVE = 0.05, 0.1
+"""Compilations at most for one plan, those for Inductor's own orders, the unused share of a budget that makes another
+plan worthwhile, and how far an order of Inductor's may be above a budget by the model."""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """An order of Inductor's own partitioner, with its peak and overhead by the fusion model."""
+
+    runs: tuple[str, ...]
+    modelled: int
+    overhead: float
 
 
 @dataclass(frozen=True)
@@ -278,12 +290,18 @@ class Planner:
     workspace : LibraryWorkspace
     measured : list of Costs
         Costs that were measured, for all attempts.
+    orders : list of lists of str
+        Those of Inductor's own partitioner, for all attempts.
+    rivals : list of Rival
+        The same, once there was a plan that recomputes.
     """
 
     captured_of: Callable[[Any, int], Captured]
     choices: Choices
     workspace: LibraryWorkspace = field(default_factory=LibraryWorkspace)
     measured: list[Costs] = field(default_factory=list)
+    orders: list[list[str]] = field(default_factory=list)
+    rivals: list[Rival] = field(default_factory=list)
 
     def _choices(self, captured: Captured) -> Choices:
         """Return the choices with a budget in bytes, and with costs that are measured only once."""
@@ -294,15 +312,51 @@ class Planner:
             choices = replace(choices, costs=self.measured[0])
         return in_bytes(captured, choices)
 
-    def attempt(self, compiler: Compiler, aim: int | None) -> Attempt | Callable[..., Any]:
-        """Plan within `aim` bytes, or the budget, and compile; a graph without a backward is returned as compiled."""
+    def _own_orders(self, captured: Captured) -> Callable[[], list[list[str]]]:
+        """Return what makes the orders of Inductor's own partitioner, once for all attempts."""
+        made = captured.others
+        assert made is not None
+
+        def orders() -> list[list[str]]:
+            if not self.orders:
+                self.orders.extend(made())
+            return self.orders
+
+        return orders
+
+    def _note_rivals(self, captured: Captured, choices: Choices) -> None:
+        """Note what Inductor's own orders take by the fusion model."""
+        if self.rivals or captured.others is None or choices.plan is not None:
+            return
+        for order in captured.others():
+            plan = plan_in_order(captured, choices, order)
+            self.rivals.append(Rival(tuple(order), plan.peak, plan.overhead))
+
+    def attempt(
+        self, compiler: Compiler, aim: int | None, order: Sequence[str] | None = None
+    ) -> Attempt | Callable[..., Any]:
+        """Plan within `aim` bytes, or the budget, and compile; a graph without a backward is returned as compiled.
+
+        Parameters
+        ----------
+        compiler : Compiler
+        aim : int or None
+        order : sequence of str, optional
+            The runs, instead of a plan.
+        """
         made: list[tuple[Captured, Plan, Choices]] = []
 
         def partition(joint: Any, given: Any, *, num_fwd_outputs: int, **options: Any) -> tuple[Any, Any]:
             captured = self.captured_of(joint, num_fwd_outputs)
             fuse(captured, given, num_fwd_outputs, **options).library = self.workspace
             whole = self._choices(captured)
-            plan = make_plan(captured, whole if aim is None else replace(whole, budget=aim))
+            captured.others = self._own_orders(captured)
+            if order is None:
+                plan = make_plan(captured, whole if aim is None else replace(whole, budget=aim))
+            else:
+                plan = plan_in_order(captured, whole, order)
+            if list(plan.runs) != list(captured.reference or ()):
+                self._note_rivals(captured, whole)
             captured.tensors = None
             made.append((captured, plan, whole))
             return build(captured, emit(captured.joint, captured.members(plan.runs)))
@@ -336,13 +390,15 @@ def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., An
     best: Attempt | None = None
     last: Attempt | None = None
     aim: int | None = None
+    refusal: TooSmallError | None = None
     unforeseen = 0
     for _ in range(ATTEMPTS):
         try:
             made = planner.attempt(compiler, aim)
-        except TooSmallError:
-            if best is None:
+        except TooSmallError as error:
+            if last is None:
                 raise
+            refusal = error
             break
         if not isinstance(made, Attempt):
             return made, None
@@ -356,15 +412,41 @@ def compile_plan(compiler: Compiler, planner: Planner) -> tuple[Callable[..., An
         aim = made.budget - unforeseen - abs(unforeseen) // 20
         if best is not None and (left < 0 or left <= CLOSE * made.budget or not made.recomputes):
             break
-    if best is not None:
-        return best.compiled, best.plan
     assert last is not None
     assert last.budget is not None
+    best = _best_of_rivals(compiler, planner, best, last)
+    if best is not None:
+        return best.compiled, best.plan
+    if refusal is not None:
+        raise refusal
     excess = format_size(last.need - last.budget)
     raise TooSmallError(
         f"Inductor's code for the plan takes {excess} more than {planner.choices.budget}; a larger budget is needed",
         proved=False,
     )
+
+
+def _best_of_rivals(compiler: Compiler, planner: Planner, best: Attempt | None, last: Attempt) -> Attempt | None:
+    """Return the best plan, or an order of Inductor's own partitioner that is faster and whose code fits, too.
+
+    The fusion model may take its peak for too high, or that of every plan for too low.
+    """
+    assert last.budget is not None
+    reserve = last.need - last.plan.peak
+    tries = 0
+    for rival in sorted(planner.rivals, key=lambda rival: rival.overhead):
+        if best is not None and rival.overhead >= best.plan.overhead:
+            break
+        known = best is not None and rival.runs == tuple(best.plan.runs)
+        if known or rival.modelled + reserve > (1 + ABOVE) * last.budget:
+            continue
+        made = planner.attempt(compiler, None, rival.runs)
+        if isinstance(made, Attempt) and made.need <= last.budget:
+            return made
+        tries += 1
+        if tries == RIVALS:
+            break
+    return best
 
 
 def _as_generated(plan: Plan, account: Account) -> Plan:

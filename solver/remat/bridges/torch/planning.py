@@ -214,6 +214,23 @@ def make_plan(captured: Captured, choices: Choices, *, search: bool = True) -> P
     return plan
 
 
+def plan_in_order(captured: Captured, choices: Choices, order: Sequence[str]) -> Plan:
+    """Return the plan of an order of runs, whatever its peak.
+
+    Parameters
+    ----------
+    captured : Captured
+    choices : Choices
+    order : sequence of str
+    """
+    split = split_of(captured, choices)
+    optimizer = read_optimizer(choices.optimizer)
+    costs = costs_of(captured, choices.costs, choices.cache)
+    instance = captured.instance(costs, static=sum(split.values()) - split["reserve"])
+    step = step_of(captured, choices, split, optimizer)
+    return plan_of(captured, schedule_of(instance, list(order)), split, step, optimizer.called(device_of(captured)))
+
+
 def _hosted_plan(captured: Captured, choices: Choices) -> Plan:
     """Plan with a host: solve, move the copies between runs, and verify."""
     split = split_of(captured, choices)
@@ -569,4 +586,4 @@ def _cached(captured: Captured, choices: Choices) -> Path | None:
     return Path(choices.cache) / f"{key}.json"
 
 
-__all__ = ["Choices", "Plan", "TooSmallError", "load_plan", "make_plan", "plan_of"]
+__all__ = ["Choices", "Plan", "TooSmallError", "load_plan", "make_plan", "plan_in_order", "plan_of"]
