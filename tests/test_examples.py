@@ -3,6 +3,7 @@
 import re
 import runpy
 import sys
+from textwrap import dedent
 
 import pytest
 
@@ -56,8 +57,8 @@ def test_all_examples_are_run_somewhere():
 
 
 def test_the_guide_shows_the_planner():
-    """The code block of the page is the program's own `cut`."""
+    """The code block of the page is the program's own `solved`."""
     page = (places.DOCS / "how-to" / "use-in-a-planner.md").read_text()
     program = (EXAMPLES / "cut_over_devices.py").read_text()
-    start, end = program.index("def cut("), program.index("def main()")
-    assert program[start:end].strip() in page
+    start, end = program.index("    @cache\n    def solved("), program.index("    @cache\n    def best(")
+    assert dedent(program[start:end]).strip() in page
