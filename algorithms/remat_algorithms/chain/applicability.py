@@ -48,6 +48,10 @@ def many_budgets(problem: Problem) -> bool:
     return problem.chain.length <= MOST_IN_TABLES or not without_variants(problem)
 
 
+SOON_OFFLOADED = 50
+"""Maximum number of stages for which the tables for chains soon lead to better schedules than a search on the graph."""
+
+
 def offloads(problem: Problem) -> bool:
     """Whether values of a chain without variants can leave the device memory."""
     alone = problem.machine.processors[0].memory == 0 and can_offload(problem)
@@ -55,9 +59,10 @@ def offloads(problem: Problem) -> bool:
 
 
 def offloads_otherwise(problem: Problem) -> bool:
-    """Whether values of another chain can leave the device memory, with fixed locations of its inputs."""
+    """Whether values of a longer or another chain can leave the device memory, with fixed locations of its inputs."""
     placed = not problem.graph.placeable and not problem.graph.parts and not problem.instance.is_stream
-    return placed and offloads_as_graph(problem) and not offloads(problem)
+    short = offloads(problem) and problem.chain.length <= SOON_OFFLOADED
+    return placed and offloads_as_graph(problem) and not short
 
 
 def parameters_stay(problem: Problem) -> bool:

@@ -55,7 +55,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
         anytime=True,
         trials=(
             Trial(
-                when="other chains, with links to another memory and back, at most 20,000 tasks",
+                when="more than 50 stages, or variants, with links to another memory and back, at most 20,000 tasks",
                 applies="remat_algorithms.chain.applicability:offloads_otherwise",
                 kinds=("chain",),
             ),
