@@ -96,7 +96,10 @@ def test_numbers_as_people_write_them(run: Run) -> None:
         (["chain", "--family", "random", "--lenght", "3"], ["--lenght", "--length"]),
         (["chain", "--family", "random", "--length", "0"], ["--length must be at least 1"]),
         (["chain", "--family", "random", "--length", "x"], ["--length", "'x' is not a number"]),
-        (["chain", "--family", "transformer", "--link", "fast"], ["--link", "'fast' is not a bandwidth; write 12GB/s"]),
+        (
+            ["chain", "--family", "transformer", "--link", "fast"],
+            ["--link", "'fast' is not a bandwidth such as 12GB/s"],
+        ),
         (["chain", "--family", "transformer", "--link", "12"], ["--link", "did you mean 12GB/s?", "write 12B/s"]),
         (["chain", "--family", "transformer", "--link", "0GB/s"], ["--link", "bandwidth"]),
         (["chain", "--family", "random", "--length", "1.5"], ["--length must be a whole number"]),

@@ -84,7 +84,7 @@ def test_solve_finds_addresses(run, tmp_path):
     assert outcome.code == 3
     outcome = run("solve", "example:lecture_l5", "--layout", "--max-overhead", "10%")
     assert outcome.code == 2
-    assert "--layout: a question is many solves" in outcome.err
+    assert "--layout: a question runs many solves" in outcome.err
 
 
 FOREIGN = """buffer_id,start,end,size,alignment,hint,gaps
@@ -189,7 +189,7 @@ def test_bad_tables_are_named(run, tmp_path, text, message):
         (["--reserve", "5"], "--reserve: expected FROM-TO"),
         (["--allocator", "liu"], "--allocator: 'liu' solves tree"),
         (["--format", "minimalloc-csv", "--fix", "A=0"], "--fix: --format minimalloc-csv writes buffers"),
-        (["--of", "example:lecture_l5"], "a CSV has neither"),
+        (["--of", "example:lecture_l5"], "a CSV has no instance"),
         (["-o", "placed.json"], "--output: a CSV has no schedule to write; give --format csv or json"),
     ],
 )

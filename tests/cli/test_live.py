@@ -51,7 +51,7 @@ def test_the_memory_of_the_best_schedule() -> None:
     context = Context(listener=view.listen)
     assert result.columns is not None
     context.report(result.columns, makespan=result.makespan)
-    assert f"memory of the best so far: peak {result.peak_memory['memory']} of 40" in shown(view)
+    assert f"memory of the best schedule: peak {result.peak_memory['memory']} of 40" in shown(view)
     assert "█" in shown(view)
     context.report(bound=5, scope=ALL_SCHEDULES)
     assert "bound 5" in shown(view)

@@ -104,7 +104,7 @@ def test_no_batch(run: Run, tiny: str) -> None:
         (["--max-overhead", "much"], ["--max-overhead: 'much'", "write 0.2 or 20%"]),
         (["--max-overhead", "-1"], ["--max-overhead: '-1'"]),
         (["--max-makespan", "3ms"], ["--max-makespan: ", "counts time in units"]),
-        (["--max-overhead", "1", "-O", "max_overhead=1"], ["--max-overhead", "too"]),
+        (["--max-overhead", "1", "-O", "max_overhead=1"], ["--max-overhead", "also given as --option"]),
         (["-O", "max_overhead=much"], ["--option max_overhead: 'much'"]),
         (["--max-overhead", "1", "-b", "30"], ["--budget", "'memory'", "those of other memories only"]),
         (["-O", "batch=3"], ["--option batch", "scale=batch"]),

@@ -116,7 +116,7 @@ def test_a_schedule_at_a_glance(run: Run, tiny: str, tmp_path: Path) -> None:
     document = run("show", schedule, "--of", tiny, "--format", "json").document
     (memory,) = document["memories"].values()
     assert sum(resident["size"] for resident in memory["residents"]) == memory["peak"] <= 22
-    run("show", tiny, "--of", tiny).assert_refused("is no schedule")
+    run("show", tiny, "--of", tiny).assert_refused("is not a schedule")
 
 
 def test_schedules_of_shipped_instances_need_no_instance(run: Run, tmp_path: Path) -> None:
@@ -145,12 +145,12 @@ def test_pictures_of_schedules(run: Run, tiny: str, tmp_path: Path) -> None:
         assert word in plot.read_text()
     plot.unlink()
     of = ("show", schedule, "--of", tiny)
-    run(*of, "--plot", plot, "--view", "tree").assert_refused("'tree' is no view of a chain's schedule")
+    run(*of, "--plot", plot, "--view", "tree").assert_refused("'tree' is not a view of a chain's schedule")
     run(*of, "--view", "values").assert_refused("give --plot FILE, too")
     run(*of, "--plot", "x.eps").assert_refused("--plot", ".svg")
     run(*of, "--plot", schedule).assert_refused("--plot", "also SCHEDULE")
     run(*of, "--plot", "/no/such/folder/x.svg").assert_refused("--plot", "no directory")
-    run("show", tiny, "--plot", plot).assert_refused("of instances there are no pictures")
+    run("show", tiny, "--plot", plot).assert_refused("an instance has no pictures")
     Path(schedule).write_text(json.dumps({"schema": "remat.schedule/1", "steps": [{"run": "loss"}]}))
     run(*of, "--plot", plot).assert_refused("the schedule breaks rules")
     assert not plot.exists()

@@ -333,7 +333,7 @@ def test_a_false_claim(run: Run, tiny: str, zoo: Zoo) -> None:
     outcome = run("solve", tiny, "-a", "liar")
     assert outcome.code == ExitCode.CLAIM
     assert outcome.err.startswith("Error: liar claims makespan 1, verified is 10")
-    assert "which the package 'zoo_of_a_test' brings, not remat" in outcome.err
+    assert "of the package 'zoo_of_a_test': please report it to its authors" in outcome.err
     assert outcome.err.count("\n") == 1
 
 
@@ -342,6 +342,9 @@ def test_to_whom_a_false_claim_is_reported(run: Run, tiny: str, zoo: Zoo, monkey
         return Proposal(steps=keep_all(problem, None, context).steps, makespan=1)
 
     zoo("liar", lie)
-    for package, said in (("remat_algorithms", ": please report it)"), ("numpy", "the package 'numpy' brings")):
+    for package, said in (
+        ("remat_algorithms", ": please report it)"),
+        ("numpy", "of the package 'numpy': please report it to its authors"),
+    ):
         monkeypatch.setattr(Algorithm, "package", package)
         assert said in run("solve", tiny, "-a", "liar").err

@@ -133,6 +133,6 @@ def test_the_command(run: Run, tmp_path: Path) -> None:
     document = run("import", "onnx", path, "--dim", "batch=8", "--training", "--device", "H100", "--name", "t").document
     assert (document["name"], document["outputs"]) == ("t", ["loss", "dW.w"])
     outcome = run("import", "onnx", LIGHT / "light_vgg19.onnx")
-    assert outcome.err == "Note: 2 tensors of unknown shape that nothing reads are left out: r41, r45\n"
+    assert outcome.err == "Note: 2 unused tensors of unknown shape are left out: r41, r45\n"
     run("import", "onnx", path, "--dim", "batch=0").assert_refused("--dim")
     run("import", "onnx", path, "--dim", "batch=8", "--device", "H99").assert_refused("--device")
