@@ -36,7 +36,7 @@ def test_the_page_prints_what_the_benchmark_measures(name):
     assert printed(name) == CLAIMS[name]().markdown()
 
 
-def test_directions():
+def test_better_figures_are_on_the_claimed_side():
     for *_, alone, together, _ in rows("pofo"):
         better = number(together) >= number(alone) if alone.endswith("x") else number(together) <= number(alone)
         assert better

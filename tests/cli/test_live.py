@@ -58,7 +58,7 @@ def test_the_memory_of_the_best_schedule() -> None:
     # A schedule of another problem gets no picture.
     other = LiveView("solving", UNITS, make_problem(remat.load(remat.example("lecture"))), None, clock)
     Context(listener=other.listen).report(result.columns, makespan=10)
-    assert "best so far" not in shown(other)
+    assert "best schedule" not in shown(other)
     # A history does not hold the schedules either.
     assert all(report.steps is None for report in context.history)
 

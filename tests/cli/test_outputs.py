@@ -111,7 +111,7 @@ def test_an_answer_without_steps_leaves_the_schedule(run: Run, tiny: str, tmp_pa
     assert b'"steps":' not in answer
 
 
-def test_nothing_to_plot(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_without_a_schedule_there_is_no_plot(run: Run, tiny: str, tmp_path: Path) -> None:
     target = tmp_path / "x.svg"
     outcome = run("solve", tiny, "-a", "keep-all", "-b", "1", "--plot", target)
     assert outcome.code == 3
@@ -119,7 +119,7 @@ def test_nothing_to_plot(run: Run, tiny: str, tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_plot_and_trace(run: Run, tiny: str, tmp_path: Path) -> None:
+def test_plot_and_trace_are_written(run: Run, tiny: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plot, trace = tmp_path / "x.svg", tmp_path / "trace.json"
     outcome = run("solve", tiny, "-a", "keep-all", "--plot", plot, "--trace", trace)
@@ -128,7 +128,7 @@ def test_plot_and_trace(run: Run, tiny: str, tmp_path: Path) -> None:
     assert json.loads(trace.read_text())
 
 
-def test_views(run: Run, tiny: str, tmp_path: Path, never: str) -> None:
+def test_views_are_drawn_or_refused(run: Run, tiny: str, tmp_path: Path, never: str) -> None:
     pytest.importorskip("matplotlib")
     plot = tmp_path / "x.svg"
     outcome = run("solve", tiny, "-a", "keep-all", "--plot", plot, "--view", "stages")

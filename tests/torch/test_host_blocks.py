@@ -336,7 +336,7 @@ def test_schedules_and_optimizers_that_are_refused():
 
     with pytest.raises(OptionError, match="optimizer: the schedule has parameters at a host"):
         remat.torch.apply(module, plan, blocks="layers.*")
-    with pytest.raises(OptionError, match=r"optimizer: it goes with a remat\.Result whose"):
+    with pytest.raises(OptionError, match=r"optimizer: it needs a remat\.Result whose"):
         remat.torch.apply(module, plan.to_dict(), blocks="layers.*", optimizer=optimizer())
     for more, message in (({"staleness": 1}, "staleness=0"), ({"overlap": False}, "overlap=True")):
         with pytest.raises(remat.torch.TorchError, match=message):

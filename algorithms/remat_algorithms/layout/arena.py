@@ -19,7 +19,7 @@ MOST_PLACES = 20_000_000
 """Pairs of a buffer and a section of its life beyond which nothing is searched."""
 
 GREEDY_PLACES = 200_000
-"""Buffers beyond which only the two orders are asked that take little time at any size."""
+"""Number of buffers above which only the two quick orders run."""
 
 CHEAP_ORDERS: tuple[Order, ...] = ("start", "lifetime")
 
@@ -34,7 +34,7 @@ BEAM_SHARE = 0.5
 """Work of beams as a share of that of other searches; beams that find a layout go on until it is as much."""
 
 HALVINGS = 5
-"""Arenas between the lower bound and the largest one that is tried, each of which halves the way."""
+"""Number of arenas to try between the lower bound and the largest one; each halves the distance."""
 
 BEAM_ROUNDS = 16
 """The search for a layout of a given capacity turns to beams where this many times the first work was in vain."""
@@ -42,7 +42,7 @@ BEAM_ROUNDS = 16
 
 @dataclass
 class _Best:
-    """The best layout and the best bound so far."""
+    """The best known layout and bound."""
 
     buffers: Buffers
     bound: int
@@ -66,7 +66,7 @@ class _Best:
 
 
 def smallest_arena(buffers: Buffers, context: Context, *, work: int | None, greedy: bool = True) -> LayoutProposal:
-    """Look for a layout that fits the capacity, or for the smallest arena where there is none.
+    """Search for a layout that fits the capacity, or for the smallest arena without a capacity.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def _search(best: _Best, context: Context, work: int | None) -> tuple[bool, Term
 
 
 def _widen(best: _Best, beams: Beams, expand: Callable[[IntArray], IntArray], arenas: range, work: int | None) -> None:
-    """Try beams for some of these arenas, with a share of the work that all other searches have done so far."""
+    """Try beams for some of these arenas, with a share of the work of all other searches."""
     share = BEAM_SHARE
     while not best.is_enough and len(arenas):
         allowed = int(share * (best.work - beams.work)) - beams.work
@@ -182,7 +182,7 @@ def _reorder(best: _Best, context: Context, left: int | None) -> None:
 
 
 def _target(low: int, high: int, step: int, turn: int) -> int:
-    """Return the arena that is tried at a turn: the lowest one first, then those that halve the way to the highest."""
+    """Return the arena to try at a turn: the lowest first, then arenas that halve the distance to the highest."""
     if turn == 0:
         return low
     rest = (high - low) // step >> turn if turn <= HALVINGS else 0
@@ -190,7 +190,7 @@ def _target(low: int, high: int, step: int, turn: int) -> int:
 
 
 def _step(buffers: Buffers) -> int:
-    """Return what the difference of two arenas is a multiple of."""
+    """Return the number that divides the difference of any two arenas."""
     addresses = [address for pair in buffers.blocked for address in pair]
     fixed = [] if buffers.fixed is None else buffers.fixed[buffers.is_fixed].tolist()
     return int(np.gcd.reduce(np.array([*addresses, *fixed, *buffers.size.tolist(), *_alignment(buffers)])))

@@ -1,10 +1,10 @@
 """`layout-auto`: the best of the greedy orders, then searches for smaller arenas, with a lower bound.
 
-`best-fit` is asked in each of its orders until one reaches the bound (`layout.live_bytes.arena_bound`).
-Then the search of `layout-exact` tries the bound itself, and arenas between the bound and the best one, each with
-limited work, which grows as long as some is left. After each round of these, beam searches have half as much work, or
-as much if they find layouts (`remat_algorithms.layout.beam`). After some rounds, a local search over the orders of
-best-fit has a quarter of the work (`remat_algorithms.layout.order_search`).
+`best-fit` runs in each of its orders until one reaches the bound (`layout.live_bytes.arena_bound`). Then the search of
+`layout-exact` tries the bound itself, and arenas between the bound and the best one. Each search has limited work,
+which grows from round to round. After each round, beam searches get half of its work, or all of it if they find layouts
+(`remat_algorithms.layout.beam`). After some rounds, a local search over the orders of best-fit gets a quarter of the
+work (`remat_algorithms.layout.order_search`).
 """
 
 from __future__ import annotations

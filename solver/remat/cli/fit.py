@@ -38,7 +38,7 @@ n. The largest batch that fits needs the most recomputation; --max-overhead limi
   remat fit torch train:make --budget 24GB --optimizer adamw-fused --target cuda     plan without a GPU
   remat fit torch train:make --budget 8GB --measure     operator times measured on this device
 
-Exit code 0: it fits. 3: proved that it does not. 4: nothing found in time.
+Exit code 0: it fits. 3: proved that it does not. 4: no schedule was found in time.
 Needs PyTorch: pip install 'remat[torch]'."""
 
 

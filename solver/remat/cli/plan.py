@@ -143,7 +143,7 @@ def _warn_of_bare_budgets(
         return
     try:
         planned = pipeline_of(loaded, devices=asked.devices, micro_batches=asked.micro_batches, link=asked.link)
-    except OptionError:  # the plan says so
+    except OptionError:  # the plan reports it
         return
     common.warn_of_bare_budgets(session, budgets.items(), planned, None)
 

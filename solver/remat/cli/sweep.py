@@ -31,7 +31,7 @@ Without --budget, the budgets lie between the minimum budget and the peak of the
 that answer many budgets at once give every breakpoint of their curves. Every point is verified. After Ctrl-C, the
 command prints the points that are finished.
 
-Exit code 0: there is a schedule. 3: every budget is proved infeasible. 4: nothing found."""
+Exit code 0: there is a schedule. 3: every budget is proved infeasible. 4: no schedule was found."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ _LIVE = "live"
 
 
 class Step(Model):
-    """One step where steps differ; what is left out has the instance's own value."""
+    """One step of a loop with different steps; missing fields take the instance's value."""
 
     forward_time: Time | None = None
     backward_time: Time | None = None
@@ -60,7 +60,7 @@ class StorageLevel(Model):
     """A level of checkpoint storage: `capacity` as a size, or `slots` of the largest state.
 
     `write_time` and `read_time` are per checkpoint; `bandwidth` adds size/bandwidth both ways. By default
-    transfers occupy the processor; a `channel` of its own makes the level asynchronous.
+    transfers occupy the processor; a separate `channel` makes the level asynchronous.
     """
 
     name: Name

@@ -31,7 +31,7 @@ Text = Annotated[str, Field(strict=True, max_length=100_000)]
 
 
 class UnitsModel(Model):
-    """What bare numbers mean: `time` in s, ms, us, ns or unit; `memory` in B or unit."""
+    """Units of bare numbers: `time` in s, ms, us, ns or unit; `memory` in B or unit."""
 
     time: Literal["s", "ms", "us", "ns", "unit"] = Field(default="s", description="Unit of bare times.")
     memory: Literal["B", "unit"] = Field(default="B", description="Unit of bare sizes.")
@@ -64,7 +64,7 @@ else:
                 raise instance_error(error) from None
 
     class Constructed(Model, metaclass=_Constructing):
-        """Calls such as `ChainInstance(...)` are as `remat.load`: numpy's numbers are read, errors `InstanceError`."""
+        """Let calls of the class accept numpy's numbers and raise `InstanceError`, like `remat.load`."""
 
 
 class BaseInstance(Constructed):

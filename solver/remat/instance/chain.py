@@ -25,7 +25,7 @@ MOST_OPERATORS = 10_000
 
 
 class Variant(Model):
-    """One way to run a stage's saving forward and its backward; what is left out is the stage's own."""
+    """An execution variant of a stage's saving forward and backward; missing fields take the stage's value."""
 
     name: Text = ""
     saving_forward_time: Time | None = None
@@ -39,12 +39,12 @@ class Variant(Model):
 class Stage(Model):
     """One stage of a chain (or `repeat` equal ones).
 
-    `saved_size` is what the backward needs beyond the stage's input and output. `saving_workspace` and
-    `saving_forward_time` belong to the forward that saves, and default to the plain forward's. Where `variants` are
-    listed, they are the stage's alternatives (all of them), the first one the default. A stage with parameters ends
-    with their update, which takes `update_time` and replaces them and the optimizer's state. `bucket_size` is what a
-    backward makes of their gradient before that is added to, or reduced into, what stays to the update. `origin` lists
-    the operators of its forward, each once.
+    `saved_size` counts the bytes that the backward needs in addition to the stage's input and output.
+    `saving_workspace` and `saving_forward_time` belong to the saving forward, and default to those of the plain
+    forward. `variants` lists all alternatives of the stage; the first one is the default. A stage with parameters ends
+    with their update, which takes `update_time` and replaces the parameters and the optimizer's state. `bucket_size` is
+    the size of the gradient that a backward writes before it is added to, or reduced into, the gradient for the update.
+    `origin` lists the operators of the stage's forward, each once.
     """
 
     since_2 = frozenset(["parameter_size", "parameter_gradient_size", "optimizer_size", "update_time"])
@@ -148,11 +148,11 @@ def sizes_of_stages(stages: Iterable[Stage]) -> int:
 class ChainInstance(BaseInstance):
     """A chain of stages, each with a forward and a backward.
 
-    `parameter_memory` and `optimizer_memory` name the memories in which parameters and optimizer states lie at the
-    start, and must lie at the end; None is the working memory, `any` leaves it to the schedule, stage by stage. With
-    `master_copy` the optimizer states hold the parameters, too (mixed precision): an update then reads the gradient and
-    its optimizer state only. `sharding` says what equal ranks share out among them. With a `staleness` steps follow
-    each other without end, and each uses the parameters as they were so many updates before the newest.
+    `parameter_memory` and `optimizer_memory` name the memories of parameters and optimizer states at the start and at
+    the end. None is the working memory; `any` leaves the choice to the schedule, for each stage. With `master_copy` the
+    optimizer states include the parameters (mixed precision): an update then reads only the gradient and its optimizer
+    state. `sharding` defines the ranks and the data that they partition. With a `staleness`, steps repeat without end,
+    and each uses parameters that are this number of updates behind the newest.
     """
 
     annotations = MappingProxyType({"stages": ("origin",)})

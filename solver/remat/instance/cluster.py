@@ -13,7 +13,7 @@ MOST_DEVICES = 256
 
 
 class DeviceModel(Model):
-    """A device with a memory of its own, or `count` equal ones called name0, name1, ..."""
+    """A device with its memory, or `count` equal devices called name0, name1, ..."""
 
     name: Name = Field(description="Its name, unique among the devices; also that of its memory.")
     type: Name | None = Field(default=None, description="What times by type call it; null: its name.")
@@ -50,7 +50,7 @@ HOST = "host"
 
 
 class HostModel(Model):
-    """A memory that all devices reach, each by a way of its own in each direction; nothing runs there."""
+    """A host memory; each device has a separate link to it in each direction, and no task runs there."""
 
     memory: Size | None = Field(default=None, description="Bytes that it holds at most; null: any number.")
     bandwidth: Bandwidth = Field(
@@ -64,7 +64,7 @@ class HostModel(Model):
 
 
 class ClusterModel(Model):
-    """Devices, and how they reach each other: any one any other, by a way of their own in each direction."""
+    """Devices and their connections: each pair of devices has a separate link in each direction."""
 
     devices: Annotated[tuple[DeviceModel, ...], Field(min_length=1, max_length=MOST_DEVICES)] = Field(
         description="At least one."

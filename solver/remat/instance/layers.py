@@ -27,9 +27,9 @@ PHASE_TIMES = ("forward_time", "backward_time", "weight_time")
 class LayerWork(Model):
     """Times and sizes of a layer for one micro-batch.
 
-    Where `weight_time` is given, the backward is in two halves: `backward_time` makes the gradient of the layer's
-    input, and `weight_time`, any time later, that of its parameters; `weight_saved_size` is kept from the one to the
-    other. A time may be an object, one time for each type of device: others cannot run the layer.
+    With `weight_time`, the backward has two halves: `backward_time` computes the gradient of the layer's input, and
+    `weight_time`, at any later time, the gradient of its parameters. `weight_saved_size` is kept between the two
+    halves. A time may be an object with one time for each device type; other types cannot run the layer.
     """
 
     forward_time: TimeByType = Field(description="Time of the forward of one micro-batch.")

@@ -64,9 +64,9 @@ class ProcessorModel(Model):
 
 
 class LinkModel(Model):
-    """A way from one memory to another: a transfer takes latency + size/bandwidth on its channel, and then `delay`.
+    """A link from one memory to another: a transfer takes latency + size/bandwidth on its channel, and then `delay`.
 
-    One from a memory to itself is the way to its equals that are not listed: collectives of one part occupy it.
+    A link from a memory to itself leads to equal ranks that are not modelled: collectives of one part occupy it.
     """
 
     since_3 = frozenset(["delay", "ratio", "codec", "energy"])

@@ -63,7 +63,7 @@ class Value(Model):
 
 
 class Origin(Model):
-    """Where a task comes from in somebody's program; people see the module beside the task's name."""
+    """The place of a task in the user's program; views show the module next to the task's name."""
 
     module: Label = Field(default="", description="The part of the program, such as layer3.5.conv2.")
     op: Label = Field(default="", description="The operator, such as aten.convolution.")
@@ -92,7 +92,7 @@ MOST_PARTS = 256
 
 
 class Part(Model):
-    """What a collective does in one memory: part i runs where the i-th processor of its run is."""
+    """The part of a collective in one memory: part i is in the memory of the i-th processor of its run."""
 
     reads: Names = Field(default=(), description="Values that must be resident in that memory.")
     writes: Names = Field(default=(), description="Values that it makes there; others may make them elsewhere.")
@@ -100,7 +100,7 @@ class Part(Model):
 
 
 class Task(Model):
-    """Something that runs; `size` instead of `writes` makes it write one value named after itself."""
+    """A task; with `size` instead of `writes`, it writes one value with the task's name."""
 
     since_3 = frozenset(["origin", "on", "parts", "busy", "energy"])
     id: Name = Field(description="Its name, unique among the tasks.")

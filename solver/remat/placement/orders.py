@@ -1,8 +1,8 @@
 """Placement of one order per processor: an event simulation that adds the copies and the drops.
 
-Each processor runs its operations in the given order, each as soon as its data are available. A value that another
-memory needs is sent when the operation that writes it has ended. Among the transfers that wait for one channel, the
-first to become ready goes first. Each memory drops a value after its last use there. If transfers block devices,
+Each processor runs its operations in the given order; an operation begins when its data are available. A value that
+another memory needs is sent at the end of the operation that writes it. Each channel sends the transfer that became
+ready first. Each memory drops a value after its last use there. If transfers block devices,
 `remat.placement.rendezvous` simulates the orders.
 """
 
@@ -118,7 +118,7 @@ class _Waits:
         if len(missing):
             task = int(self.operations[int(reader[missing[0]])][0])
             name = graph.values[int(value[missing[0]])]
-            raise OptionError(f"{graph.described(task)} reads {name}, which no operation makes", argument="orders")
+            raise OptionError(f"{graph.described(task)} reads {name}, which no operation writes", argument="orders")
         target, source = memory_of[self.processors[reader]], memory_of[self.processors[maker[value]]]
         remote = target != source
         codes, sent = np.unique(value[remote] * len(self.machine.memories) + target[remote], return_inverse=True)

@@ -38,7 +38,7 @@ class Graph:
     placeable: frozenset = frozenset()  # inputs whose memories the schedule chooses, one to `copies` of them
     copies: int = 1
     most: dict = field(default_factory=dict)  # copies of those placeable inputs for which it is another number
-    follows: dict = field(default_factory=dict)  # placeable inputs, and what has to lie in their places at the end
+    follows: dict = field(default_factory=dict)  # placeable inputs, and values that must be in their places at the end
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Link:
     latency: float
     channel: object
     delay: float = 0  # from when the channel is free until the data is there
-    also: tuple = ()  # what a transfer occupies beside its channel
+    also: tuple = ()  # resources that a transfer occupies in addition to its channel
 
     def duration(self, size):
         """Return how long `size` bytes occupy the channel, an integer when it divides exactly."""
@@ -69,7 +69,7 @@ class Machine:
     links: list
     speeds: dict = field(default_factory=dict)
     types: dict = field(default_factory=dict)
-    static: dict = field(default_factory=dict)  # bytes that lie in a memory throughout
+    static: dict = field(default_factory=dict)  # permanent bytes of a memory
 
     @property
     def first(self):

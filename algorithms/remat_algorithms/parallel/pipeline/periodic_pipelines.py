@@ -129,7 +129,7 @@ def stream_of(problem: Problem, name: str, weights: Sequence[str]) -> PipelineIn
             users.setdefault(resource, set()).add(frozenset((link.source, link.target)))
     devices = range(len(machine.processors))
     if any(resource in devices or len(ends) > 1 for resource, ends in users.items()):
-        raise OptionError(f"{name} wants a channel of its own between any two devices", argument="algorithm")
+        raise OptionError(f"{name} needs a separate channel between each pair of devices", argument="algorithm")
     return instance
 
 
@@ -224,7 +224,7 @@ def _about(problem: Problem, staged: StagesInRow, found: Star) -> str:
     alike = len({processor.type for processor in machine.processors}) == 1
     text = f"with these cuts no period is below {staged.row.least_period}"
     if alike:
-        text += f"; with any, none below {_ratio(work, len(machine.processors))}"
+        text += f"; with any cuts, no period is below {_ratio(work, len(machine.processors))}"
     return text
 
 

@@ -170,7 +170,7 @@ def remedy(cells: Sequence[Cell]) -> str:
     units = units_of(cells[0])
     enough = [cell.answer.least_budget for cell in cells if cell.answer.least_budget is not None]
     if enough:
-        return f"{size_to_paste(min(enough), units, up=True)} would do"
+        return f"{size_to_paste(min(enough), units, up=True)} is enough"
     needed = [cell.answer.least_needed for cell in cells if cell.answer.least_needed is not None]
     return f"at least {size_to_paste(max(needed), units, up=False)} is needed" if needed else ""
 

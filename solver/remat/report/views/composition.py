@@ -1,7 +1,7 @@
 """The contents of a memory over time: bytes by kind, which add up to the verifier's measurements.
 
-Kinds belong to stays, not to values. The same state is a checkpoint in a stay from which several forwards start, saved
-in a stay that a backward reads, and in passing in a stay that only the next forward reads.
+A kind belongs to a residency, not to a value. A state is a checkpoint in a residency from which several forwards start,
+a saved value in one that a backward reads, and in passing in one that only the next forward reads.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Kind(enum.IntEnum):
 
 
 _MEANINGS = {
-    Kind.PARAMETERS: "parameters, optimizer states, inputs, and what is there throughout",
-    Kind.CHECKPOINTS: "states from which something is computed again",
-    Kind.SAVED: "what forwards leave for backwards, wherever it lies",
+    Kind.PARAMETERS: "parameters, optimizer states, inputs, and other permanent bytes",
+    Kind.CHECKPOINTS: "states from which a recomputation starts",
+    Kind.SAVED: "values that forwards save for backwards, in any memory",
     Kind.PASSING: "outputs that only the next forward reads",
-    Kind.GRADIENTS: "what backwards hand on, and gradients of parameters",
+    Kind.GRADIENTS: "gradients of activations and of parameters",
     Kind.VALUES: "outputs of tasks",
-    Kind.WORKSPACE: "what tasks need while they run",
-    Kind.OTHER: "old copies of what is being written afresh",
+    Kind.WORKSPACE: "memory of tasks while they run",
+    Kind.OTHER: "previous copies of values that are being rewritten",
 }
 
 

@@ -13,7 +13,7 @@ from remat.schedule.steps import WHOLE, StepKind, Steps
 
 WORKSPACE = "workspace"
 TERMS = (PARAMETERS, GRADIENTS, STATES, GATHERED, BUCKETS, ACTIVATIONS, WORKSPACE)
-"""In this order; what else there is (static memory, what is being moved) comes last."""
+"""The order of the kinds; others (static memory, values in transfer) come last."""
 
 
 def by_term(graph: TaskGraph, residents: Iterable[Resident]) -> dict[str, int]:

@@ -187,7 +187,7 @@ def test_more_algorithms_than_colours():
     Checker().feed(text)
 
 
-def test_nothing_solved():
+def test_a_page_without_solutions_is_built():
     text = page(Comparison((cell("a/b", "rotor", 5, None, Outcome.UNKNOWN),), interrupted=True))
     assert "Nothing was solved" in text
     assert "Interrupted" in text
@@ -366,7 +366,7 @@ def test_schedules_in_a_browser(tmp_path):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-def test_in_a_browser(tmp_path):
+def test_the_page_works_in_a_browser(tmp_path):
     """No errors on the console, tables sort and filter, pictures are visible."""
     found = in_browser(example(), tmp_path)
     known = sorted(float(v) for v in found["up"] if v)
